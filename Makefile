@@ -1,0 +1,54 @@
+# Needs python3 (3.11 or newer) and make; every target makes what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JARS := $(VENV)/.jars
+CHAOS_FAULTS ?= 1000
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench chaos lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j jars
+
+demo: setup ## start everything, import a scenario, explain a failure, verify, stop
+	$(BIN)/recollect demo
+
+test: lint setup ## lint, then all tests, with real Valkey and Neo4j
+	$(BIN)/python -m pytest -m "not chaos_long" $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff, mypy and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports
+
+bench: setup ## measure beside hand-written limits
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
+	RECOLLECT_CHAOS_FAULTS=$(CHAOS_FAULTS) $(BIN)/python -m pytest tests/acceptance -m chaos --timeout 0 $(PYTEST_ARGS)
+
+lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
+		$(if $(UPGRADE),--upgrade) --extra dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and caches; data folders and the jar cache stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(JARS): $(STAMP) pipelines/neo4j-jars.txt
+	$(BIN)/python -m pipelines.local fetch
+	@touch $@

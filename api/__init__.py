@@ -1,0 +1,1 @@
+"""The read side and ingest: an HTTP service over the ledger and the graph."""

@@ -1,0 +1,1 @@
+"""Tests of Recollect; a package so that no other distribution's `tests` can shadow it."""
