@@ -1,0 +1,118 @@
+"""Every setting of Recollect, and the only reader of the environment.
+
+Each field is also an environment variable: `RECOLLECT_` and the name in capitals
+(`RECOLLECT_REDIS_URL`). Lists are JSON. `docs/reference/settings.md` is generated from here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from projections.errors import ConfigurationError
+
+ALL_TENANTS = "*"
+Role = Literal["read", "write", "admin"]
+
+
+class ApiKey(BaseModel):
+    """One key of the API. `tenant` may be `*`: then the header X-Tenant names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(default="key", description="shown in logs instead of the key")
+    key: SecretStr = Field(min_length=16, description="the secret itself, 16 characters or more")
+    tenant: str = Field(default="default", pattern=r"^(\*|[a-z0-9][a-z0-9_-]{0,62})$")
+    role: Role = Field(default="read", description="admin includes write, write includes read")
+
+
+class Settings(BaseSettings):
+    """Settings with their defaults; an unknown or broken one refuses to start."""
+
+    model_config = SettingsConfigDict(env_prefix="RECOLLECT_", frozen=True, extra="forbid")
+
+    # services
+    redis_url: str = Field(
+        default="redis://127.0.0.1:6379/0",
+        description="the ledger; redis+sentinel://host:port,host:port/MASTER/0 for Sentinel",
+    )
+    redis_password: SecretStr | None = Field(default=None, description="password of Redis")
+    redis_timeout_s: float = Field(default=5.0, gt=0, description="of one command, seconds")
+    neo4j_url: str = Field(default="bolt://127.0.0.1:7687", description="the graph")
+    neo4j_user: str = Field(default="neo4j", description="user of Neo4j")
+    neo4j_password: SecretStr | None = Field(
+        default=None, description="password of Neo4j; none: no authentication"
+    )
+    neo4j_database: str = Field(default="neo4j", description="database of Neo4j")
+    target: str = Field(
+        default="blue",
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="name of the target at `neo4j_url`, registered when nothing is yet",
+    )
+    data_dir: Path = Field(
+        default=Path(".recollect"), description="data, logs and state of the embedded services"
+    )
+
+    # ledger
+    prefix: str = Field(default="rc", pattern=r"^[a-z0-9_-]{1,32}$", description="of Redis keys")
+    partitions: int = Field(default=8, ge=1, le=256, description="fixed when the ledger is made")
+    id_buckets: int = Field(
+        default=32_768, ge=1, le=2**20, description="hashes of the id index, fixed likewise"
+    )
+
+    # workers
+    batch_size: int = Field(default=1_000, ge=1, le=10_000, description="entries a block, at most")
+    worker_concurrency: int = Field(
+        default=2, ge=1, le=32, description="blocks of different partitions applied at once"
+    )
+    lease_ms: int = Field(default=10_000, ge=500, description="of a partition, renewed five times")
+    max_attempts: int = Field(default=5, ge=1, le=100, description="of an entry, then dead letter")
+    transaction_timeout_s: float = Field(default=60.0, gt=0, description="of one block in Neo4j")
+    stop_timeout_s: float = Field(default=20.0, gt=0, description="a worker's for blocks in hand")
+    rebuild_batch_size: int = Field(
+        default=4_000, ge=1, le=50_000, description="entries a transaction in rebuild and replay"
+    )
+    metrics_host: str = Field(default="127.0.0.1", description="a worker's metrics listen here")
+    metrics_port: int = Field(
+        default=0, ge=0, le=65_535, description="a worker's metrics; 0: not served"
+    )
+
+    # API
+    api_host: str = Field(default="127.0.0.1", description="the API listens here")
+    api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")
+    api_keys: tuple[ApiKey, ...] = Field(default=(), description="JSON list of keys")
+    insecure_dev: bool = Field(default=False, description="serve without keys; for a laptop")
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1_024, description="413 beyond")
+    max_batch_events: int = Field(default=1_000, ge=1, le=1_000, description="of one request")
+    overload_lag_entries: int = Field(
+        default=100_000, ge=1, description="429 beyond this lag of the projection"
+    )
+    overload_lag_seconds: float = Field(default=300.0, gt=0, description="429 beyond this lag")
+    overload_memory_ratio: float = Field(
+        default=0.9, gt=0, le=1, description="429 beyond this share of Redis' maxmemory"
+    )
+    retry_after_s: int = Field(default=5, ge=1, description="what a 429 or 503 advises")
+
+    # telemetry
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
+    log_format: Literal["json", "console"] = Field(default="json")
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Settings from the environment, options of the command line on top (None: not given).
+
+    Raises:
+        ConfigurationError: naming the setting and the rule, never its value.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]  # validated by pydantic
+    except ValidationError as error:
+        reason = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {item['msg']}"
+            for item in error.errors(include_input=False, include_url=False)
+        )
+        raise ConfigurationError(reason=reason) from None

@@ -1,0 +1,179 @@
+"""Every error Recollect raises, as one tree.
+
+```
+RecollectError
+├── InvalidInput               the caller's fault; names each field and its rule      (422)
+│   └── InvalidEvent           an envelope that breaks a rule
+├── EventConflict              same id, other content                                 (409)
+├── ConfigurationError         settings that contradict each other
+├── LedgerError
+│   ├── LedgerUnavailable      Redis is away                              (503, retryable)
+│   ├── LedgerFormatMismatch   another format version or partition count
+│   ├── GraphAhead             a checkpoint names an entry that the ledger lost       (503)
+│   └── UndecodableEntry       an entry that is not an event                      (poison)
+├── GraphError
+│   ├── GraphUnavailable       Neo4j is away or asks to try again         (503, retryable)
+│   ├── QueryTimeout           the database stopped a query at its limit              (504)
+│   ├── Fenced                 the checkpoint is not where the block starts
+│   ├── FoldVersionMismatch    the graph was folded by other rules: rebuild
+│   └── GraphRejected          the database refuses an operation                  (poison)
+├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
+├── UnknownTarget              no target of that name is registered
+└── OperationFailed            a command could not do what was asked
+```
+
+The class docstring is the message, filled with the data given as keywords; the same data are attributes.
+`retryable` means: the same call may succeed later, and trying again loses and doubles nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RecollectError(Exception):
+    """Something went wrong in Recollect"""
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__(data)
+        self.data = data
+        for name, value in data.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        """The docstring with the data filled in."""
+        template = (type(self).__doc__ or type(self).__name__).strip()
+        return template.format(**self.data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keywords survive pickling between processes."""
+        return (_restore, (type(self), self.data))
+
+
+def _restore(kind: type[RecollectError], data: dict[str, Any]) -> RecollectError:
+    return kind(**data)
+
+
+class InvalidInput(RecollectError):
+    """Invalid input: {summary}"""
+
+    errors: tuple[tuple[str, str], ...]
+
+    def __init__(self, errors: tuple[tuple[str, str], ...]) -> None:
+        """Collect `errors`, pairs of (field, rule)."""
+        super().__init__(
+            errors=errors, summary="; ".join(f"{field}: {rule}" for field, rule in errors)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The only argument is the tuple of errors."""
+        return (type(self), (self.errors,))
+
+
+class InvalidEvent(InvalidInput):
+    """Invalid event: {summary}"""
+
+
+class EventConflict(RecollectError):
+    """Event {event_id} is in the ledger with other content (field event_id: same id, same content)"""
+
+    event_id: str
+
+
+class ConfigurationError(RecollectError):
+    """Configuration: {reason}"""
+
+    reason: str
+
+
+class LedgerError(RecollectError):
+    """Ledger: {reason}"""
+
+    reason: str
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger is away: {reason}"""
+
+    retryable = True
+
+
+class LedgerFormatMismatch(LedgerError):
+    """The ledger has {found}, the settings say {expected} (fixed when a ledger is created)"""
+
+    found: str
+    expected: str
+
+
+class GraphAhead(LedgerError):
+    """Partition {partition} is halted: checkpoint {position} names an entry that the ledger no longer has; run `recollect recover`"""
+
+    partition: int
+    position: str
+
+
+class UndecodableEntry(LedgerError):
+    """Entry {position} of partition {partition} is not an event: {reason}"""
+
+    partition: int
+    position: str
+
+
+class GraphError(RecollectError):
+    """Graph: {reason}"""
+
+    reason: str
+
+
+class GraphUnavailable(GraphError):
+    """The graph is away or asks to try again: {reason}"""
+
+    retryable = True
+
+
+class QueryTimeout(GraphError):
+    """The database stopped the query after {timeout_ms} ms"""
+
+    timeout_ms: int
+
+
+class Fenced(GraphError):
+    """The checkpoint of {stage}/{partition} is not at {position} (generation {generation}): another worker has moved it"""
+
+    stage: str
+    partition: int
+    position: str
+    generation: int
+
+
+class FoldVersionMismatch(GraphError):
+    """The graph was folded by version {found} of {stage}, this is version {expected}: rebuild needed"""
+
+    stage: str
+    found: int
+    expected: int
+
+
+class GraphRejected(GraphError):
+    """The database refused: {reason}"""
+
+
+class UnknownSystemEvent(RecollectError):
+    """No stage owns the event type {event_type}"""
+
+    event_type: str
+
+
+class UnknownTarget(RecollectError):
+    """No target is named {name}; known are {known}"""
+
+    name: str
+    known: str
+
+
+class OperationFailed(RecollectError):
+    """{reason}"""
+
+    reason: str

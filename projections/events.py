@@ -1,0 +1,390 @@
+"""The event envelope: parse, validate, canonical form, upcast.
+
+An event has one canonical form: RFC 8785 JSON of its fields, absent ones left out. The ledger
+stores these bytes and nothing else, and two events are the same when their bytes are the same.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import orjson
+import rfc8785
+
+from projections.errors import InvalidEvent, UndecodableEntry
+
+MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_PAYLOAD_DEPTH = 100
+MAX_NAME_CHARACTERS = 512
+MAX_PAYLOAD_REF_CHARACTERS = 2_048
+MAX_FUTURE_MS = 300_000
+MAX_SAFE_NUMBER = 2**53 - 1
+DEFAULT_TENANT = "default"
+STATUSES = ("pending", "running", "completed", "failed", "timeout")
+DIGEST_BYTES = 16
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_EVENT_TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class Event(NamedTuple):
+    """A validated event. Times are milliseconds since the epoch, UTC."""
+
+    tenant: str
+    event_id: str
+    event_type: str
+    occurred_at_ms: int
+    session_id: str
+    agent_id: str
+    trace_id: str
+    schema_version: int = 1
+    tool_name: str | None = None
+    parent_event_id: str | None = None
+    ended_at_ms: int | None = None
+    status: str | None = None
+    importance_hint: int | None = None
+    user_id: str | None = None
+    consent_ref: str | None = None
+    payload_ref: str | None = None
+    payload: Any = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies the event: (tenant, event_id)."""
+        return (self.tenant, self.event_id)
+
+
+FIELDS = frozenset(
+    name.removesuffix("_ms") if name.endswith("_at_ms") else name for name in Event._fields
+)
+"""Names an envelope may carry; any other is rejected."""
+
+
+def timestamp_ms(text: str) -> int:
+    """Milliseconds since the epoch of an RFC 3339 time with zone, finer digits cut off.
+
+    Raises:
+        ValueError: when `text` is no such time.
+    """
+    if _TIMESTAMP.fullmatch(text) is None:
+        raise ValueError("an RFC 3339 time with zone, such as 2026-02-11T10:30:00Z")
+    try:
+        return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MILLISECOND
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"an RFC 3339 time with zone ({error})") from error
+
+
+def timestamp_text(ms: int) -> str:
+    """RFC 3339 in UTC with milliseconds, the one form that the ledger stores."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z" if moment.year >= 1000 else (
+        f"{moment.year:04d}{moment:-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    )
+
+
+def canonical_json(value: Any) -> bytes:
+    """RFC 8785 bytes of a JSON value.
+
+    orjson with sorted keys writes the same bytes unless there is a float or a key beyond ASCII;
+    those take the slower library (`tests/properties` compares the two on the rest).
+
+    Raises:
+        ValueError: naming the rule that the value breaks.
+    """
+    plain = True
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        if depth > MAX_PAYLOAD_DEPTH:
+            raise ValueError(f"nested at most {MAX_PAYLOAD_DEPTH} levels deep")
+        below: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is dict:
+                for key in item:
+                    if type(key) is not str:
+                        raise ValueError("object keys are strings")
+                    if not key.isascii():
+                        plain = False
+                below.extend(item.values())
+            elif kind is list or kind is tuple:
+                below.extend(item)
+            elif kind is float:
+                plain = False
+                if not -MAX_SAFE_NUMBER <= item <= MAX_SAFE_NUMBER:  # NaN fails this too
+                    raise ValueError("numbers lie within ±(2^53 - 1); send others as strings")
+        level = below
+    try:
+        if plain:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        return rfc8785.dumps(value)
+    except (orjson.JSONEncodeError, rfc8785.CanonicalizationError, UnicodeError) as error:
+        raise ValueError(_encoding_rule(error)) from error
+
+
+def _encoding_rule(error: Exception) -> str:
+    text = str(error).lower()
+    if "53" in text or "integer" in text or "range" in text:
+        return "numbers lie within ±(2^53 - 1); send others as strings"
+    if "utf" in text or "surrogate" in text or isinstance(error, UnicodeError):
+        return "strings are valid Unicode (no lone surrogates)"
+    return f"a JSON value ({error})"
+
+
+def content_digest(canonical: bytes) -> bytes:
+    """BLAKE2b-128 of the canonical form: equal digests, equal content."""
+    return blake2b(canonical, digest_size=DIGEST_BYTES).digest()
+
+
+def encode_event(event: Event) -> bytes:
+    """The canonical form of an event, as the ledger stores it.
+
+    Raises:
+        ValueError: when the payload breaks a rule of canonical JSON.
+    """
+    return canonical_json(as_envelope(event))
+
+
+def as_envelope(event: Event) -> dict[str, Any]:
+    """The event as an envelope: field names and types of the wire, absent fields left out."""
+    fields: dict[str, Any] = {
+        name: value for name, value in zip(Event._fields, event, strict=True) if value is not None
+    }
+    fields["occurred_at"] = timestamp_text(fields.pop("occurred_at_ms"))
+    if "ended_at_ms" in fields:
+        fields["ended_at"] = timestamp_text(fields.pop("ended_at_ms"))
+    return fields
+
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes an envelope of version n and returns it as version n + 1 (`schema_version` is set by the
+caller). Pure; never changes event_id, tenant, session_id or occurred_at."""
+
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
+"""By (event_type, schema_version it upgrades from). The ledger keeps what was written."""
+
+
+def upcast(
+    envelope: dict[str, Any], upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS
+) -> dict[str, Any]:
+    """Bring an envelope to the newest version that is known for its type."""
+    while True:
+        version = envelope.get("schema_version", 1)
+        step = upcasters.get((envelope.get("event_type", ""), version))
+        if step is None:
+            return envelope
+        envelope = {**step(dict(envelope)), "schema_version": version + 1}
+
+
+def decode_event(
+    data: bytes,
+    upcasters: Mapping[tuple[str, int], Upcaster] = UPCASTERS,
+    *,
+    partition: int = -1,
+    position: str = "?",
+) -> Event:
+    """The event of a ledger entry, upcast. Trusts what `parse_event` once accepted.
+
+    Raises:
+        UndecodableEntry: when the bytes are no event.
+    """
+    try:
+        raw = orjson.loads(data)
+        if upcasters:
+            raw = upcast(raw, upcasters)
+        get = raw.get
+        ended_at = get("ended_at")
+        event = Event(
+            raw["tenant"],
+            raw["event_id"],
+            raw["event_type"],
+            (datetime.fromisoformat(raw["occurred_at"]) - _EPOCH) // _MILLISECOND,
+            raw["session_id"],
+            raw["agent_id"],
+            raw["trace_id"],
+            get("schema_version", 1),
+            get("tool_name"),
+            get("parent_event_id"),
+            None if ended_at is None else (datetime.fromisoformat(ended_at) - _EPOCH) // _MILLISECOND,
+            get("status"),
+            get("importance_hint"),
+            get("user_id"),
+            get("consent_ref"),
+            get("payload_ref"),
+            get("payload"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
+    return event
+
+
+def parse_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
+    """Validate an envelope as a producer sends it.
+
+    Args:
+        raw: decoded JSON.
+        now_ms: the clock, for the limit on the future.
+        tenant: the tenant of the caller's key; an envelope that names another is refused.
+            None: the envelope's own, else `default`.
+
+    Raises:
+        InvalidEvent: with every broken rule, each by field.
+    """
+    if not isinstance(raw, Mapping):
+        raise InvalidEvent((("(event)", "a JSON object"),))
+    check = _Check(raw)
+    for name in raw:
+        if name not in FIELDS:
+            check.refuse(str(name)[:80], "unknown field")
+    event = Event(
+        tenant=check.tenant(tenant),
+        event_id=check.uuid("event_id", required=True) or "",
+        event_type=check.event_type(),
+        occurred_at_ms=check.time("occurred_at", required=True, latest=now_ms + MAX_FUTURE_MS) or 0,
+        session_id=check.name("session_id", required=True) or "",
+        agent_id=check.name("agent_id", required=True) or "",
+        trace_id=check.name("trace_id", required=True) or "",
+        schema_version=check.integer("schema_version", 1, 2**31 - 1) or 1,
+        tool_name=check.name("tool_name"),
+        parent_event_id=check.uuid("parent_event_id"),
+        ended_at_ms=check.time("ended_at"),
+        status=check.choice("status", STATUSES),
+        importance_hint=check.integer("importance_hint", 1, 10),
+        user_id=check.name("user_id"),
+        consent_ref=check.name("consent_ref"),
+        payload_ref=check.name("payload_ref", longest=MAX_PAYLOAD_REF_CHARACTERS),
+        payload=check.payload(),
+    )
+    if event.parent_event_id and event.parent_event_id == event.event_id:
+        check.refuse("parent_event_id", "differs from event_id")
+    if event.ended_at_ms is not None and event.ended_at_ms < event.occurred_at_ms:
+        check.refuse("ended_at", "not before occurred_at")
+    if check.errors:
+        raise InvalidEvent(tuple(check.errors))
+    return event
+
+
+class _Check:
+    """The rules of the envelope, one method a kind of field; collects what is broken."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw = raw
+        self.errors: list[tuple[str, str]] = []
+
+    def refuse(self, field: str, rule: str) -> None:
+        self.errors.append((field, rule))
+
+    def text(self, field: str, required: bool) -> str | None:
+        value = self.raw.get(field)
+        if value is None:
+            if required:
+                self.refuse(field, "required")
+            return None
+        if not isinstance(value, str):
+            self.refuse(field, "a string")
+            return None
+        return value
+
+    def name(
+        self, field: str, *, required: bool = False, longest: int = MAX_NAME_CHARACTERS
+    ) -> str | None:
+        value = self.text(field, required)
+        if value is None:
+            return None
+        if not 1 <= len(value) <= longest:
+            self.refuse(field, f"1 to {longest:,} characters")
+        elif _CONTROL.search(value):
+            self.refuse(field, "no control characters or lone surrogates")
+        return value
+
+    def tenant(self, owner: str | None) -> str:
+        value = self.text("tenant", required=False)
+        if value is None:
+            return owner or DEFAULT_TENANT
+        if _TENANT.fullmatch(value) is None:
+            self.refuse("tenant", f"matches ^{_TENANT.pattern}$")
+        elif owner is not None and value != owner:
+            self.refuse("tenant", "the tenant of the caller")
+        return value
+
+    def uuid(self, field: str, *, required: bool = False) -> str | None:
+        value = self.text(field, required)
+        if value is None:
+            return None
+        value = value.lower()
+        if _UUID.fullmatch(value) is None:
+            self.refuse(field, "a UUID of 36 characters")
+        return value
+
+    def event_type(self) -> str:
+        value = self.text("event_type", required=True)
+        if value is None:
+            return ""
+        if len(value) > MAX_NAME_CHARACTERS:
+            self.refuse("event_type", f"1 to {MAX_NAME_CHARACTERS} characters")
+        elif _EVENT_TYPE.fullmatch(value) is None:
+            self.refuse("event_type", f"dot-namespaced, ^{_EVENT_TYPE.pattern}$")
+        return value
+
+    def time(self, field: str, *, required: bool = False, latest: int | None = None) -> int | None:
+        value = self.text(field, required)
+        if value is None:
+            return None
+        try:
+            ms = timestamp_ms(value)
+        except ValueError as error:
+            self.refuse(field, str(error))
+            return None
+        if latest is not None and ms > latest:
+            self.refuse(field, f"at most {MAX_FUTURE_MS // 1000} s in the future")
+        return ms
+
+    def integer(self, field: str, least: int, most: int) -> int | None:
+        value = self.raw.get(field)
+        if value is None:
+            return None
+        if type(value) is not int or not least <= value <= most:
+            self.refuse(field, f"an integer from {least} to {most}")
+            return None
+        return value
+
+    def choice(self, field: str, allowed: Iterable[str]) -> str | None:
+        value = self.raw.get(field)
+        if value is not None and value not in allowed:
+            self.refuse(field, f"one of {', '.join(allowed)}")
+            return None
+        return value
+
+    def payload(self) -> Any:
+        value = self.raw.get("payload")
+        if value is None:
+            return None
+        try:
+            size = len(canonical_json(value))
+        except ValueError as error:
+            self.refuse("payload", str(error))
+            return None
+        if size > MAX_PAYLOAD_BYTES:
+            self.refuse("payload", f"at most {MAX_PAYLOAD_BYTES // 1024} KiB serialised")
+        return value
+
+
+def derived_event_id(*parts: str) -> str:
+    """UUIDv5 of what an event is about, so that making it twice makes the same event."""
+    return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
+
+
+_NAMESPACE = uuid.UUID("5f0c5f4e-6b1e-5c39-9d0a-6a0f5b3a7e21")
