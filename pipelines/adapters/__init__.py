@@ -1,0 +1,1 @@
+"""What speaks the protocols of Redis and Neo4j."""

@@ -1,0 +1,158 @@
+"""The services a command works on: one ledger, the registered targets, their connections.
+
+Built from `Settings`, connects when first asked: a command that only needs Redis runs while
+Neo4j is away, and `recollect --help` loads neither driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pipelines.settings import Settings
+from projections.errors import UnknownTarget
+
+if TYPE_CHECKING:
+    from pipelines.adapters.clients import GraphDriver, RedisClient
+    from pipelines.adapters.graph_writer import GraphWriter
+    from pipelines.adapters.ledger import Ledger
+    from pipelines.adapters.targets import Target, Targets
+    from projections.operations import Checkpoint
+
+
+@dataclass
+class Services:
+    """Connections made on demand and closed together; a context manager.
+
+    Attributes:
+        settings: what to connect to.
+    """
+
+    settings: Settings
+    _drivers: dict[str, GraphDriver] = field(default_factory=dict, init=False, repr=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+
+    @cached_property
+    def redis(self) -> RedisClient:
+        """The connection pool of the ledger."""
+        from pipelines.adapters.connect import connect_redis
+
+        client = connect_redis(self.settings)
+        self._open.callback(client.close)
+        return client
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The registry of targets, in Redis."""
+        from pipelines.adapters.targets import Targets
+
+        return Targets(self.redis, self.settings.prefix)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger; creates it on an empty server.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+            LedgerFormatMismatch: it was created with other settings.
+        """
+        from pipelines.adapters.ledger import Ledger
+
+        return Ledger(
+            self.redis,
+            prefix=self.settings.prefix,
+            partitions=self.settings.partitions,
+            id_buckets=self.settings.id_buckets,
+            checkpoints=self.checkpoints,
+        )
+
+    def active(self) -> Target:
+        """The target that reads are answered from.
+
+        The settings' target is registered and activated when nothing is registered yet: a fresh
+        deployment needs no extra step.
+        """
+        from pipelines.adapters.targets import Target
+
+        targets = self.targets
+        current = targets.active()
+        if current is None:
+            name = self.settings.target
+            if name not in {target.name for target in targets.all()}:
+                targets.register(
+                    Target(name, self.settings.neo4j_url, self.settings.neo4j_database, "active")
+                )
+            targets.activate(name)
+            return self.target(name)
+        return self.target(current[0])
+
+    def target(self, name: str) -> Target:
+        """The registered target of that name.
+
+        Raises:
+            UnknownTarget: there is none.
+        """
+        for target in self.targets.all():
+            if target.name == name:
+                return target
+        known = ", ".join(sorted(target.name for target in self.targets.all())) or "none"
+        raise UnknownTarget(name=name, known=known)
+
+    def driver(self, target: Target) -> GraphDriver:
+        """The driver of a target's server, one for each URI."""
+        from pipelines.adapters.connect import connect_neo4j
+
+        driver = self._drivers.get(target.uri)
+        if driver is None:
+            driver = connect_neo4j(target.uri, self.settings)
+            self._open.callback(driver.close)
+            self._drivers[target.uri] = driver
+        return driver
+
+    def writer(self, target: Target) -> GraphWriter:
+        """What writes to a target's graph."""
+        from pipelines.adapters.graph_writer import GraphWriter
+
+        return GraphWriter(self.driver(target), target.database)
+
+    def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
+        """Checkpoints of all stages in all registered targets, by target name.
+
+        The ledger compares them with its own entries before it accepts the first append on a
+        server process it has not seen. The settings' target counts even when the registry is
+        empty: an empty server beside a full graph is exactly the case to detect.
+
+        Raises:
+            GraphUnavailable: a target is away.
+        """
+        from pipelines.stages import STAGES
+
+        self.active()
+        return {
+            target.name: [
+                checkpoint
+                for stage in STAGES
+                for checkpoint in self.writer(target).checkpoints(stage)
+            ]
+            for target in self.targets.all()
+        }
+
+    def close(self) -> None:
+        """Close every connection that was made."""
+        self._drivers.clear()
+        self._open.close()
+
+    def __enter__(self) -> Services:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
