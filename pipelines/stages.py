@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from projections import structural
 from projections.events import Event
 from projections.operations import Operations
+from projections.positions import Position
 from projections.structural import Facts, Wanted
 
 
@@ -26,7 +27,7 @@ class Stage:
     name: str
     fold_version: int
     wanted: Callable[[Sequence[Event]], Wanted]
-    fold: Callable[[Sequence[Event], Facts], Operations]
+    fold: Callable[[Sequence[tuple[Position, Event]], Facts], Operations]
 
 
 PROJECTION = Stage(

@@ -1,0 +1,244 @@
+"""The write side of a target: transactions that fold, fenced by the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import neo4j
+from neo4j.exceptions import AuthError, ClientError, DatabaseError, DriverError, Neo4jError
+from neo4j.exceptions import TransientError
+
+from projections import cypher
+from projections.errors import Fenced, GraphRejected, GraphUnavailable
+from projections.events import Event
+from projections.operations import Checkpoint, Operations
+from projections.positions import START, Position
+from projections.schema import schema_statements
+from projections.structural import Facts, Link, Neighbours, SessionKey, Wanted
+
+_RETRYABLE_CLIENT_ERRORS = (
+    "Neo.ClientError.Security.",
+    "Neo.ClientError.Database.",
+    "Neo.ClientError.Cluster.",
+    "Neo.ClientError.Transaction.",
+    "Neo.ClientError.General.TransactionOutOfMemory",
+    "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase",
+)
+"""Not the fault of what was sent: the same block may pass later."""
+
+_RETRYABLE_DATABASE_ERRORS = (
+    "Neo.DatabaseError.Transaction.",
+    "Neo.DatabaseError.General.OutOfMemoryError",
+    "Neo.DatabaseError.General.StorageDamageDetected",
+    "Neo.DatabaseError.Database.",
+)
+
+
+@contextmanager
+def driver_errors() -> Iterator[None]:
+    """Turn what the driver raises into errors of ours.
+
+    Raises:
+        GraphUnavailable: away, deadlock, time-out, out of memory, not (yet) authorised.
+        GraphRejected: the database refuses what was sent.
+    """
+    try:
+        yield
+    except (TransientError, AuthError) as error:
+        raise GraphUnavailable(reason=_reason(error)) from error
+    except (ClientError, DatabaseError) as error:
+        code = error.code or ""
+        if code.startswith(_RETRYABLE_CLIENT_ERRORS + _RETRYABLE_DATABASE_ERRORS):
+            raise GraphUnavailable(reason=_reason(error)) from error
+        raise GraphRejected(reason=_reason(error)) from error
+    except (DriverError, Neo4jError, OSError) as error:
+        raise GraphUnavailable(reason=_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    code = getattr(error, "code", None)
+    text = (getattr(error, "message", None) or str(error)).splitlines()
+    return f"{code or type(error).__name__}: {text[0][:300] if text else ''}"
+
+
+class GraphWriter:
+    """Writes to one target. Threads may share it; each transaction has its own connection."""
+
+    def __init__(
+        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+    ) -> None:
+        self.driver = driver
+        self.database = database
+        self.timeout_s = timeout_s
+
+    def ensure_schema(self) -> None:
+        """Create what is missing of constraints and indexes, and wait until they are online."""
+        with driver_errors(), self.driver.session(database=self.database) as session:
+            for text in schema_statements():
+                session.run(text).consume()
+            session.run("CALL db.awaitIndexes($seconds)", seconds=300).consume()
+
+    def ensure_checkpoints(self, stage: str, partitions: int, fold_version: int) -> None:
+        """Create a stage's missing checkpoints at the start of the ledger."""
+        with driver_errors(), self.driver.session(database=self.database) as session:
+            session.run(
+                cypher.CREATE_CHECKPOINTS,
+                partitions=list(range(partitions)),
+                stage=stage,
+                position=str(START),
+                fold_version=fold_version,
+            ).consume()
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """The checkpoints of a stage, or of all, by stage and partition."""
+        with driver_errors(), self.driver.session(database=self.database) as session:
+            return [
+                _checkpoint(record)
+                for record in session.run(cypher.READ_CHECKPOINTS, stage=stage)
+            ]
+
+    @contextmanager
+    def transaction(self) -> Iterator[GraphTransaction]:
+        """One transaction: committed when the body ends, rolled back when it raises."""
+        with (
+            driver_errors(),
+            self.driver.session(database=self.database) as session,
+            session.begin_transaction(timeout=self.timeout_s) as transaction,
+        ):
+            yield GraphTransaction(transaction)
+            transaction.commit()
+
+
+class GraphTransaction:
+    """What may happen between begin and commit. Take the checkpoint's lock first."""
+
+    def __init__(self, transaction: neo4j.Transaction) -> None:
+        self._run = transaction.run
+        self._tombstones = 0
+        self.dead_letters = 0
+        """How many dead letters the graph holds, known after the lock."""
+
+    def advance(self, start: Checkpoint, to: Checkpoint) -> None:
+        """Lock the checkpoint, test that it is at `start`, and move it to `to`.
+
+        Raises:
+            Fenced: it is elsewhere, or of another generation or fold version.
+        """
+        record = self._run(
+            cypher.ADVANCE,
+            stage=start.stage,
+            partition=start.partition,
+            generation=start.generation,
+            position=str(start.position),
+            fold_version=start.fold_version,
+            to_position=str(to.position),
+            to_seq=to.seq,
+            to_digest=to.digest,
+        ).single()
+        if record is None:
+            raise Fenced(
+                stage=start.stage,
+                partition=start.partition,
+                position=str(start.position),
+                generation=start.generation,
+            )
+        self._tombstones, self.dead_letters = record["forgotten"], record["dead_letters"]
+
+    def lock(self, stage: str, partition: int) -> Checkpoint | None:
+        """Lock the checkpoint without moving it, and read it. None: there is none."""
+        record = self._run(cypher.LOCK, stage=stage, partition=partition).single()
+        if record is None:
+            return None
+        self._tombstones, self.dead_letters = record["forgotten"], record["dead_letters"]
+        return _checkpoint({**record.data(), "stage": stage, "partition": partition})
+
+    def reset(self, checkpoint: Checkpoint) -> int:
+        """Put the checkpoint elsewhere under a new generation, which is returned."""
+        record = self._run(
+            cypher.RESET_CHECKPOINT,
+            stage=checkpoint.stage,
+            partition=checkpoint.partition,
+            position=str(checkpoint.position),
+            seq=checkpoint.seq,
+            digest=checkpoint.digest,
+            fold_version=checkpoint.fold_version,
+        ).single(strict=True)
+        return int(record["generation"])
+
+    def facts(self, events: Sequence[Event], wanted: Wanted) -> Facts:
+        """What the graph says about a batch: two or three round trips, whatever its size.
+
+        Most events come after everything their session has, so the sessions' last events are
+        read first, and neighbours one by one only where an event is late or there already.
+        """
+        tombstones: set[tuple[str, str]] = set()
+        if self._tombstones:
+            rows = self._run(cypher.TOMBSTONES, keys=[list(event.key) for event in events])
+            tombstones = {(record["tenant"], record["event_id"]) for record in rows}
+        tails: dict[SessionKey, Link] = {
+            (record["tenant"], record["session_id"]): Link(
+                record["occurred_at_ms"], record["event_id"]
+            )
+            for record in self._run(
+                cypher.SESSION_TAILS, sessions=[list(key) for key in sorted(wanted.sessions)]
+            )
+        }
+        neighbours: dict[tuple[SessionKey, Link], Neighbours] = {}
+        late: list[list[Any]] = []
+        for session, links in wanted.sessions.items():
+            tail = tails.get(session)
+            for link in links:
+                if tail is None or link > tail:
+                    neighbours[session, link] = Neighbours(tail, None, False)
+                else:
+                    late.append([*session, *link])
+        if late:
+            for record in self._run(cypher.NEIGHBOURS, links=late):
+                session = (record["tenant"], record["session_id"])
+                link = Link(record["occurred_at_ms"], record["event_id"])
+                neighbours[session, link] = Neighbours(
+                    _link(record["before_ms"], record["before_id"]),
+                    _link(record["after_ms"], record["after_id"]),
+                    record["present"],
+                )
+        return Facts(neighbours, tombstones)
+
+    def apply(self, operations: Operations, stage: str) -> None:
+        """Run the batch."""
+        for text, parameters in cypher.statements(operations, stage):
+            self._run(text, parameters).consume()
+
+    def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
+        """Record an entry that the stage passes: position, tenant, event_id, kind, reason and
+        attempts.
+        """
+        self._run(
+            cypher.CREATE_DEAD_LETTER, stage=stage, partition=partition, seq=seq, **fields
+        ).consume()
+
+    def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:
+        """Delete the records of entries that passed after all."""
+        if self.dead_letters:
+            self._run(
+                cypher.DELETE_DEAD_LETTERS, stage=stage, partition=partition, seqs=list(seqs)
+            ).consume()
+
+
+def _link(occurred_at_ms: int | None, event_id: str | None) -> Link | None:
+    if occurred_at_ms is None or event_id is None:
+        return None
+    return Link(occurred_at_ms, event_id)
+
+
+def _checkpoint(record: Mapping[str, Any] | neo4j.Record) -> Checkpoint:
+    return Checkpoint(
+        stage=record["stage"],
+        partition=record["partition"],
+        position=Position.parse(record["position"]),
+        seq=record["seq"],
+        digest=record["digest"],
+        generation=record["generation"],
+        fold_version=record["fold_version"],
+    )

@@ -1,0 +1,216 @@
+"""Operations and schema rows → Cypher text and parameters. No driver, no socket.
+
+Every text is made from schema rows once and then always the same, so that the database plans it
+once; every value travels as a parameter. Rows are lists, not maps: property names are not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from projections.operations import Key, Operations
+from projections.schema import EDGES, EVENT, NODES, PLACEHOLDER, EdgeRow, Kind, NodeRow
+
+Rows = list[list[Any]]
+
+
+class Statement(NamedTuple):
+    """A text and its parameters."""
+
+    text: str
+    parameters: dict[str, Any]
+
+
+def statements(operations: Operations, stage: str) -> list[Statement]:
+    """The batch as statements, in the order in which they must run.
+
+    Nodes with content and placeholders are touched by one statement in the order of their keys:
+    that is the order in which locks are taken, the same in every worker.
+    """
+    made: list[Statement] = []
+    for label in sorted({key[0] for key in operations.remove_nodes}):
+        rows = [list(op.key) for op in _sorted(operations.remove_nodes) if op.label == label]
+        made.append(Statement(remove_nodes_text(label), {"rows": rows}))
+    labels = {key[0] for key in operations.merge_nodes} | {key[0] for key in operations.ensure_nodes}
+    for label in sorted(labels):
+        merged = [[*op.key, *op.values, True] for op in operations.merge_nodes.values() if op.label == label]
+        width = len(NODES[label].owned(stage))
+        ensured = [
+            [*op.key, *(None,) * width, False]
+            for place, op in operations.ensure_nodes.items()
+            if op.label == label and place not in operations.merge_nodes
+        ]
+        depth = len(NODES[label].key)
+        rows = sorted(merged + ensured, key=lambda row: row[:depth])
+        made.append(Statement(merge_nodes_text(label, stage, with_placeholders=bool(ensured)), {"rows": rows}))
+    for type_ in sorted({key[0] for key in operations.remove_edges}):
+        rows = [
+            [*op.source, *op.target] for op in _sorted(operations.remove_edges) if op.type == type_
+        ]
+        made.append(Statement(remove_edges_text(type_), {"rows": rows}))
+    for type_ in sorted({key[0] for key in operations.merge_edges}):
+        edges = sorted(
+            (op.source, op.target, op.values)
+            for op in operations.merge_edges.values()
+            if op.type == type_
+        )
+        rows = [[*source, *target, *values] for source, target, values in edges]
+        made.append(Statement(merge_edges_text(type_), {"rows": rows}))
+    return made
+
+
+def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
+    return (group[key] for key in sorted(group))
+
+
+def _key_pattern(names: tuple[str, ...], first: int) -> str:
+    return ", ".join(f"{name}: row[{first + n}]" for n, name in enumerate(names))
+
+
+def _assigned(kind: Kind, value: str) -> str:
+    """A parameter as its stored type; times arrive as milliseconds since the epoch."""
+    if kind is Kind.TIME:
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE datetime({{epochMillis: {value}}}) END"
+    return value
+
+
+@cache
+def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
+    """Rows [key…, value…, visible]: a row that is not visible only makes sure of the key."""
+    row: NodeRow = NODES[label]
+    first = len(row.key)
+    owned = row.owned(stage)
+    last = first + len(owned)
+    settings = ", ".join(
+        f"n.{p.name} = {_assigned(p.kind, f'row[{first + n}]')}" for n, p in enumerate(owned)
+    )
+    merge = f"UNWIND $rows AS row MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
+    if not owned:
+        return merge
+    if label != EVENT.label:
+        return f"{merge} SET {settings}"
+    if not with_placeholders:
+        return f"{merge} SET {settings} REMOVE n:{PLACEHOLDER}"
+    return (
+        f"{merge} ON CREATE SET n:{PLACEHOLDER} "
+        f"FOREACH (_ IN CASE WHEN row[{last}] THEN [1] ELSE [] END | "
+        f"SET {settings} REMOVE n:{PLACEHOLDER})"
+    )
+
+
+@cache
+def remove_nodes_text(label: str) -> str:
+    """Rows [key…]."""
+    row = NODES[label]
+    return f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}) DETACH DELETE n"
+
+
+def _ends(row: EdgeRow) -> str:
+    source, target = NODES[row.source], NODES[row.target]
+    return (
+        f"UNWIND $rows AS row MATCH (a:{row.source} {{{_key_pattern(source.key, 0)}}}) "
+        f"MATCH (b:{row.target} {{{_key_pattern(target.key, len(source.key))}}})"
+    )
+
+
+@cache
+def merge_edges_text(type_: str) -> str:
+    """Rows [source key…, target key…, value…]."""
+    row = EDGES[type_]
+    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    place = {p.name: f"row[{first + n}]" for n, p in enumerate(row.properties)}
+    keyed = ", ".join(f"{name}: {place[name]}" for name in row.key)
+    rest = ", ".join(
+        f"e.{p.name} = {_assigned(p.kind, place[p.name])}"
+        for p in row.properties
+        if p.name not in row.key
+    )
+    merge = f"{_ends(row)} MERGE (a)-[e:{type_}{f' {{{keyed}}}' if keyed else ''}]->(b)"
+    return f"{merge} SET {rest}" if rest else merge
+
+
+@cache
+def remove_edges_text(type_: str) -> str:
+    """Rows [source key…, target key…]."""
+    return f"{_ends(EDGES[type_])} MATCH (a)-[e:{type_}]->(b) DELETE e"
+
+
+def row_of(key: Key) -> list[Any]:
+    """A key as a row."""
+    return list(key)
+
+
+# Checkpoints. Neo4j is read-committed: a test before the lock does not fence, two transactions
+# would both pass it. SET takes the lock first, WITH puts the test behind it.
+_LOCK = (
+    "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
+)
+ADVANCE = (
+    f"{_LOCK}WHERE c.generation = $generation AND c.position = $position "
+    "AND c.fold_version = $fold_version "
+    "SET c.position = $to_position, c.seq = $to_seq, c.digest = $to_digest REMOVE c.lock "
+    "RETURN COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
+)
+LOCK = (
+    f"{_LOCK}REMOVE c.lock RETURN c.position AS position, c.seq AS seq, c.digest AS digest, "
+    "c.generation AS generation, c.fold_version AS fold_version, "
+    "COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
+)
+READ_CHECKPOINTS = (
+    "MATCH (c:Checkpoint) WHERE $stage IS NULL OR c.stage = $stage "
+    "RETURN c.stage AS stage, c.partition AS partition, c.position AS position, c.seq AS seq, "
+    "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version "
+    "ORDER BY stage, partition"
+)
+CREATE_CHECKPOINTS = (
+    "UNWIND $partitions AS partition MERGE (c:Checkpoint {stage: $stage, partition: partition}) "
+    "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "
+    "c.fold_version = $fold_version"
+)
+RESET_CHECKPOINT = (
+    f"{_LOCK}SET c.position = $position, c.seq = $seq, c.digest = $digest, "
+    "c.generation = c.generation + 1, c.fold_version = $fold_version REMOVE c.lock "
+    "RETURN c.generation AS generation"
+)
+
+# Facts of Stage 1, each found by an index and never by a scan.
+SESSION_TAILS = (
+    "UNWIND $sessions AS s CALL (s) { "
+    "MATCH (e:Event) WHERE e.tenant = s[0] AND e.session_id = s[1] "
+    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
+    "RETURN e ORDER BY e.tenant DESC, e.session_id DESC, e.occurred_at DESC, e.event_id DESC LIMIT 1 } "
+    "RETURN s[0] AS tenant, s[1] AS session_id, "
+    "e.occurred_at.epochMillis AS occurred_at_ms, e.event_id AS event_id"
+)
+NEIGHBOURS = (
+    "UNWIND $links AS l WITH l, datetime({epochMillis: l[2]}) AS at "
+    "OPTIONAL CALL (l, at) { "
+    "MATCH (e:Event) WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at <= at "
+    "AND e.event_id IS NOT NULL AND (e.occurred_at < at OR e.event_id < l[3]) "
+    "RETURN e AS before ORDER BY e.tenant DESC, e.session_id DESC, e.occurred_at DESC, e.event_id DESC LIMIT 1 } "
+    "OPTIONAL CALL (l, at) { "
+    "MATCH (e:Event) WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at >= at "
+    "AND e.event_id IS NOT NULL AND (e.occurred_at > at OR e.event_id > l[3]) "
+    "RETURN e AS after ORDER BY e.tenant, e.session_id, e.occurred_at, e.event_id LIMIT 1 } "
+    "RETURN l[0] AS tenant, l[1] AS session_id, l[2] AS occurred_at_ms, l[3] AS event_id, "
+    "before.occurred_at.epochMillis AS before_ms, before.event_id AS before_id, "
+    "after.occurred_at.epochMillis AS after_ms, after.event_id AS after_id, "
+    "EXISTS { (x:Event {tenant: l[0], event_id: l[3]}) WHERE x.occurred_at IS NOT NULL } AS present"
+)
+TOMBSTONES = (
+    "UNWIND $keys AS k MATCH (f:Forgotten {tenant: k[0], event_id: k[1]}) "
+    "RETURN f.tenant AS tenant, f.event_id AS event_id"
+)
+
+# Dead letters
+CREATE_DEAD_LETTER = (
+    "MERGE (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
+    "SET d.position = $position, d.tenant = $tenant, d.event_id = $event_id, d.kind = $kind, "
+    "d.reason = $reason, d.attempts = $attempts"
+)
+DELETE_DEAD_LETTERS = (
+    "UNWIND $seqs AS seq "
+    "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: seq}) DELETE d"
+)

@@ -1,0 +1,135 @@
+"""Graph operations: what a stage returns and the shell applies, and how a batch is merged.
+
+Operations are idempotent sets. A batch is applied in one order: nodes by key, then removals, then
+edges by key, so that two workers touch the same keys in the same order and deadlocks stay rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from projections.positions import START, Position
+
+Key = tuple[Any, ...]
+
+
+class MergeNode(NamedTuple):
+    """Make a node visible and set the properties that its stage owns; None removes a property.
+
+    `values` stand in the order of `NodeRow.owned(stage)`; times are milliseconds since the epoch.
+    """
+
+    label: str
+    key: Key
+    values: tuple[Any, ...]
+
+
+class EnsureNode(NamedTuple):
+    """See that a node exists, as a placeholder if need be, so that an edge may end there."""
+
+    label: str
+    key: Key
+
+
+class RemoveNode(NamedTuple):
+    """Delete a node with its edges."""
+
+    label: str
+    key: Key
+
+
+class MergeEdge(NamedTuple):
+    """See that exactly this edge exists; `values` in the order of `EdgeRow.properties`."""
+
+    type: str
+    source: Key
+    target: Key
+    values: tuple[Any, ...]
+
+
+class RemoveEdge(NamedTuple):
+    """Delete every edge of the type between two nodes."""
+
+    type: str
+    source: Key
+    target: Key
+
+
+Operation = MergeNode | EnsureNode | RemoveNode | MergeEdge | RemoveEdge
+
+
+@dataclass(slots=True)
+class Operations:
+    """A batch, merged as it grows: the last word about a node or an edge wins."""
+
+    merge_nodes: dict[tuple[str, Key], MergeNode] = field(default_factory=dict)
+    ensure_nodes: dict[tuple[str, Key], EnsureNode] = field(default_factory=dict)
+    remove_nodes: dict[tuple[str, Key], RemoveNode] = field(default_factory=dict)
+    merge_edges: dict[tuple[Any, ...], MergeEdge] = field(default_factory=dict)
+    remove_edges: dict[tuple[Any, ...], RemoveEdge] = field(default_factory=dict)
+
+    def add(self, operation: Operation) -> None:
+        """Take an operation in."""
+        match operation:
+            case MergeNode(label, key):
+                self.merge_nodes[label, key] = operation
+            case EnsureNode(label, key):
+                self.ensure_nodes[label, key] = operation
+            case RemoveNode(label, key):
+                self.remove_nodes[label, key] = operation
+            case MergeEdge(type_, source, target, values):
+                self.merge_edges[type_, source, target, values] = operation
+            case RemoveEdge(type_, source, target):
+                self.remove_edges[type_, source, target] = operation
+
+    def extend(self, operations: Iterable[Operation]) -> None:
+        """Take several in, in order."""
+        for operation in operations:
+            self.add(operation)
+
+    def __iter__(self) -> Any:
+        """All of them, in the order in which they are applied."""
+        for group in (
+            self.remove_nodes,
+            self.merge_nodes,
+            self.ensure_nodes,
+            self.remove_edges,
+            self.merge_edges,
+        ):
+            yield from (group[key] for key in sorted(group))
+
+    def __len__(self) -> int:
+        """How many."""
+        return sum(self.counts().values())
+
+    def counts(self) -> Mapping[str, int]:
+        """How many of each kind, for the metrics."""
+        return {
+            "merge_node": len(self.merge_nodes),
+            "ensure_node": len(self.ensure_nodes),
+            "remove_node": len(self.remove_nodes),
+            "merge_edge": len(self.merge_edges),
+            "remove_edge": len(self.remove_edges),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a stage has folded a partition into a target.
+
+    Attributes:
+        seq: number of the entry at `position` within its partition, 0 before the first.
+        digest: hex of `content_digest` of that entry, empty before the first.
+        generation: rises at every reset, so that a worker of before the reset is fenced off.
+        fold_version: of the stage's rules that folded the graph.
+    """
+
+    stage: str
+    partition: int
+    position: Position = START
+    seq: int = 0
+    digest: str = ""
+    generation: int = 1
+    fold_version: int = 1

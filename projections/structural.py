@@ -1,0 +1,203 @@
+"""Stage 1, projection: Event nodes, FOLLOWS and direct CAUSED_BY.
+
+The graph after a batch depends on the set of events folded so far and on nothing else: not on
+their order of arrival, not on how they were cut into batches, not on how often they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from projections.errors import UnknownSystemEvent
+from projections.events import Event
+from projections.operations import (
+    EnsureNode,
+    MergeEdge,
+    MergeNode,
+    Operation,
+    Operations,
+    RemoveEdge,
+)
+from projections.positions import Position
+from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
+from projections.system_events import SYSTEM_EVENTS, is_system_event
+
+FOLD_VERSION = 1
+"""Rises when the rules below change what the graph holds."""
+
+SessionKey = tuple[str, str]
+"""(tenant, session_id)"""
+
+
+class Link(NamedTuple):
+    """An event as a member of its session's chain; tuples sort in the chain's order."""
+
+    occurred_at_ms: int
+    event_id: str
+
+
+class Neighbours(NamedTuple):
+    """Who stands directly before and after an event in the graph, itself left out."""
+
+    before: Link | None
+    after: Link | None
+    present: bool
+    """Whether the graph holds the event itself already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What Stage 1 must know of the graph about a batch."""
+
+    sessions: Mapping[SessionKey, Sequence[Link]]
+    """The batch's events by session, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the graph says, read after the checkpoint's lock was taken."""
+
+    neighbours: Mapping[tuple[SessionKey, Link], Neighbours] = field(default_factory=dict)
+    tombstones: Set[tuple[str, str]] = frozenset()
+    """Keys (tenant, event_id) that were forgotten and stay so."""
+
+
+def retained(events: Iterable[Event], tombstones: Set[tuple[str, str]] = frozenset()) -> list[Event]:
+    """The events that become nodes: neither system events nor tombstoned.
+
+    Raises:
+        UnknownSystemEvent: for a `memory.` type that no stage owns.
+    """
+    kept = []
+    for event in events:
+        if is_system_event(event.event_type):
+            if event.event_type not in SYSTEM_EVENTS:
+                raise UnknownSystemEvent(event_type=event.event_type)
+        elif not tombstones or event.key not in tombstones:
+            kept.append(event)
+    return kept
+
+
+def wanted_facts(events: Sequence[Event]) -> Wanted:
+    """Which neighbours the batch needs."""
+    sessions: dict[SessionKey, list[Link]] = {}
+    for event in retained(events):
+        sessions.setdefault((event.tenant, event.session_id), []).append(
+            Link(event.occurred_at_ms, event.event_id)
+        )
+    for links in sessions.values():
+        links.sort()
+    return Wanted(sessions)
+
+
+def project(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operations:
+    """Operations that fold the events into a graph for which `facts` hold."""
+    operations = Operations()
+    kept = {e.key for e in retained((event for _, event in events), facts.tombstones)}
+    sessions: dict[SessionKey, list[Link]] = {}
+    for position, event in events:
+        if event.key not in kept:
+            continue
+        operations.merge_nodes[EVENT.label, event.key] = event_node(event, position)
+        cause = direct_cause(event)
+        if cause is not None:
+            operations.add(cause)
+            parent = (event.tenant, event.parent_event_id)
+            if parent not in kept:
+                operations.add(EnsureNode(EVENT.label, parent))
+        sessions.setdefault((event.tenant, event.session_id), []).append(
+            Link(event.occurred_at_ms, event.event_id)
+        )
+    for session, links in sessions.items():
+        operations.extend(follows_splice(session, links, facts.neighbours))
+    return operations
+
+
+def event_node(event: Event, position: Position) -> MergeNode:
+    """The Event node; values in the order of the schema's row."""
+    return MergeNode(
+        EVENT.label,
+        (event.tenant, event.event_id),
+        (
+            event.event_type,
+            event.occurred_at_ms,
+            event.session_id,
+            event.agent_id,
+            event.trace_id,
+            event.tool_name,
+            event.status,
+            event.ended_at_ms,
+            event.parent_event_id,
+            event.user_id,
+            event.schema_version,
+            event.payload_ref,
+            event.importance_hint,
+            str(position),
+        ),
+    )
+
+
+def direct_cause(event: Event) -> MergeEdge | None:
+    """The edge to the cause that the producer named, in the event's own tenant."""
+    if event.parent_event_id is None:
+        return None
+    return MergeEdge(
+        CAUSED_BY.type, event.key, (event.tenant, event.parent_event_id), (DIRECT,)
+    )
+
+
+def follows_edge(session: SessionKey, earlier: Link, later: Link) -> MergeEdge:
+    """The edge between two neighbours of a chain."""
+    tenant, session_id = session
+    return MergeEdge(
+        FOLLOWS.type,
+        (tenant, earlier.event_id),
+        (tenant, later.event_id),
+        (session_id, later.occurred_at_ms - earlier.occurred_at_ms),
+    )
+
+
+def follows_chain(session: SessionKey, links: Iterable[Link]) -> list[MergeEdge]:
+    """All edges of a session, from all its retained events in any order."""
+    chain = sorted(set(links))
+    return [follows_edge(session, a, b) for a, b in zip(chain, chain[1:], strict=False)]
+
+
+def follows_splice(
+    session: SessionKey,
+    links: Iterable[Link],
+    neighbours: Mapping[tuple[SessionKey, Link], Neighbours],
+) -> list[Operation]:
+    """Operations that put events into the chain of their session.
+
+    Of the chain in the graph only the neighbours of each new event are known. Sort them together
+    with the new ones: two that stand side by side there, at least one of them new, are neighbours
+    in the new chain, because everything that could stand between is known. What was adjacent
+    before and is not now is removed.
+    """
+    new = set(links)
+    known = set(new)
+    before: set[tuple[Link, Link]] = set()
+    for link in new:
+        found = neighbours.get((session, link), Neighbours(None, None, False))
+        known.update(n for n in (found.before, found.after) if n is not None)
+        if found.present:
+            if found.before is not None:
+                before.add((found.before, link))
+            if found.after is not None:
+                before.add((link, found.after))
+        elif found.before is not None and found.after is not None:
+            before.add((found.before, found.after))
+    chain = sorted(known)
+    after = {
+        (a, b) for a, b in zip(chain, chain[1:], strict=False) if a in new or b in new
+    }
+    tenant, _ = session
+    operations: list[Operation] = [
+        RemoveEdge(FOLLOWS.type, (tenant, a.event_id), (tenant, b.event_id))
+        for a, b in before - after
+    ]
+    operations.extend(follows_edge(session, a, b) for a, b in after)
+    return operations
