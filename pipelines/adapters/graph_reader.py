@@ -1,0 +1,428 @@
+"""The read side of the graph: what the API and `recollect status` ask Neo4j.
+
+Every question about memory takes the tenant first and has it in the key of each pattern, so a
+reader cannot leave its tenant by accident. Placeholders (causes that have not come yet) are
+invisible to all of them. Texts are made from `projections.schema` once; values are parameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import neo4j
+from neo4j.exceptions import DriverError, Neo4jError
+from neo4j.time import DateTime
+
+from projections.errors import GraphError, GraphRejected, GraphUnavailable, QueryTimeout
+from projections.operations import Checkpoint
+from projections.positions import Position
+from projections.schema import (
+    CHECKPOINT,
+    DEAD_LETTER,
+    EDGES,
+    EVENT,
+    NODES,
+    PLACEHOLDER,
+    EdgeRow,
+    Kind,
+    NodeRow,
+    Property,
+)
+
+T = TypeVar("T")
+
+DEFAULT_IMPORTANCE = 5
+"""Of an event for which neither the producer nor a stage has said anything."""
+
+STATUS_TIMEOUT_MS = 10_000
+"""Limit of the questions that ask for bookkeeping, which are small."""
+
+_READ_ATTEMPTS = 2
+"""A pooled connection to a server that has restarted fails once; the second try is a new one."""
+
+_TIMEOUT_CODES = frozenset(
+    {
+        "Neo.ClientError.Transaction.TransactionTimedOut",
+        "Neo.ClientError.Transaction.TransactionTimedOutClientConfiguration",
+        "Neo.TransientError.Transaction.Terminated",
+        "Neo.TransientError.Transaction.TransactionTimedOut",
+    }
+)
+# Vectors and the text that full-text search reads stay in the graph.
+_HIDDEN = frozenset({"text"})
+
+
+class GraphNode(NamedTuple):
+    """A node: `properties` by name, absent ones left out, times in milliseconds since the epoch."""
+
+    label: str
+    node_id: str
+    properties: Mapping[str, Any]
+
+
+class GraphEdge(NamedTuple):
+    """An edge between two nodes, by their ids; times in milliseconds since the epoch."""
+
+    type: str
+    source: str
+    target: str
+    properties: Mapping[str, Any]
+
+
+class Candidate(NamedTuple):
+    """What ranking needs to know of an event.
+
+    Attributes:
+        used_at_ms: the later of occurred_at and the last access.
+        importance: 1 to 10.
+        access_count: how often a read has returned it.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    used_at_ms: int
+    importance: int
+    access_count: int
+
+
+class Counts(NamedTuple):
+    """Nodes by label and edges by type, over all tenants; placeholders are not counted."""
+
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    placeholders: int
+
+
+class DeadLetter(NamedTuple):
+    """An entry that a stage could not fold and has passed."""
+
+    stage: str
+    partition: int
+    seq: int
+    position: str
+    tenant: str | None
+    event_id: str | None
+    kind: str | None
+    reason: str | None
+    attempts: int | None
+
+
+def _shown(row: NodeRow) -> tuple[Property, ...]:
+    return tuple(
+        prop for prop in row.properties if prop.kind is not Kind.VECTOR and prop.name not in _HIDDEN
+    )
+
+
+def _value(variable: str, prop: Property) -> str:
+    """Cypher for one property; a DATETIME comes as milliseconds."""
+    if prop.kind is Kind.TIME:
+        return f"{variable}.{prop.name}.epochMillis"
+    return f"{variable}.{prop.name}"
+
+
+def _columns(variable: str, row: NodeRow) -> str:
+    """Cypher of a map with everything of a node that a reader may see."""
+    columns = [f"{name}: {variable}.{name}" for name in row.key if name != "tenant"]
+    columns += [f"{prop.name}: {_value(variable, prop)}" for prop in _shown(row)]
+    return "{" + ", ".join(columns) + "}"
+
+
+def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
+    """The first of the properties that is set; asks only for those that the schema has."""
+    known = {prop.name: prop for prop in EVENT.properties}
+    asked = [_value(variable, known[name]) for name in names if name in known]
+    return f"coalesce({', '.join([*asked, default])})"
+
+
+_EVENT_COLUMNS = _columns("e", EVENT)
+_IMPORTANCE = _coalesce("e", ("importance_score", "importance_hint"), "$default_importance")
+_ACCESS_COUNT = _coalesce("e", ("access_count",), "0")
+_LAST_ACCESS = _coalesce("e", ("last_accessed_at",), "0")
+_VISIBLE = f"NOT e:{PLACEHOLDER}"
+
+_EVENTS = f"""
+UNWIND $ids AS id
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+WHERE {_VISIBLE}
+RETURN {_EVENT_COLUMNS} AS node
+"""
+
+# The decay score falls with age alone once importance and access count are given, so the best k
+# of each such group contain the best k of the session: the formula stays in one place, in Python,
+# and a session of 100,000 events sends a few hundred rows.
+_CANDIDATES = f"""
+MATCH (e:{EVENT.label} {{tenant: $tenant, session_id: $session_id}})
+WHERE {_VISIBLE} AND e.occurred_at IS NOT NULL
+WITH e, {_IMPORTANCE} AS importance, {_ACCESS_COUNT} AS access_count,
+     e.occurred_at.epochMillis AS occurred_at, {_LAST_ACCESS} AS accessed_at
+WITH e, importance, access_count, occurred_at,
+     CASE WHEN accessed_at > occurred_at THEN accessed_at ELSE occurred_at END AS used_at
+ORDER BY used_at DESC, occurred_at DESC, e.event_id
+WITH importance, access_count, count(e) AS total,
+     collect([e.event_id, occurred_at, used_at])[..$limit] AS best
+UNWIND best AS row
+RETURN row[0] AS event_id, row[1] AS occurred_at, row[2] AS used_at, importance, access_count, total
+"""
+
+
+def _edges_between(rows: Sequence[EdgeRow]) -> str:
+    types = "|".join(row.type for row in rows)
+    return f"""
+UNWIND $ids AS id
+MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})-[r:{types}]->
+      (e:{EVENT.label} {{tenant: $tenant}})
+WHERE {_VISIBLE} AND e.event_id IN $ids
+RETURN type(r) AS type, a.event_id AS source, e.event_id AS target, properties(r) AS properties
+ORDER BY type, source, target
+"""
+
+
+def _neighbours(row: EdgeRow, forward: bool) -> str:
+    left, right = ("-", "->") if forward else ("<-", "-")
+    return f"""
+UNWIND $ids AS id
+MATCH (:{EVENT.label} {{tenant: $tenant, event_id: id}}){left}[:{row.type}]{right}
+      (e:{EVENT.label} {{tenant: $tenant}})
+WHERE {_VISIBLE} AND NOT e.event_id IN $seen
+WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
+RETURN {_EVENT_COLUMNS} AS node
+"""
+
+
+def _counts() -> str:
+    """One count per label and type, each answered by Neo4j's count store without a scan."""
+    patterns = [("node", label, f"(x:{label})") for label in (*NODES, PLACEHOLDER)]
+    patterns += [("edge", kind, f"()-[x:{kind}]->()") for kind in EDGES]
+    patterns += [("hidden", kind, f"()-[x:{kind}]->(:{PLACEHOLDER})") for kind in EDGES]
+    # Aggregated before the constants join it: beside them, no match would be no row.
+    return "\nUNION ALL\n".join(
+        f"MATCH {pattern} WITH count(x) AS number "
+        f"RETURN '{group}' AS kind, '{name}' AS name, number"
+        for group, name, pattern in patterns
+    )
+
+
+_COUNTS = _counts()
+_CHECKPOINTS = f"""
+MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
+RETURN {_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
+"""
+_DEAD_LETTERS = f"""
+MATCH (d:{DEAD_LETTER.label}) WHERE $stage IS NULL OR d.stage = $stage
+RETURN {_columns("d", DEAD_LETTER)} AS node
+ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
+"""
+_DEAD_LETTER_COUNTS = f"""
+MATCH (d:{DEAD_LETTER.label}) RETURN d.stage AS stage, count(d) AS number
+"""
+
+
+class GraphRead:
+    """Questions asked in one read transaction; made by `GraphReader.read`."""
+
+    def __init__(self, transaction: neo4j.Transaction) -> None:
+        self._transaction = transaction
+
+    def _rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        return list(self._transaction.run(text, parameters))
+
+    def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
+        """The events that are in the graph, by id."""
+        rows = self._rows(_EVENTS, tenant=tenant, ids=list(event_ids))
+        return {node.node_id: node for node in map(_event_node, rows)}
+
+    def session_candidates(
+        self, tenant: str, session_id: str, limit: int
+    ) -> tuple[list[Candidate], int]:
+        """Events among which the session's `limit` best by decay score are, and its total."""
+        rows = self._rows(
+            _CANDIDATES,
+            tenant=tenant,
+            session_id=session_id,
+            limit=limit,
+            default_importance=DEFAULT_IMPORTANCE,
+        )
+        totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
+        candidates = [
+            Candidate(
+                row["event_id"],
+                row["occurred_at"],
+                row["used_at"],
+                row["importance"],
+                row["access_count"],
+            )
+            for row in rows
+        ]
+        return candidates, sum(totals.values())
+
+    def neighbours(
+        self,
+        tenant: str,
+        event_ids: Sequence[str],
+        row: EdgeRow,
+        *,
+        forward: bool,
+        seen: Iterable[str],
+        limit: int,
+    ) -> list[GraphNode]:
+        """Events one edge away and not yet seen, the newest first.
+
+        Args:
+            tenant: whose graph.
+            event_ids: where the edges start (`forward`) or end.
+            row: the type of the edges.
+            forward: along the direction of the edge.
+            seen: ids that are not wanted again.
+            limit: how many at most.
+        """
+        rows = self._rows(
+            _NEIGHBOURS[row.type, forward],
+            tenant=tenant,
+            ids=list(event_ids),
+            seen=list(seen),
+            limit=limit,
+        )
+        return [_event_node(item) for item in rows]
+
+    def edges_between(
+        self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
+    ) -> list[GraphEdge]:
+        """Edges both of whose ends are among the events, of the given types or of all."""
+        wanted = _EVENT_EDGES if rows is None else tuple(rows)
+        found = self._rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
+        return [
+            GraphEdge(item["type"], item["source"], item["target"], _plain(item["properties"]))
+            for item in found
+        ]
+
+    def counts(self) -> Counts:
+        """How much there is of each kind, from the count store."""
+        numbers = {(row["kind"], row["name"]): row["number"] for row in self._rows(_COUNTS)}
+        hidden = numbers["node", PLACEHOLDER]
+        nodes = {label: numbers["node", label] for label in NODES}
+        nodes[EVENT.label] -= hidden
+        edges = {kind: numbers["edge", kind] - numbers["hidden", kind] for kind in EDGES}
+        return Counts(nodes, edges, hidden)
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """Checkpoints of one stage or of all, sorted by stage and partition."""
+        return [
+            Checkpoint(**{**row["node"], "position": Position.parse(row["node"]["position"])})
+            for row in self._rows(_CHECKPOINTS, stage=stage)
+        ]
+
+    def dead_letters(
+        self, stage: str | None = None, *, skip: int = 0, limit: int = 100
+    ) -> list[DeadLetter]:
+        """Dead letters sorted by stage, partition and number."""
+        return [
+            DeadLetter(*(row["node"][name] for name in DeadLetter._fields))
+            for row in self._rows(_DEAD_LETTERS, stage=stage, skip=skip, limit=limit)
+        ]
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """How many dead letters each stage has; a stage without any is missing."""
+        return {row["stage"]: row["number"] for row in self._rows(_DEAD_LETTER_COUNTS)}
+
+
+class GraphReader:
+    """Reads one database of one Neo4j; safe to share between threads.
+
+    Args:
+        driver: stays open when the reader is done with.
+        database: name of the database.
+    """
+
+    def __init__(self, driver: neo4j.Driver, database: str) -> None:
+        self._driver = driver
+        self._database = database
+
+    def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
+        """Run `work` in one read transaction that the database ends after `timeout_ms`.
+
+        `work` may run a second time when the connection was stale.
+
+        Raises:
+            QueryTimeout: the time was over.
+            GraphUnavailable: Neo4j is away or asks to try again.
+            GraphRejected: Neo4j refused a query.
+        """
+        deadline = time.monotonic() + timeout_ms / 1000
+        for attempt in range(1, _READ_ATTEMPTS + 1):
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise QueryTimeout(timeout_ms=timeout_ms, reason="no time left")
+            try:
+                with (
+                    self._driver.session(
+                        database=self._database,
+                        default_access_mode=neo4j.READ_ACCESS,
+                        # A label that no node has yet is no news.
+                        notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
+                    ) as session,
+                    # 0 would mean no limit at all
+                    session.begin_transaction(timeout=max(0.001, remaining_s)) as transaction,
+                ):
+                    return work(GraphRead(transaction))
+            except (Neo4jError, DriverError, OSError) as error:
+                mapped = graph_error(error, timeout_ms)
+                if attempt == _READ_ATTEMPTS or not mapped.retryable:
+                    raise mapped from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """Checkpoints of one stage or of all, sorted by stage and partition."""
+        return self.read(lambda graph: graph.checkpoints(stage), timeout_ms=STATUS_TIMEOUT_MS)
+
+    def counts(self) -> Counts:
+        """How much there is of each kind, from the count store."""
+        return self.read(lambda graph: graph.counts(), timeout_ms=STATUS_TIMEOUT_MS)
+
+    def dead_letters(
+        self, stage: str | None = None, *, skip: int = 0, limit: int = 100
+    ) -> list[DeadLetter]:
+        """Dead letters sorted by stage, partition and number."""
+        return self.read(
+            lambda graph: graph.dead_letters(stage, skip=skip, limit=limit),
+            timeout_ms=STATUS_TIMEOUT_MS,
+        )
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """How many dead letters each stage has; a stage without any is missing."""
+        return self.read(lambda graph: graph.dead_letter_counts(), timeout_ms=STATUS_TIMEOUT_MS)
+
+
+def graph_error(error: Exception, timeout_ms: int) -> GraphError:
+    """The error of our tree for one of the driver; the original stays its cause."""
+    code = getattr(error, "code", None) or type(error).__name__
+    if isinstance(error, Neo4jError):
+        if code in _TIMEOUT_CODES:
+            return QueryTimeout(timeout_ms=timeout_ms, reason=code)
+        if not error.is_retryable() and not code.startswith("Neo.ClientError.Security"):
+            return GraphRejected(reason=f"{code}: {error.message}")
+    return GraphUnavailable(reason=code)
+
+
+def _event_node(row: neo4j.Record) -> GraphNode:
+    properties = {name: value for name, value in row["node"].items() if value is not None}
+    return GraphNode(EVENT.label, properties.pop("event_id"), properties)
+
+
+def _plain(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties with the driver's times as milliseconds."""
+    return {
+        name: round(value.to_native().timestamp() * 1000) if isinstance(value, DateTime) else value
+        for name, value in properties.items()
+    }
+
+
+_EVENT_EDGES = tuple(
+    row for row in EDGES.values() if row.source == EVENT.label and row.target == EVENT.label
+)
+_NEIGHBOURS = {
+    (row.type, forward): _neighbours(row, forward)
+    for row in _EVENT_EDGES
+    for forward in (True, False)
+}
