@@ -1,0 +1,202 @@
+"""What the API is connected to: the ledger, the registry of targets, the active target's graph.
+
+Nothing here waits for a server at start: the API comes up while Redis or Neo4j is away, says so
+in `/health/ready` and answers 503 until they are back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pipelines.adapters.connect import connect_neo4j, connect_redis
+from pipelines.adapters.graph_reader import GraphReader
+from pipelines.adapters.ledger import Ledger
+from pipelines.adapters.targets import Target, Targets
+from pipelines.settings import Settings
+from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
+
+if TYPE_CHECKING:
+    from pipelines.adapters.clients import GraphDriver
+    from projections.operations import Checkpoint
+
+
+class _Graph:
+    """A driver in use by some requests; closed when it is retired and the last one is done."""
+
+    def __init__(self, target: Target, driver: GraphDriver) -> None:
+        self.target = target
+        self.driver = driver
+        self.reader = GraphReader(driver, target.database)
+        self.users = 0
+        self.retired = False
+
+
+class ActiveGraph:
+    """The graph that reads are answered from; follows the pointer without failing a read."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self._current: _Graph | None = None
+
+    @property
+    def target(self) -> Target | None:
+        """The target now; None before the registry was read."""
+        current = self._current
+        return None if current is None else current.target
+
+    def follow(self, target: Target) -> bool:
+        """Read from `target` from now on; whether that is a change.
+
+        Requests under way finish on the graph they began on.
+        """
+        current = self._current
+        if current is not None and _place(current.target) == _place(target):
+            return False
+        graph = _Graph(target, connect_neo4j(target.uri, self._settings))
+        with self._lock:
+            old, self._current = self._current, graph
+        self._retire(old)
+        return True
+
+    @contextmanager
+    def reader(self) -> Iterator[GraphReader]:
+        """The reader of the active target, kept open until the block ends.
+
+        Raises:
+            GraphUnavailable: no target is known yet.
+        """
+        with self._lock:
+            graph = self._current
+            if graph is None:
+                raise GraphUnavailable(reason="no active target is known yet")
+            graph.users += 1
+        try:
+            yield graph.reader
+        finally:
+            with self._lock:
+                graph.users -= 1
+                close = graph.retired and graph.users == 0
+            if close:
+                graph.driver.close()
+
+    def close(self) -> None:
+        """Close the driver once its requests are done."""
+        with self._lock:
+            old, self._current = self._current, None
+        self._retire(old)
+
+    def _retire(self, graph: _Graph | None) -> None:
+        if graph is None:
+            return
+        with self._lock:
+            graph.retired = True
+            close = graph.users == 0
+        if close:
+            graph.driver.close()
+
+
+def _place(target: Target) -> tuple[str, str, str]:
+    return target.name, target.uri, target.database
+
+
+class Connections:
+    """Ledger, targets and active graph of one API process.
+
+    Args:
+        settings: where they are.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._redis = connect_redis(settings)
+        self._ledger: Ledger | None = None
+        self.targets = Targets(self._redis, settings.prefix)
+        self.graph = ActiveGraph(settings)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger.
+
+        Raises:
+            LedgerUnavailable: it could not be opened yet.
+        """
+        if self._ledger is None:
+            raise LedgerUnavailable(reason="it has not been reached since the start")
+        return self._ledger
+
+    @property
+    def opened(self) -> bool:
+        """Whether the ledger was reached once and has the format of the settings."""
+        return self._ledger is not None
+
+    def open_ledger(self) -> None:
+        """Reach the ledger, creating it on an empty server.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+            LedgerFormatMismatch: it was created with other settings.
+        """
+        if self._ledger is None:
+            self._ledger = Ledger(
+                self._redis,
+                prefix=self._settings.prefix,
+                partitions=self._settings.partitions,
+                id_buckets=self._settings.id_buckets,
+                checkpoints=self.checkpoints,
+            )
+
+    def active_target(self) -> tuple[Target, int]:
+        """The active target and its generation; that of the settings while none is registered.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        current = self.targets.active()
+        if current is None:
+            settings = self._settings
+            return Target(settings.target, settings.neo4j_url, settings.neo4j_database), 0
+        return self.targets.get(current[0]), current[1]
+
+    def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
+        """Checkpoints of all stages in all targets, for the admission of a server process.
+
+        The settings' target counts even when it is not registered: an empty ledger beside a full
+        graph is what admission must notice.
+
+        Raises:
+            GraphUnavailable: a target is away.
+        """
+        targets = {target.name: target for target in self.targets.all()}
+        if not targets:
+            target, _ = self.active_target()
+            targets[target.name] = target
+        found = {}
+        for target in targets.values():
+            with connect_neo4j(target.uri, self._settings) as driver:
+                found[target.name] = GraphReader(driver, target.database).checkpoints()
+        return found
+
+    def close(self) -> None:
+        """Close all of them."""
+        self.graph.close()
+        self._redis.close()
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what must not be served.
+
+    Raises:
+        ConfigurationError: no key and not insecure on purpose, or one key under two names.
+    """
+    if not settings.api_keys and not settings.insecure_dev:
+        raise ConfigurationError(
+            reason="no API key is configured: set RECOLLECT_API_KEYS, or use --insecure-dev on a "
+            "machine that nobody else reaches"
+        )
+    secrets = [key.key.get_secret_value() for key in settings.api_keys]
+    if len(set(secrets)) != len(secrets):
+        raise ConfigurationError(reason="api_keys: the same key is given twice")

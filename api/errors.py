@@ -1,0 +1,272 @@
+"""One problem shape (RFC 9457) for every answer that is not what was asked for.
+
+`PROBLEMS` is the whole list of them. What the ledger, the graph or the framework raises is mapped
+here and nowhere else; details of the inside (hosts, stack traces, values) go to the log only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from api.schemas import FieldError, Problem
+from pipelines.telemetry import get_logger
+from projections.errors import (
+    EventConflict,
+    GraphAhead,
+    GraphUnavailable,
+    InvalidInput,
+    LedgerUnavailable,
+    QueryTimeout,
+    RecollectError,
+)
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+REQUEST_ID_HEADER: Final = "X-Request-ID"
+
+_log = get_logger(__name__)
+
+
+class Kind(NamedTuple):
+    """A kind of problem: status and title; `retry` asks for the header Retry-After."""
+
+    status: int
+    title: str
+    retry: bool = False
+
+
+PROBLEMS: Final[dict[str, Kind]] = {
+    "malformed-json": Kind(400, "The body is not JSON"),
+    "bad-request": Kind(400, "The request is malformed"),
+    "unauthenticated": Kind(401, "A valid API key is required"),
+    "forbidden": Kind(403, "The API key does not allow this"),
+    "not-found": Kind(404, "Not found"),
+    "method-not-allowed": Kind(405, "Method not allowed"),
+    "event-conflict": Kind(409, "The event id is taken by other content"),
+    "body-too-large": Kind(413, "The body is too large"),
+    "unsupported-media-type": Kind(415, "Only application/json is accepted"),
+    "invalid-input": Kind(422, "The input breaks a rule"),
+    "overloaded": Kind(429, "Overloaded, send more slowly", retry=True),
+    "internal": Kind(500, "An error of ours"),
+    "ledger-unavailable": Kind(503, "The ledger is away", retry=True),
+    "graph-unavailable": Kind(503, "The graph is away", retry=True),
+    "partition-halted": Kind(503, "The partition is halted", retry=True),
+    "not-ready": Kind(503, "Not ready", retry=True),
+    "time-limit": Kind(504, "The time limit was reached"),
+}
+_BY_STATUS = {
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "body-too-large",
+    415: "unsupported-media-type",
+    422: "invalid-input",
+}
+
+
+class ApiProblem(HTTPException):
+    """A problem found by the API itself, raised anywhere while a request is handled.
+
+    Args:
+        kind: a key of `PROBLEMS`.
+        detail: what happened this time, for people; never a secret.
+        errors: pairs of (field, rule).
+        headers: to send along.
+        extra: members of the body beyond the shape.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        errors: Iterable[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(PROBLEMS[kind].status, detail, dict(headers or {}))
+        self.kind = kind
+        self.errors = tuple(errors)
+        self.extra = dict(extra or {})
+
+
+def problem(
+    kind: str,
+    detail: str,
+    *,
+    errors: Iterable[tuple[str, str]] = (),
+    instance: str | None = None,
+    request_id: str | None = None,
+) -> Problem:
+    """The body of a problem."""
+    row = PROBLEMS[kind]
+    return Problem(
+        type=f"urn:recollect:problem:{kind}",
+        title=row.title,
+        status=row.status,
+        detail=detail,
+        instance=instance,
+        errors=[FieldError(field=field, rule=rule) for field, rule in errors],
+        request_id=request_id,
+    )
+
+
+def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """(kind, detail, errors) of one of our errors; what clients must not see is left out."""
+    match error:
+        case InvalidInput():
+            return "invalid-input", _counted(error.errors), error.errors
+        case EventConflict():
+            rule = ("event_id", "same id, same content")
+            return (
+                "event-conflict",
+                f"Event {error.event_id} was sent before, with other content.",
+                (rule,),
+            )
+        case GraphAhead():
+            detail = (
+                f"Partition {error.partition} accepts no events until the operator has run "
+                "`recollect recover`; others do."
+            )
+            return "partition-halted", detail, ()
+        case LedgerUnavailable():
+            detail = "Send the same request again: what was accepted is recognised by its id."
+            return "ledger-unavailable", detail, ()
+        case GraphUnavailable():
+            return "graph-unavailable", "Reads of the graph work again when it is back.", ()
+        case QueryTimeout():
+            detail = f"Nothing could be answered within {error.timeout_ms} ms."
+            return "time-limit", detail, ()
+    return "internal", "The log has it under this request id.", ()
+
+
+def _counted(errors: tuple[tuple[str, str], ...]) -> str:
+    fields = ", ".join(dict.fromkeys(field for field, _ in errors))
+    return f"{len(errors)} rule{'s' if len(errors) > 1 else ''} broken: {fields}"
+
+
+def request_id_of(request: Request) -> str | None:
+    """The id of the request, once the middleware has given it one."""
+    value = request.scope.get("state", {}).get("request_id")
+    return value if isinstance(value, str) else None
+
+
+def problem_response(
+    request: Request,
+    kind: str,
+    detail: str,
+    *,
+    errors: Iterable[tuple[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Response:
+    """A problem as an HTTP answer."""
+    request_id = request_id_of(request)
+    body = problem(
+        kind,
+        detail,
+        errors=errors,
+        instance=quote(request.url.path, safe="/:@!$&'()*+,;=~-._"),
+        request_id=request_id,
+    )
+    sent = dict(headers or {})
+    if PROBLEMS[kind].retry:
+        sent.setdefault("Retry-After", str(request.app.state.settings.retry_after_s))
+    if request_id is not None:
+        sent[REQUEST_ID_HEADER] = request_id
+    return Response(
+        orjson.dumps({**body.model_dump(), **(extra or {})}),
+        status_code=PROBLEMS[kind].status,
+        headers=sent,
+        media_type=PROBLEM_MEDIA_TYPE,
+    )
+
+
+async def _api_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiProblem)
+    return problem_response(
+        request,
+        error.kind,
+        error.detail,
+        errors=error.errors,
+        headers=error.headers,
+        extra=error.extra,
+    )
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework raises: unknown path, wrong method, broken body."""
+    assert isinstance(error, HTTPException)
+    fallback = "bad-request" if error.status_code < 500 else "internal"
+    kind = _BY_STATUS.get(error.status_code, fallback)
+    return problem_response(request, kind, str(error.detail), headers=error.headers)
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = tuple(_field_error(item) for item in error.errors())
+    return problem_response(request, "invalid-input", _counted(errors), errors=errors)
+
+
+def _field_error(item: Mapping[str, Any]) -> tuple[str, str]:
+    """(field, rule) of one error of pydantic; never the value."""
+    where, *names = (str(part) for part in item["loc"])
+    field = ".".join(names) or where
+    if item["type"] == "extra_forbidden":
+        return field, f"unknown {where} parameter"
+    return field, str(item["msg"])
+
+
+async def _recollect_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RecollectError)
+    kind, detail, errors = describe(error)
+    if kind == "internal":
+        _log.error("request failed", error=type(error).__name__, exc_info=error)
+    elif PROBLEMS[kind].status >= 500:
+        _log.warning("request not answered", problem=kind, reason=str(error))
+    return problem_response(request, kind, detail, errors=errors)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """A defect; the server logs the traceback when the framework raises it again."""
+    return problem_response(request, "internal", "The log has it under this request id.")
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Make every error of the app a problem."""
+    app.add_exception_handler(ApiProblem, _api_problem)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(RecollectError, _recollect_error)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for OpenAPI."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        row = PROBLEMS[kind]
+        entry = found.setdefault(
+            row.status,
+            {
+                "description": row.title,
+                "content": {
+                    PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                },
+            },
+        )
+        if row.title not in entry["description"]:
+            entry["description"] += f"; or: {row.title}"
+        if row.retry:
+            entry["headers"] = {
+                "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
+            }
+    return found

@@ -1,0 +1,313 @@
+"""Ingest, and reading back from the ledger. An answer of 200 or 201 means: it is in the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from api.answers import JsonResponse, event_provenance
+from api.dependencies import (
+    JsonBytes,
+    Reader,
+    Services,
+    ServicesOf,
+    Writer,
+    no_query,
+)
+from api.errors import PROBLEMS, ApiProblem, describe, problem, problem_responses
+from api.schemas import (
+    Accepted,
+    BatchAccepted,
+    BatchCounts,
+    BatchResult,
+    LedgerReadQuery,
+    StoredEvent,
+)
+from pipelines import telemetry
+from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome
+from projections.errors import (
+    EventConflict,
+    GraphAhead,
+    InvalidEvent,
+    InvalidInput,
+    LedgerUnavailable,
+    RecollectError,
+)
+from projections.events import Event, as_envelope, decode_event, encode_event, parse_event
+from projections.system_events import SYSTEM_EVENTS, is_system_event
+
+_log = telemetry.get_logger(__name__)
+_PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
+_LOGGED_AT_ONCE: Final = 100
+
+_AUTH = ("unauthenticated", "forbidden")
+_INGEST = (
+    *_AUTH,
+    "malformed-json",
+    "body-too-large",
+    "unsupported-media-type",
+    "invalid-input",
+    "overloaded",
+    "ledger-unavailable",
+    "internal",
+)
+
+router = APIRouter(prefix="/v1/events", tags=["events"])
+
+
+def _body(model: str) -> dict[str, Any]:
+    """The request body for OpenAPI; the route itself takes bytes, to be judged by our own rules."""
+    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{model}"}
+    if model == "EventBatch":
+        items = {"$ref": "#/components/schemas/EventEnvelope"}
+        schema = {"anyOf": [schema, {"type": "array", "items": items, "maxItems": 1_000}]}
+    content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=Accepted,
+    responses={
+        200: {"model": Accepted, "description": "It was there already, with the same content"},
+        **problem_responses(*_INGEST, "event-conflict", "partition-halted"),
+    },
+    openapi_extra=_body("EventEnvelope"),
+    dependencies=[Depends(no_query)],
+)
+async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
+    """Append one event; sending the same one again is safe and says `duplicate`."""
+    refuse_when_busy(services)
+    accepted = await services.append(
+        lambda: _append_one(services.connections.ledger, body, caller.tenant)
+    )
+    return JsonResponse(
+        accepted,
+        status_code=200 if accepted.duplicate else 201,
+        headers={"Location": f"/v1/events/{accepted.event_id}"},
+    )
+
+
+@router.post(
+    "/batch",
+    response_model=BatchAccepted,
+    responses={
+        200: {"description": "All are in the ledger"},
+        207: {"model": BatchAccepted, "description": "Some are not; `results` says why"},
+        **problem_responses(*_INGEST),
+    },
+    openapi_extra=_body("EventBatch"),
+    dependencies=[Depends(no_query)],
+)
+async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
+    """Append up to 1,000 events, each judged alone, in order."""
+    refuse_when_busy(services)
+    most = services.settings.max_batch_events
+    answer = await services.append(
+        lambda: _append_many(services.connections.ledger, body, caller.tenant, most)
+    )
+    all_in = answer.counts.accepted + answer.counts.duplicates == len(answer.results)
+    return JsonResponse(answer, status_code=200 if all_in else HTTPStatus.MULTI_STATUS)
+
+
+@router.get(
+    "/{event_id}",
+    response_model=StoredEvent,
+    responses=problem_responses(
+        *_AUTH, "not-found", "invalid-input", "ledger-unavailable", "internal"
+    ),
+)
+async def read_event(
+    event_id: str,
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[LedgerReadQuery, Query()],
+) -> Response:
+    """An event as the ledger has it, with its payload. Works while the graph is away."""
+    stored = await services.read(
+        lambda: services.connections.ledger.find(caller.tenant, event_id.lower()),
+        timeout_ms=30_000,
+    )
+    if stored is None:
+        raise ApiProblem("not-found", "No event of that id is in the ledger.")
+    return JsonResponse(_stored(stored))
+
+
+def refuse_when_busy(services: Services) -> None:
+    """429 while the projection or Redis' memory is beyond its limit; costs no question."""
+    reason = services.watch.sample.overloaded(services.settings)
+    if reason is not None:
+        telemetry.INGEST_EVENTS.labels(outcome="overloaded").inc()
+        raise ApiProblem("overloaded", f"{reason[:1].upper()}{reason[1:]}.")
+
+
+def _stored(entry: Entry) -> dict[str, Any]:
+    event = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
+    fields = dict.fromkeys(StoredEvent.model_fields) | as_envelope(event)
+    fields["global_position"] = str(entry.position)
+    fields["provenance"] = event_provenance(event.event_id, fields).model_dump()
+    return fields
+
+
+def decode_json(body: bytes) -> Any:
+    """The JSON value of a body.
+
+    Raises:
+        ApiProblem: it is none.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ApiProblem(
+            "malformed-json", f"{error.msg} (line {error.lineno}, column {error.colno})"
+        ) from None
+
+
+def judge(raw: Any, tenant: str, now_ms: int) -> Event:
+    """The event of an envelope that a producer may send.
+
+    Raises:
+        InvalidEvent: with every broken rule.
+    """
+    event = parse_event(raw, now_ms=now_ms, tenant=tenant)
+    if is_system_event(event.event_type) and event.event_type not in _PUBLIC:
+        rule = f"of the types under memory. producers may send {', '.join(_PUBLIC)}"
+        raise InvalidEvent((("event_type", rule),))
+    return event
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
+    try:
+        event = judge(decode_json(body), tenant, _now_ms())
+        outcome = ledger.append([event])[0]
+    except RecollectError as error:
+        _count([error])
+        raise
+    _count([outcome])
+    if not isinstance(outcome, Appended):
+        raise outcome
+    _record([(event, outcome)])
+    return Accepted(
+        event_id=event.event_id,
+        global_position=str(outcome.position),
+        duplicate=outcome.duplicate,
+    )
+
+
+def _append_many(ledger: Ledger, body: bytes, tenant: str, most: int) -> BatchAccepted:
+    envelopes = _envelopes(decode_json(body), most)
+    now_ms = _now_ms()
+    outcomes: list[Outcome] = []
+    events: list[Event] = []
+    for raw in envelopes:
+        try:
+            events.append(judge(raw, tenant, now_ms))
+        except InvalidInput as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(_PENDING)
+    try:
+        appended = iter(zip(events, ledger.append(events), strict=True))
+    except RecollectError as error:
+        _count([error] * len(envelopes))
+        raise
+    recorded: list[tuple[Event, Appended]] = []
+    for index, outcome in enumerate(outcomes):
+        if outcome is _PENDING:
+            event, outcomes[index] = next(appended)
+            if isinstance(place := outcomes[index], Appended):
+                recorded.append((event, place))
+    _count(outcomes)
+    _record(recorded)
+    results = [_result(raw, outcome) for raw, outcome in zip(envelopes, outcomes, strict=True)]
+    return BatchAccepted(results=results, counts=_counts(results))
+
+
+_PENDING: Final = RecollectError()
+"""Stands where the ledger has not answered yet."""
+
+
+def _envelopes(value: Any, most: int) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        unknown = [str(name)[:80] for name in value if name != "events"]
+        if unknown:
+            raise InvalidInput(tuple((name, "unknown field") for name in unknown))
+        value = value.get("events")
+    if not isinstance(value, list):
+        raise InvalidInput((("events", "an array of events"),))
+    if len(value) > most:
+        raise InvalidInput((("events", f"at most {most:,} events"),))
+    return value
+
+
+def _result(raw: Any, outcome: Outcome) -> BatchResult:
+    sent = raw.get("event_id") if isinstance(raw, Mapping) else None
+    event_id = sent[:512] if isinstance(sent, str) else None
+    if isinstance(outcome, Appended):
+        return BatchResult(
+            status=200 if outcome.duplicate else 201,
+            event_id=event_id,
+            global_position=str(outcome.position),
+            duplicate=outcome.duplicate,
+        )
+    kind, detail, errors = describe(outcome)
+    return BatchResult.model_validate(
+        {
+            "status": PROBLEMS[kind].status,
+            "event_id": event_id,
+            "error": problem(kind, detail, errors=errors),
+        }
+    )
+
+
+def _counts(results: Sequence[BatchResult]) -> BatchCounts:
+    statuses = [result.status for result in results]
+    return BatchCounts(
+        accepted=statuses.count(201),
+        duplicates=statuses.count(200),
+        conflicts=statuses.count(409),
+        invalid=statuses.count(422),
+        unavailable=statuses.count(503),
+    )
+
+
+def _count(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        telemetry.INGEST_EVENTS.labels(outcome=_outcome_name(outcome)).inc()
+
+
+def _outcome_name(outcome: Outcome) -> telemetry.IngestOutcome:
+    match outcome:
+        case Appended():
+            return "duplicate" if outcome.duplicate else "accepted"
+        case EventConflict():
+            return "conflict"
+        case InvalidInput():
+            return "invalid"
+        case GraphAhead() | LedgerUnavailable() | _:
+            return "unavailable"
+
+
+def _record(appended: Sequence[tuple[Event, Appended]]) -> None:
+    """Log which request brought which event; workers log positions, so the two can be joined."""
+    new = [(event, place) for event, place in appended if not place.duplicate]
+    telemetry.INGEST_BYTES.inc(sum(len(encode_event(event)) for event, _ in new))
+    for start in range(0, len(appended), _LOGGED_AT_ONCE):
+        _log.info(
+            "events appended",
+            events={
+                event.event_id: str(place.position)
+                for event, place in appended[start : start + _LOGGED_AT_ONCE]
+            },
+        )

@@ -1,0 +1,111 @@
+"""Lineage: what led to an event, or what it led to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from api.answers import JsonResponse, atlas_edges, atlas_node
+from api.dependencies import Deadline, Reader, ServicesOf
+from api.errors import ApiProblem, problem_responses
+from api.reading import wait_until_projected
+from api.retrieval.traverse import Bound, Lineage
+from api.routes.context import READ_PROBLEMS, clock_ms
+from api.schemas import AtlasResponse, Capacity, Intent, LineageQuery, Meta, ScoringWeights
+from pipelines.adapters.graph_reader import GraphReader
+from projections.errors import QueryTimeout
+from projections.events import MAX_NAME_CHARACTERS
+from projections.positions import Position
+
+DEFAULT_INTENT: Intent = "why"
+
+router = APIRouter(prefix="/v1/nodes", tags=["memory"])
+
+
+@router.get(
+    "/{node_id:path}/lineage",
+    response_model=AtlasResponse,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_lineage(
+    node_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[LineageQuery, Query()],
+) -> Response:
+    """The nodes on the way to the causes (or effects) of a node, best path first."""
+    deadline = Deadline(query.timeout_ms)
+    if query.min_position is not None:
+        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    walk = Lineage.of(
+        node_id.lower(),
+        intent=query.intent or DEFAULT_INTENT,
+        direction=query.direction,
+        max_depth=query.max_depth,
+        max_nodes=query.max_nodes,
+    )
+
+    def work() -> bool:
+        with services.connections.graph.reader() as reader:
+            return _walk(reader, caller.tenant, walk, deadline)
+
+    if not await services.read(work, timeout_ms=deadline.remaining_ms()):
+        raise ApiProblem("not-found", "No node of that id is in the graph.")
+    return JsonResponse(_answer(walk, query, clock_ms(query.as_of), deadline))
+
+
+def _walk(reader: GraphReader, tenant: str, walk: Lineage, deadline: Deadline) -> bool:
+    """Whether the node was found; out of time, what was found until then is the answer."""
+    try:
+        return reader.read(
+            lambda graph: walk.walk(tenant, graph), timeout_ms=deadline.remaining_ms()
+        )
+    except QueryTimeout:
+        if not walk.answered:
+            raise
+        walk.cut_by.add(Bound.TIME)
+        return True
+
+
+def _answer(walk: Lineage, query: LineageQuery, now_ms: int, deadline: Deadline) -> AtlasResponse:
+    scores = walk.scores()
+    order = sorted(
+        walk.nodes.values(),
+        key=lambda node: (
+            -scores[node.node_id],
+            walk.depths[node.node_id],
+            -node.properties["occurred_at"],
+            node.node_id,
+        ),
+    )
+    return AtlasResponse(
+        nodes=[
+            atlas_node(
+                node,
+                now_ms=now_ms,
+                relevance=scores[node.node_id],
+                rank=scores[node.node_id],
+                depth=walk.depths[node.node_id],
+            )
+            for node in order
+        ],
+        edges=atlas_edges(walk.edges),
+        meta=Meta(
+            query_ms=deadline.elapsed_ms(),
+            nodes_returned=len(order),
+            truncated=bool(walk.cut_by),
+            truncated_by=sorted(walk.cut_by),
+            intent=query.intent or DEFAULT_INTENT,
+            inferred_intents={} if query.intent else {DEFAULT_INTENT: 1.0},
+            intent_override=query.intent,
+            seed_nodes=[walk.event_id],
+            proactive_nodes_count=0,
+            # A lineage is sorted by its paths alone.
+            scoring_weights=ScoringWeights(recency=0.0, importance=0.0, relevance=1.0),
+            capacity=Capacity(
+                max_nodes=query.max_nodes, used_nodes=len(order), max_depth=query.max_depth
+            ),
+        ),
+    )

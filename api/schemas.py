@@ -1,0 +1,338 @@
+"""What goes over the wire: the Atlas form of answers, envelopes, problems, bounds of queries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+from api.retrieval.traverse import Bound, Direction
+from projections.events import (
+    MAX_NAME_CHARACTERS,
+    MAX_PAYLOAD_REF_CHARACTERS,
+    STATUSES,
+    timestamp_ms,
+)
+from projections.positions import Position
+from projections.schema import EDGES, NODES
+
+MAX_NODES: Final = 500
+MAX_DEPTH: Final = 10
+MIN_TIMEOUT_MS: Final = 100
+MAX_TIMEOUT_MS: Final = 30_000
+
+Intent = Literal["why", "when", "what", "related", "general"]
+
+
+def _position(text: str) -> str:
+    Position.parse(text)
+    return text
+
+
+def _moment(text: str) -> str:
+    timestamp_ms(text)
+    return text
+
+
+PositionText = Annotated[
+    str,
+    AfterValidator(_position),
+    Field(description="Opaque; given by the ledger.", examples=["1707644400000-0"]),
+]
+Moment = Annotated[
+    str,
+    AfterValidator(_moment),
+    Field(
+        description="RFC 3339 with zone.",
+        examples=["2026-02-11T10:30:00.000Z"],
+        json_schema_extra={"format": "date-time"},
+    ),
+]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+
+
+class Wire(BaseModel):
+    """Base of everything here: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+# Problems
+
+
+class FieldError(Wire):
+    """One broken rule."""
+
+    field: str = Field(description="Name of the field or parameter.")
+    rule: str = Field(description="What it should have been.")
+
+
+class Problem(BaseModel):
+    """RFC 9457, with the broken rules and the id under which the log has the request."""
+
+    type: str = Field(examples=["urn:recollect:problem:invalid-input"])
+    title: str
+    status: int
+    detail: str
+    instance: str | None = Field(default=None, description="Path of the request.")
+    errors: list[FieldError] = Field(default_factory=list)
+    request_id: str | None = None
+
+
+# Events
+
+
+class EventEnvelope(Wire):
+    """An event as producers send it.
+
+    This documents the rules; `projections.events.parse_event` judges.
+    """
+
+    event_id: str = Field(
+        description="UUID chosen by the producer (version 7 advised); sending it again is safe.",
+        examples=["019c4d2e-8f00-7a31-9c54-0d9f6c1b2a77"],
+        json_schema_extra={"format": "uuid"},
+    )
+    event_type: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$",
+        max_length=MAX_NAME_CHARACTERS,
+        description="Dot-namespaced; unknown types are legal.",
+        examples=["tool.execute"],
+    )
+    occurred_at: Moment = Field(description="At most 300 s in the future; kept to the millisecond.")
+    session_id: Name
+    agent_id: Name
+    trace_id: Name
+    tenant: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="The caller's own; left out, it is filled in.",
+    )
+    schema_version: int = Field(default=1, ge=1, le=2**31 - 1)
+    tool_name: Name | None = None
+    parent_event_id: str | None = Field(
+        default=None,
+        description="The event that caused this one; may arrive later.",
+        json_schema_extra={"format": "uuid"},
+    )
+    ended_at: Moment | None = Field(default=None, description="Not before occurred_at.")
+    status: Literal["pending", "running", "completed", "failed", "timeout"] | None = None
+    importance_hint: int | None = Field(default=None, ge=1, le=10)
+    user_id: Name | None = Field(default=None, description="The person concerned.")
+    consent_ref: Name | None = None
+    payload_ref: str | None = Field(default=None, max_length=MAX_PAYLOAD_REF_CHARACTERS)
+    payload: JsonValue = Field(default=None, description="Any JSON, at most 256 KiB.")
+
+
+assert set(STATUSES) == {"pending", "running", "completed", "failed", "timeout"}
+
+
+class EventBatch(Wire):
+    """Up to 1,000 events, each judged alone. A bare array of them is accepted too."""
+
+    events: list[EventEnvelope] = Field(max_length=1_000)
+
+
+class Accepted(Wire):
+    """The event is in the ledger."""
+
+    event_id: str
+    global_position: PositionText
+    duplicate: bool = Field(description="It was there already, with the same content.")
+
+
+class BatchResult(Wire):
+    """What became of one event of a batch."""
+
+    status: Literal[200, 201, 409, 422, 503] = Field(
+        description="201 new, 200 duplicate, else the status of `error`."
+    )
+    event_id: str | None = Field(description="As sent, when it was a string.")
+    global_position: PositionText | None = None
+    duplicate: bool = False
+    error: Problem | None = None
+
+
+class BatchCounts(Wire):
+    """How many events had which outcome."""
+
+    accepted: int
+    duplicates: int
+    conflicts: int
+    invalid: int
+    unavailable: int
+
+
+class BatchAccepted(Wire):
+    """Outcomes in the order in which the events were sent."""
+
+    results: list[BatchResult]
+    counts: BatchCounts
+
+
+# The Atlas form
+
+
+class Provenance(Wire):
+    """Where a node comes from: the event in the ledger."""
+
+    event_id: str
+    global_position: PositionText
+    source: Literal["redis"] = "redis"
+    occurred_at: Moment
+    session_id: str
+    agent_id: str
+    trace_id: str
+
+
+class StoredEvent(EventEnvelope):
+    """An event as the ledger has it, absent fields null."""
+
+    tenant: str
+    global_position: PositionText
+    provenance: Provenance
+
+
+class Scores(Wire):
+    """Why a node stands where it stands."""
+
+    decay_score: float = Field(ge=0, le=1, description="Recency, importance, relevance: 1, 1, 1.")
+    relevance_score: float = Field(ge=0, le=1, description="0.5 when nothing was asked.")
+    importance_score: int = Field(ge=1, le=10)
+    rank_score: float = Field(ge=0, description="What the nodes are sorted by.")
+
+
+class Node(Wire):
+    """A node of the graph."""
+
+    node_id: str
+    type: str = Field(
+        json_schema_extra={"enum": [r.label for r in NODES.values() if not r.operational]}
+    )
+    attributes: dict[str, JsonValue] = Field(description="Properties of its type; null: not set.")
+    provenance: Provenance
+    scores: Scores
+    retrieval_reason: Literal["direct", "proactive"] = "direct"
+    proactive_signal: Literal["recurring_pattern", "entity_context", "retrieval_history"] | None = (
+        None
+    )
+    depth: int | None = Field(default=None, description="Hops from the asked node, in a lineage.")
+
+
+class Edge(Wire):
+    """An edge between two of the returned nodes."""
+
+    source: str
+    target: str
+    type: str = Field(json_schema_extra={"enum": list(EDGES)})
+    properties: dict[str, JsonValue]
+
+
+class ScoringWeights(Wire):
+    """How `rank_score` weighs."""
+
+    recency: float
+    importance: float
+    relevance: float
+
+
+class Capacity(Wire):
+    """The bounds, and how far they were used."""
+
+    max_nodes: int
+    used_nodes: int
+    max_depth: int
+
+
+class Meta(Wire):
+    """How the answer came about."""
+
+    query_ms: int = Field(ge=0)
+    nodes_returned: int
+    truncated: bool = Field(description="There is more than the bounds let through.")
+    truncated_by: list[Bound] = Field(description="Which bounds.")
+    intent: Intent
+    inferred_intents: dict[Intent, float]
+    intent_override: Intent | None
+    seed_nodes: list[str]
+    proactive_nodes_count: int
+    scoring_weights: ScoringWeights
+    capacity: Capacity
+
+
+class AtlasResponse(Wire):
+    """Nodes, the best first, the edges between them, and how they were found."""
+
+    nodes: list[Node]
+    edges: list[Edge]
+    meta: Meta
+
+
+# Bounds
+
+
+class LedgerReadQuery(Wire):
+    """Parameters of a read from the ledger, which always has what it has accepted."""
+
+    min_position: PositionText | None = Field(
+        default=None, description="Accepted for symmetry: the ledger is never behind itself."
+    )
+
+
+class GraphReadQuery(Wire):
+    """Parameters of every read from the graph."""
+
+    max_nodes: int = Field(default=100, ge=1, le=MAX_NODES)
+    max_depth: int = Field(default=3, ge=1, le=MAX_DEPTH)
+    timeout_ms: int = Field(
+        default=5_000, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS, description="Enforced in the database."
+    )
+    min_position: PositionText | None = Field(
+        default=None,
+        description="Read your writes: wait until the graph has this position. 504 if it does not "
+        "get there within `timeout_ms`.",
+    )
+    as_of: Moment | None = Field(default=None, description="The clock for recency; default now.")
+
+
+class ContextQuery(GraphReadQuery):
+    """Parameters of a session's context. `max_depth` is echoed: a session has no depth."""
+
+
+class LineageQuery(GraphReadQuery):
+    """Parameters of a lineage."""
+
+    intent: Intent | None = Field(
+        default=None, description="Default why. `when` follows the session's order, others causes."
+    )
+    direction: Direction = Field(default=Direction.CAUSES)
+
+
+# Health
+
+
+class Live(Wire):
+    """The process answers."""
+
+    status: Literal["live"] = "live"
+
+
+class Check(Wire):
+    """One thing that must be there."""
+
+    ok: bool
+    detail: str | None = None
+
+
+class Ready(Wire):
+    """Whether requests can be served, and why not."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, Check]
+    target: str | None = Field(description="The target that reads are answered from.")
+    halted_partitions: dict[str, str] = Field(description="Partition: why it accepts no events.")
+    lag_entries: int | None
+    lag_seconds: float | None
+    overloaded: str | None = Field(
+        description="Why events are refused with 429; null: they are not."
+    )
