@@ -50,6 +50,14 @@ _TIMEOUT_CODES = frozenset(
         "Neo.TransientError.Transaction.TransactionTimedOut",
     }
 )
+# About the state of the server, not about the question.
+_PASSING_CLIENT_ERRORS = (
+    "Neo.ClientError.Security.",
+    "Neo.ClientError.Database.",
+    "Neo.ClientError.Cluster.",
+    "Neo.ClientError.Transaction.",
+    "Neo.ClientError.General.",
+)
 # Vectors and the text that full-text search reads stay in the graph.
 _HIDDEN = frozenset({"text"})
 
@@ -149,12 +157,17 @@ WHERE {_VISIBLE}
 RETURN {_EVENT_COLUMNS} AS node
 """
 
+# Named, for a plan made while the graph was empty scans all labels; the index answers only when
+# each of its columns is asked for, if only to exist.
+_SESSION_INDEX = EVENT.indexes[0]
+
 # The decay score falls with age alone once importance and access count are given, so the best k
 # of each such group contain the best k of the session: the formula stays in one place, in Python,
 # and a session of 100,000 events sends a few hundred rows.
 _CANDIDATES = f"""
 MATCH (e:{EVENT.label} {{tenant: $tenant, session_id: $session_id}})
-WHERE {_VISIBLE} AND e.occurred_at IS NOT NULL
+USING INDEX e:{EVENT.label}({", ".join(_SESSION_INDEX)})
+WHERE {_VISIBLE} AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL
 WITH e, {_IMPORTANCE} AS importance, {_ACCESS_COUNT} AS access_count,
      e.occurred_at.epochMillis AS occurred_at, {_LAST_ACCESS} AS accessed_at
 WITH e, importance, access_count, occurred_at,
@@ -397,11 +410,10 @@ class GraphReader:
 def graph_error(error: Exception, timeout_ms: int) -> GraphError:
     """The error of our tree for one of the driver; the original stays its cause."""
     code = getattr(error, "code", None) or type(error).__name__
-    if isinstance(error, Neo4jError):
-        if code in _TIMEOUT_CODES:
-            return QueryTimeout(timeout_ms=timeout_ms, reason=code)
-        if not error.is_retryable() and not code.startswith("Neo.ClientError.Security"):
-            return GraphRejected(reason=f"{code}: {error.message}")
+    if code in _TIMEOUT_CODES:
+        return QueryTimeout(timeout_ms=timeout_ms, reason=code)
+    if code.startswith("Neo.ClientError.") and not code.startswith(_PASSING_CLIENT_ERRORS):
+        return GraphRejected(reason=f"{code}: {getattr(error, 'message', '')}")
     return GraphUnavailable(reason=code)
 
 
