@@ -10,8 +10,17 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
-from projections.operations import Key, Operations
-from projections.schema import EDGES, EVENT, NODES, PLACEHOLDER, EdgeRow, Kind, NodeRow
+from projections.operations import Operations
+from projections.schema import (
+    EDGES,
+    EVENT,
+    NODES,
+    PLACEHOLDER,
+    EdgeRow,
+    Kind,
+    NodeRow,
+    Property,
+)
 
 Rows = list[list[Any]]
 
@@ -33,9 +42,15 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
     for label in sorted({key[0] for key in operations.remove_nodes}):
         rows = [list(op.key) for op in _sorted(operations.remove_nodes) if op.label == label]
         made.append(Statement(remove_nodes_text(label), {"rows": rows}))
-    labels = {key[0] for key in operations.merge_nodes} | {key[0] for key in operations.ensure_nodes}
+    labels = {key[0] for key in operations.merge_nodes} | {
+        key[0] for key in operations.ensure_nodes
+    }
     for label in sorted(labels):
-        merged = [[*op.key, *op.values, True] for op in operations.merge_nodes.values() if op.label == label]
+        merged = [
+            [*op.key, *op.values, True]
+            for op in operations.merge_nodes.values()
+            if op.label == label
+        ]
         width = len(NODES[label].owned(stage))
         ensured = [
             [*op.key, *(None,) * width, False]
@@ -44,7 +59,11 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
         ]
         depth = len(NODES[label].key)
         rows = sorted(merged + ensured, key=lambda row: row[:depth])
-        made.append(Statement(merge_nodes_text(label, stage, with_placeholders=bool(ensured)), {"rows": rows}))
+        made.append(
+            Statement(
+                merge_nodes_text(label, stage, with_placeholders=bool(ensured)), {"rows": rows}
+            )
+        )
     for type_ in sorted({key[0] for key in operations.remove_edges}):
         rows = [
             [*op.source, *op.target] for op in _sorted(operations.remove_edges) if op.type == type_
@@ -137,16 +156,9 @@ def remove_edges_text(type_: str) -> str:
     return f"{_ends(EDGES[type_])} MATCH (a)-[e:{type_}]->(b) DELETE e"
 
 
-def row_of(key: Key) -> list[Any]:
-    """A key as a row."""
-    return list(key)
-
-
 # Checkpoints. Neo4j is read-committed: a test before the lock does not fence, two transactions
 # would both pass it. SET takes the lock first, WITH puts the test behind it.
-_LOCK = (
-    "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
-)
+_LOCK = "MATCH (c:Checkpoint {stage: $stage, partition: $partition}) SET c.lock = true WITH c "
 ADVANCE = (
     f"{_LOCK}WHERE c.generation = $generation AND c.position = $position "
     "AND c.fold_version = $fold_version "
@@ -175,25 +187,30 @@ RESET_CHECKPOINT = (
     "RETURN c.generation AS generation"
 )
 
-# Facts of Stage 1, each found by an index and never by a scan.
+# Facts of Stage 1, each found by an index and never by a scan. The hint is needed: on an empty
+# graph the planner thinks that the key's index, searched by tenant alone, is as good, and keeps
+# that plan while the graph grows.
+_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
+_CHAIN_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
+_CHAIN_ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 SESSION_TAILS = (
-    "UNWIND $sessions AS s CALL (s) { "
-    "MATCH (e:Event) WHERE e.tenant = s[0] AND e.session_id = s[1] "
+    f"UNWIND $sessions AS s CALL (s) {{ MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = s[0] AND e.session_id = s[1] "
     "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
-    "RETURN e ORDER BY e.tenant DESC, e.session_id DESC, e.occurred_at DESC, e.event_id DESC LIMIT 1 } "
+    f"RETURN e ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 }} "
     "RETURN s[0] AS tenant, s[1] AS session_id, "
     "e.occurred_at.epochMillis AS occurred_at_ms, e.event_id AS event_id"
 )
 NEIGHBOURS = (
     "UNWIND $links AS l WITH l, datetime({epochMillis: l[2]}) AS at "
-    "OPTIONAL CALL (l, at) { "
-    "MATCH (e:Event) WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at <= at "
+    f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at <= at "
     "AND e.event_id IS NOT NULL AND (e.occurred_at < at OR e.event_id < l[3]) "
-    "RETURN e AS before ORDER BY e.tenant DESC, e.session_id DESC, e.occurred_at DESC, e.event_id DESC LIMIT 1 } "
-    "OPTIONAL CALL (l, at) { "
-    "MATCH (e:Event) WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at >= at "
+    f"RETURN e AS before ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 }} "
+    f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at >= at "
     "AND e.event_id IS NOT NULL AND (e.occurred_at > at OR e.event_id > l[3]) "
-    "RETURN e AS after ORDER BY e.tenant, e.session_id, e.occurred_at, e.event_id LIMIT 1 } "
+    f"RETURN e AS after ORDER BY {_CHAIN_ORDER} LIMIT 1 }} "
     "RETURN l[0] AS tenant, l[1] AS session_id, l[2] AS occurred_at_ms, l[3] AS event_id, "
     "before.occurred_at.epochMillis AS before_ms, before.event_id AS before_id, "
     "after.occurred_at.epochMillis AS after_ms, after.event_id AS after_id, "
@@ -213,4 +230,77 @@ CREATE_DEAD_LETTER = (
 DELETE_DEAD_LETTERS = (
     "UNWIND $seqs AS seq "
     "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: seq}) DELETE d"
+)
+
+# Reading a graph to compare it with the ledger
+
+
+def _comparable(property_: Property, value: str) -> str:
+    """A stored value as operations carry it; a time that is none of ours is shown as text."""
+    if property_.kind is Kind.TIME:
+        return (
+            f"CASE WHEN {value} IS NULL THEN NULL WHEN {value} IS :: ZONED DATETIME AND "
+            f"{value}.nanosecond % 1000000 = 0 THEN {value}.epochMillis "
+            f"ELSE 'not a time in milliseconds: ' + coalesce(toStringOrNull({value}), '?') END"
+        )
+    return value
+
+
+def _event_columns() -> str:
+    """[key and values], then a list of [target key…, value…] for each edge type of the events."""
+    values = ", ".join(
+        [*(f"e.{name}" for name in EVENT.key)]
+        + [_comparable(p, f"e.{p.name}") for p in EVENT.owned("projection")]
+    )
+    edges = ", ".join(
+        f"[(e)-[r:{row.type}]->(n) | [n.tenant, n.event_id"
+        + "".join(f", r.{p.name}" for p in row.properties)
+        + "]]"
+        for row in event_edges()
+    )
+    return f"[{values}], {edges}"
+
+
+def event_edges() -> tuple[EdgeRow, ...]:
+    """Edge types that start at an Event and belong to Stage 1, in the order of the columns."""
+    return tuple(
+        row for row in EDGES.values() if row.source == EVENT.label and row.stage == "projection"
+    )
+
+
+_ALL_CHAINS = (
+    f"MATCH (e:Event) {_CHAIN} WHERE e.tenant IS NOT NULL AND e.session_id IS NOT NULL "
+    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"
+)
+STREAM_EVENTS = f"{_ALL_CHAINS} RETURN {_event_columns()} ORDER BY {_CHAIN_ORDER}"
+"""Every event, session by session in the order of the chain; the index delivers that order."""
+READ_SESSIONS = (
+    f"UNWIND $sessions AS s MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = s[0] AND e.session_id = s[1] AND e.occurred_at IS NOT NULL "
+    f"AND e.event_id IS NOT NULL RETURN {_event_columns()}"
+)
+READ_EVENTS = (
+    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
+    f"RETURN {_event_columns()}, e:{PLACEHOLDER}"
+)
+STREAM_ODD_EVENTS = (
+    f"MATCH (e:Event) WHERE e:{PLACEHOLDER} OR e.tenant IS NULL OR e.session_id IS NULL "
+    "OR e.occurred_at IS NULL OR e.event_id IS NULL "
+    f"RETURN e.tenant, e.event_id, e:{PLACEHOLDER} AND size(keys(e)) = {len(EVENT.key)}, "
+    "COUNT { (e)-->() }, COUNT { (e)<--() }, elementId(e)"
+)
+"""Placeholders, and nodes that the chain's index does not hold because a property is missing."""
+STREAM_SESSIONS = f"{_ALL_CHAINS} RETURN DISTINCT e.tenant, e.session_id"
+STREAM_TOMBSTONES = "MATCH (f:Forgotten) RETURN f.tenant, f.event_id"
+REMOVE_ODD_EVENT = "MATCH (e:Event) WHERE elementId(e) = $id DETACH DELETE e"
+READ_DEAD_LETTERS = (
+    "MATCH (d:DeadLetter) WHERE ($stage IS NULL OR d.stage = $stage) "
+    "AND ($partition IS NULL OR d.partition = $partition) "
+    "RETURN d.stage AS stage, d.partition AS partition, d.seq AS seq, d.position AS position, "
+    "d.tenant AS tenant, d.event_id AS event_id, d.kind AS kind, d.reason AS reason, "
+    "d.attempts AS attempts ORDER BY stage, partition, seq"
+)
+SET_DEAD_LETTER_KIND = (
+    "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
+    "SET d.kind = $kind RETURN count(d) AS changed"
 )

@@ -7,7 +7,7 @@ Equal digests mean equal graphs up to a collision of BLAKE2b.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Set
 from hashlib import blake2b
 from typing import Any
 
@@ -17,18 +17,61 @@ MODULUS = 1 << 256
 
 
 def element_digest(label_or_type: str, *values: Any) -> int:
-    """Number of one node or edge: its label or type, its keys and its folded properties in the
-    order of the schema, as JSON. Times are milliseconds, real numbers integers ×10⁴.
+    """Number of one node or edge.
+
+    Taken over its label or type, its keys and its folded properties in the order of the schema,
+    as JSON. Times are milliseconds, real numbers are integers (times 10,000).
     """
-    data = orjson.dumps([label_or_type, *values])
+    data = orjson.dumps([label_or_type, *values], default=repr)
     return int.from_bytes(blake2b(data, digest_size=32).digest(), "big")
-
-
-def combine(digests: Sequence[int] | Any) -> int:
-    """Digest of a whole from those of its parts."""
-    return sum(digests) % MODULUS
 
 
 def digest_text(digest: int) -> str:
     """64 hexadecimal digits."""
     return f"{digest % MODULUS:064x}"
+
+
+class BucketSums:
+    """Numbers of both sides, added up by bucket: where the sums agree, so do the parts.
+
+    Memory is a few integers a bucket, however large the graph.
+    """
+
+    def __init__(self, buckets: int) -> None:
+        self._expected = [0] * buckets
+        self._found = [0] * buckets
+        self._digest = [0] * buckets
+        self._suspects: set[int] = set()
+
+    def add_expected(self, bucket: int, number: int) -> None:
+        """Something that the ledger supports."""
+        self._expected[bucket] += number
+
+    def add_found(self, bucket: int, number: int) -> None:
+        """Something that the graph holds."""
+        self._found[bucket] += number
+
+    def add_digest(self, bucket: int, number: int) -> None:
+        """A part of the graph's digest."""
+        self._digest[bucket] += number
+
+    def suspect(self, bucket: int) -> None:
+        """Mark a bucket whatever its sums say."""
+        self._suspects.add(bucket)
+
+    def suspects(self) -> set[int]:
+        """Buckets that were marked or whose sums differ."""
+        return self._suspects | {
+            bucket
+            for bucket, (expected, found) in enumerate(
+                zip(self._expected, self._found, strict=True)
+            )
+            if expected != found
+        }
+
+    def digest(self, *, excluding: Set[int]) -> int:
+        """Digest of all other buckets."""
+        return (
+            sum(number for bucket, number in enumerate(self._digest) if bucket not in excluding)
+            % MODULUS
+        )

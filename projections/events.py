@@ -89,8 +89,10 @@ def timestamp_ms(text: str) -> int:
 def timestamp_text(ms: int) -> str:
     """RFC 3339 in UTC with milliseconds, the one form that the ledger stores."""
     moment = _EPOCH + timedelta(milliseconds=ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z" if moment.year >= 1000 else (
-        f"{moment.year:04d}{moment:-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return (
+        f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+        if moment.year >= 1000
+        else (f"{moment.year:04d}{moment:-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z")
     )
 
 
@@ -217,7 +219,9 @@ def decode_event(
             get("schema_version", 1),
             get("tool_name"),
             get("parent_event_id"),
-            None if ended_at is None else (datetime.fromisoformat(ended_at) - _EPOCH) // _MILLISECOND,
+            None
+            if ended_at is None
+            else (datetime.fromisoformat(ended_at) - _EPOCH) // _MILLISECOND,
             get("status"),
             get("importance_hint"),
             get("user_id"),

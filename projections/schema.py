@@ -26,7 +26,7 @@ class Certainty(StrEnum):
 
 
 class Kind(StrEnum):
-    """Type of a property. Times travel as milliseconds since the epoch and are stored as DATETIME."""
+    """Type of a property. Times travel as milliseconds since the epoch, stored as DATETIME."""
 
     STRING = "STRING"
     INTEGER = "INTEGER"
@@ -100,7 +100,9 @@ class EdgeRow:
 INTENTS: Final = ("why", "when", "what", "related", "general")
 
 
-def _weights(why: float, when: float, what: float, related: float, general: float) -> dict[str, float]:
+def _weights(
+    why: float, when: float, what: float, related: float, general: float
+) -> dict[str, float]:
     return dict(zip(INTENTS, (why, when, what, related, general), strict=True))
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from projections.errors import UnknownSystemEvent
 from projections.events import Event
@@ -64,7 +65,9 @@ class Facts:
     """Keys (tenant, event_id) that were forgotten and stay so."""
 
 
-def retained(events: Iterable[Event], tombstones: Set[tuple[str, str]] = frozenset()) -> list[Event]:
+def retained(
+    events: Iterable[Event], tombstones: Set[tuple[str, str]] = frozenset()
+) -> list[Event]:
     """The events that become nodes: neither system events nor tombstoned.
 
     Raises:
@@ -143,9 +146,7 @@ def direct_cause(event: Event) -> MergeEdge | None:
     """The edge to the cause that the producer named, in the event's own tenant."""
     if event.parent_event_id is None:
         return None
-    return MergeEdge(
-        CAUSED_BY.type, event.key, (event.tenant, event.parent_event_id), (DIRECT,)
-    )
+    return MergeEdge(CAUSED_BY.type, event.key, (event.tenant, event.parent_event_id), (DIRECT,))
 
 
 def follows_edge(session: SessionKey, earlier: Link, later: Link) -> MergeEdge:
@@ -162,7 +163,7 @@ def follows_edge(session: SessionKey, earlier: Link, later: Link) -> MergeEdge:
 def follows_chain(session: SessionKey, links: Iterable[Link]) -> list[MergeEdge]:
     """All edges of a session, from all its retained events in any order."""
     chain = sorted(set(links))
-    return [follows_edge(session, a, b) for a, b in zip(chain, chain[1:], strict=False)]
+    return [follows_edge(session, a, b) for a, b in pairwise(chain)]
 
 
 def follows_splice(
@@ -191,9 +192,7 @@ def follows_splice(
         elif found.before is not None and found.after is not None:
             before.add((found.before, found.after))
     chain = sorted(known)
-    after = {
-        (a, b) for a, b in zip(chain, chain[1:], strict=False) if a in new or b in new
-    }
+    after = {(a, b) for a, b in pairwise(chain) if a in new or b in new}
     tenant, _ = session
     operations: list[Operation] = [
         RemoveEdge(FOLLOWS.type, (tenant, a.event_id), (tenant, b.event_id))
@@ -201,3 +200,38 @@ def follows_splice(
     ]
     operations.extend(follows_edge(session, a, b) for a, b in after)
     return operations
+
+
+class SessionGraph(NamedTuple):
+    """What the fold makes of one session, or what a graph holds of it.
+
+    `edges` starts at the session's events: each edge by (type, source key, target key) with the
+    values of every parallel edge found; a fold has exactly one.
+    """
+
+    nodes: dict[tuple[str, str], tuple[Any, ...]]
+    edges: dict[tuple[str, tuple[Any, ...], tuple[Any, ...]], list[tuple[Any, ...]]]
+
+
+def session_graph(
+    events: Iterable[tuple[Position, Event]], tombstones: Set[tuple[str, str]] = frozenset()
+) -> SessionGraph:
+    """The fold of whole sessions from scratch, all their events given, in any order.
+
+    The reference that `project` must agree with however the events were cut and shuffled.
+    """
+    graph = SessionGraph({}, {})
+    sessions: dict[SessionKey, list[Link]] = {}
+    placed = {event.key: (position, event) for position, event in events}
+    for event in retained((event for _, event in placed.values()), tombstones):
+        graph.nodes[event.key] = event_node(event, placed[event.key][0]).values
+        cause = direct_cause(event)
+        if cause is not None:
+            graph.edges[cause.type, cause.source, cause.target] = [cause.values]
+        sessions.setdefault((event.tenant, event.session_id), []).append(
+            Link(event.occurred_at_ms, event.event_id)
+        )
+    for session, links in sessions.items():
+        for edge in follows_chain(session, links):
+            graph.edges[edge.type, edge.source, edge.target] = [edge.values]
+    return graph

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import neo4j
-from neo4j.exceptions import AuthError, ClientError, DatabaseError, DriverError, Neo4jError
-from neo4j.exceptions import TransientError
+from neo4j.exceptions import (
+    AuthError,
+    ClientError,
+    DatabaseError,
+    DriverError,
+    Neo4jError,
+    TransientError,
+)
 
 from projections import cypher
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
@@ -95,8 +101,7 @@ class GraphWriter:
         """The checkpoints of a stage, or of all, by stage and partition."""
         with driver_errors(), self.driver.session(database=self.database) as session:
             return [
-                _checkpoint(record)
-                for record in session.run(cypher.READ_CHECKPOINTS, stage=stage)
+                _checkpoint(record) for record in session.run(cypher.READ_CHECKPOINTS, stage=stage)
             ]
 
     @contextmanager
@@ -173,10 +178,7 @@ class GraphTransaction:
         Most events come after everything their session has, so the sessions' last events are
         read first, and neighbours one by one only where an event is late or there already.
         """
-        tombstones: set[tuple[str, str]] = set()
-        if self._tombstones:
-            rows = self._run(cypher.TOMBSTONES, keys=[list(event.key) for event in events])
-            tombstones = {(record["tenant"], record["event_id"]) for record in rows}
+        tombstones = self.tombstones(events)
         tails: dict[SessionKey, Link] = {
             (record["tenant"], record["session_id"]): Link(
                 record["occurred_at_ms"], record["event_id"]
@@ -205,15 +207,31 @@ class GraphTransaction:
                 )
         return Facts(neighbours, tombstones)
 
+    def sessions(self, sessions: Iterable[SessionKey]) -> list[neo4j.Record]:
+        """The sessions' events and the edges that start there, as rows of `READ_SESSIONS`."""
+        return list(self._run(cypher.READ_SESSIONS, sessions=[list(key) for key in sessions]))
+
+    def dead_letter_seqs(self, stage: str, partition: int) -> set[int]:
+        """Numbers of the entries that the stage has passed without folding them."""
+        if not self.dead_letters:
+            return set()
+        rows = self._run(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
+        return {record["seq"] for record in rows}
+
+    def tombstones(self, events: Iterable[Event]) -> set[tuple[str, str]]:
+        """Keys of those events that were forgotten."""
+        if not self._tombstones:
+            return set()
+        rows = self._run(cypher.TOMBSTONES, keys=[list(event.key) for event in events])
+        return {(record["tenant"], record["event_id"]) for record in rows}
+
     def apply(self, operations: Operations, stage: str) -> None:
         """Run the batch."""
         for text, parameters in cypher.statements(operations, stage):
             self._run(text, parameters).consume()
 
     def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
-        """Record an entry that the stage passes: position, tenant, event_id, kind, reason and
-        attempts.
-        """
+        """Record an entry that the stage passes, with the other properties of its row."""
         self._run(
             cypher.CREATE_DEAD_LETTER, stage=stage, partition=partition, seq=seq, **fields
         ).consume()

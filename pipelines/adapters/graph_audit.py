@@ -1,0 +1,142 @@
+"""Reading a graph as it is, streamed, to compare it with the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import neo4j
+
+from pipelines.adapters.graph_writer import driver_errors
+from projections import cypher
+from projections.schema import EVENT
+from projections.structural import SessionGraph, SessionKey
+
+_FETCH_ROWS = 5_000
+_STREAM_TIMEOUT_S = 24 * 3_600.0
+_EDGE_TYPES = tuple(row.type for row in cypher.event_edges())
+_KEY = len(EVENT.key)
+
+
+class FoundEvent(NamedTuple):
+    """An Event node as it is, with the edges that start at it.
+
+    Attributes:
+        values: in the order of the schema's row.
+        edges: for each edge type of the events a list of [target tenant, target id, value…].
+    """
+
+    key: tuple[str, str]
+    values: tuple[Any, ...]
+    edges: tuple[list[list[Any]], ...]
+
+
+class OddEvent(NamedTuple):
+    """An Event node outside every chain.
+
+    Attributes:
+        bare: it is a placeholder and holds its key alone.
+        outgoing, incoming: how many edges.
+    """
+
+    tenant: Any
+    event_id: Any
+    bare: bool
+    outgoing: int
+    incoming: int
+    element_id: str
+
+
+class GraphAudit:
+    """The reading side of verify, on one target."""
+
+    def __init__(self, driver: neo4j.Driver, database: str = "neo4j") -> None:
+        self._driver = driver
+        self._database = database
+
+    def stream_events(self) -> Iterator[FoundEvent]:
+        """Every event, session by session in the chain's order, with bounded memory."""
+        for record in self._stream(cypher.STREAM_EVENTS):
+            yield _found(record)
+
+    def stream_odd_events(self) -> Iterator[OddEvent]:
+        """Placeholders, and nodes in which a property of the chain is missing."""
+        for record in self._stream(cypher.STREAM_ODD_EVENTS):
+            yield OddEvent(*record)
+
+    def sessions(self) -> Iterator[SessionKey]:
+        """Every (tenant, session) that has an event."""
+        for record in self._stream(cypher.STREAM_SESSIONS):
+            yield (record[0], record[1])
+
+    def tombstones(self) -> set[tuple[str, str]]:
+        """Keys of all forgotten events."""
+        return {(record[0], record[1]) for record in self._stream(cypher.STREAM_TOMBSTONES)}
+
+    def dead_letters(
+        self, stage: str | None = None, partition: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Dead letters, by stage, partition and seq."""
+        return [
+            dict(record)
+            for record in self._stream(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
+        ]
+
+    def set_dead_letter_kind(self, stage: str, partition: int, seq: int, kind: str) -> bool:
+        """Change the kind of a dead letter; False when there is none."""
+        with driver_errors(), self._driver.session(database=self._database) as session:
+            record = session.run(
+                cypher.SET_DEAD_LETTER_KIND, stage=stage, partition=partition, seq=seq, kind=kind
+            ).single(strict=True)
+            return bool(record["changed"])
+
+    def remove_odd_event(self, element_id: str) -> None:
+        """Delete a node that nothing supports."""
+        with driver_errors(), self._driver.session(database=self._database) as session:
+            session.run(cypher.REMOVE_ODD_EVENT, id=element_id).consume()
+
+    def find_events(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FoundEvent]:
+        """Visible events by key."""
+        return {
+            found.key: found
+            for record in self._stream(cypher.READ_EVENTS, keys=[list(key) for key in keys])
+            if not record[-1]
+            for found in [_found(record)]
+        }
+
+    def _stream(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
+        query = neo4j.Query(text, timeout=_STREAM_TIMEOUT_S)  # type: ignore[arg-type]  # made from schema rows
+        with (
+            driver_errors(),
+            self._driver.session(
+                database=self._database,
+                fetch_size=_FETCH_ROWS,
+                default_access_mode=neo4j.READ_ACCESS,
+            ) as session,
+        ):
+            yield from session.run(query, parameters)
+
+
+def found_sessions(
+    records: Iterable[neo4j.Record | Sequence[Any]],
+) -> dict[SessionKey, SessionGraph]:
+    """What the graph holds of sessions, from the rows of `cypher.READ_SESSIONS`."""
+    place = [p.name for p in EVENT.owned("projection")].index("session_id")
+    sessions: dict[SessionKey, SessionGraph] = {}
+    for record in records:
+        event = _found(record)
+        session = (event.key[0], event.values[place])
+        graph = sessions.setdefault(session, SessionGraph({}, {}))
+        graph.nodes[event.key] = event.values
+        for type_, edges in zip(_EDGE_TYPES, event.edges, strict=True):
+            for edge in edges:
+                target = tuple(edge[:_KEY])
+                graph.edges.setdefault((type_, event.key, target), []).append(tuple(edge[_KEY:]))
+    return sessions
+
+
+def _found(record: neo4j.Record | Sequence[Any]) -> FoundEvent:
+    values = record[0]
+    return FoundEvent(
+        (values[0], values[1]), tuple(values[_KEY:]), tuple(record[1 : 1 + len(_EDGE_TYPES)])
+    )

@@ -1,0 +1,346 @@
+"""Gather → fold → apply with position: the one mechanism behind live work, replay and rebuild.
+
+A block of entries is folded in one transaction whose first statement locks and tests the
+checkpoint and moves it to the block's end. Whatever happens to this process, to Redis or to Neo4j,
+either the whole block is in the graph and the checkpoint behind it, or nothing is.
+
+What may go wrong, and what is done about it:
+
+- retryable (the graph is away, a deadlock, a time-out): again, with backoff, as long as it takes;
+- fenced (another worker moved the checkpoint): the caller starts again at the checkpoint;
+- anything else: the block is halved until the poison entry is alone, and after `max_attempts` the
+  entry becomes a DeadLetter in the transaction that passes it. Its neighbours flow.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TypeVar
+
+import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+
+from pipelines import telemetry
+from pipelines.adapters.block import Block
+from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
+from pipelines.adapters.ledger import Entry
+from pipelines.stages import Stage
+from projections.errors import Fenced, FoldVersionMismatch, RecollectError
+from projections.events import Event, content_digest, decode_event
+from projections.operations import Checkpoint
+from projections.positions import Position
+
+Result = TypeVar("Result")
+logger = structlog.get_logger(__name__)
+
+POISON = "poison"
+"""`kind` of a dead letter that its own stage cannot fold."""
+
+
+class Stopped(RecollectError):
+    """The worker is stopping; the block was not applied."""
+
+
+class Runner:
+    """Folds blocks of one stage into one target. Threads may share it, one for each partition.
+
+    Args:
+        stage: the pure function and what it wants to know.
+        writer: the target.
+        target: its name, for logs and metrics.
+        max_attempts: of an entry alone, before it becomes a dead letter.
+        stop: set by whoever wants a retrying runner to give up (nothing is lost).
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        writer: GraphWriter,
+        *,
+        target: str,
+        max_attempts: int = 5,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.stage = stage
+        self.writer = writer
+        self.target = target
+        self.max_attempts = max_attempts
+        self.stop = stop or threading.Event()
+        self._known: dict[int, Checkpoint] = {}
+        self._labels = {"stage": stage.name, "target": target}
+        self._log = logger.bind(**self._labels)
+
+    def prepare(self, partitions: int) -> None:
+        """Create the target's constraints, indexes and missing checkpoints; wait for Neo4j."""
+        self._retrying(self.writer.ensure_schema)
+        self._retrying(
+            lambda: self.writer.ensure_checkpoints(
+                self.stage.name, partitions, self.stage.fold_version
+            )
+        )
+
+    def checkpoint(self, partition: int) -> Checkpoint:
+        """Where the partition goes on, read from the graph.
+
+        Raises:
+            GraphUnavailable: Neo4j is away (not retried here).
+            FoldVersionMismatch: the graph was folded by other rules.
+        """
+        for found in self.writer.checkpoints(self.stage.name):
+            if found.partition == partition:
+                self._test_version(found)
+                self._known[partition] = found
+                return found
+        self.writer.ensure_checkpoints(self.stage.name, partition + 1, self.stage.fold_version)
+        return self.checkpoint(partition)
+
+    def apply(self, block: Block) -> Checkpoint:
+        """Fold a block that starts right after the checkpoint, and move the checkpoint to its end.
+
+        Blocks while it retries.
+
+        Raises:
+            Fenced: the checkpoint is elsewhere; read it and start there.
+            FoldVersionMismatch: the graph was folded by other rules.
+            Stopped: `stop` was set while retrying.
+        """
+        partition, entries = block
+        start = self._known.get(partition)
+        if start is None:
+            start = self._retrying(lambda: self.checkpoint(partition))
+        if [entry.seq for entry in entries] != list(
+            range(start.seq + 1, start.seq + 1 + len(entries))
+        ):
+            self._forget(start)
+            raise self._fenced(start)
+        begun = perf_counter()
+        try:
+            end = self._fold(start, entries)
+        except (Fenced, FoldVersionMismatch):
+            self._forget(start)
+            raise
+        self._known[partition] = end
+        telemetry.BLOCKS_APPLIED.labels(**self._labels).inc()
+        telemetry.ENTRIES_APPLIED.labels(**self._labels).inc(len(entries))
+        self._log.debug(
+            "block applied",
+            partition=partition,
+            position=str(end.position),
+            entries=len(entries),
+            duration_ms=round((perf_counter() - begun) * 1000, 1),
+        )
+        return end
+
+    def refold(self, partition: int, entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
+        """Fold entries once more into the same graph, without moving the checkpoint.
+
+        Its lock is taken, and entries beyond it are left to the live worker. An entry that passes
+        loses its dead letter. Operations are idempotent, so a graph that holds the entries already
+        stays as it is.
+
+        Returns:
+            The entries that could not be folded, each with the reason.
+        """
+        if not entries:
+            return []
+        try:
+            self._retrying(lambda: self._refold_once(partition, entries))
+        except (Stopped, FoldVersionMismatch):
+            raise
+        except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
+            if len(entries) == 1:
+                return [(entries[0], str(error))]
+            middle = len(entries) // 2
+            return [
+                *self.refold(partition, entries[:middle]),
+                *self.refold(partition, entries[middle:]),
+            ]
+        return []
+
+    # -- one block -----------------------------------------------------------------------------
+
+    def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
+        try:
+            return self._retrying(lambda: self._advance(start, entries))
+        except (Stopped, Fenced, FoldVersionMismatch):
+            raise
+        except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
+            if len(entries) == 1:
+                return self._pass_poison(start, entries[0], error)
+            telemetry.BISECTIONS.labels(**self._labels).inc()
+            middle = len(entries) // 2
+            return self._fold(self._fold(start, entries[:middle]), entries[middle:])
+
+    def _pass_poison(self, start: Checkpoint, entry: Entry, error: Exception) -> Checkpoint:
+        """Try the entry alone until its attempts are used up, then record it and go on."""
+        for _ in range(1, self.max_attempts):
+            try:
+                return self._retrying(lambda: self._advance(start, [entry]))
+            except (Stopped, Fenced, FoldVersionMismatch):
+                raise
+            except Exception as again:  # noqa: BLE001  as above
+                error = again
+        end = self._retrying(lambda: self._advance(start, [entry], poison=str(error)))
+        telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
+        self._log.error(
+            "dead letter",
+            partition=entry.partition,
+            position=str(entry.position),
+            attempts=self.max_attempts,
+            reason=str(error),
+        )
+        return end
+
+    def _advance(
+        self, start: Checkpoint, entries: Sequence[Entry], poison: str | None = None
+    ) -> Checkpoint:
+        """One transaction. With `poison` the entry is recorded instead of folded."""
+        last = entries[-1]
+        end = replace(
+            start,
+            position=last.position,
+            seq=last.seq,
+            digest=content_digest(last.data).hex(),
+        )
+        events = [] if poison else self._decode(entries)
+        try:
+            with self.writer.transaction() as transaction:
+                transaction.advance(start, end)
+                if poison is None:
+                    self._write(transaction, events)
+                else:
+                    self._record(transaction, entries[0], poison)
+        except Fenced:
+            return self._explain(start, end)
+        return end
+
+    def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
+        with self.writer.transaction() as transaction:
+            current = transaction.lock(self.stage.name, partition)
+            if current is None:
+                return
+            self._test_version(current)
+            passed = [entry for entry in entries if entry.position <= current.position]
+            self._write(transaction, self._decode(passed))
+            transaction.drop_dead_letters(
+                self.stage.name, partition, [entry.seq for entry in passed]
+            )
+
+    def _decode(self, entries: Sequence[Entry]) -> list[tuple[Position, Event]]:
+        begun = perf_counter()
+        events = [
+            (
+                entry.position,
+                decode_event(entry.data, partition=entry.partition, position=str(entry.position)),
+            )
+            for entry in entries
+        ]
+        self._observe("decode", begun)
+        return events
+
+    def _write(
+        self, transaction: GraphTransaction, events: Sequence[tuple[Position, Event]]
+    ) -> None:
+        begun = perf_counter()
+        bare = [event for _, event in events]
+        facts = transaction.facts(bare, self.stage.wanted(bare))
+        begun = self._observe("gather", begun)
+        operations = self.stage.fold(events, facts)
+        begun = self._observe("fold", begun)
+        transaction.apply(operations, self.stage.name)
+        self._observe("write", begun)
+        for kind, count in operations.counts().items():
+            if count:
+                telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
+
+    def _record(self, transaction: GraphTransaction, entry: Entry, reason: str) -> None:
+        tenant = event_id = None
+        try:
+            event = decode_event(entry.data)
+            tenant, event_id = event.key
+        except RecollectError:
+            pass  # an entry that is no event has no id; its position tells where it stands
+        transaction.add_dead_letter(
+            self.stage.name,
+            entry.partition,
+            entry.seq,
+            position=str(entry.position),
+            tenant=tenant,
+            event_id=event_id,
+            kind=POISON,
+            reason=reason[:1_000],
+            attempts=self.max_attempts,
+        )
+
+    # -- fences and retries ----------------------------------------------------------------------
+
+    def _explain(self, start: Checkpoint, end: Checkpoint) -> Checkpoint:
+        """Why the fence held: a commit of ours whose answer was lost, other rules, or a rival."""
+        for found in self.writer.checkpoints(self.stage.name):
+            if found.partition == start.partition:
+                self._test_version(found)
+                if found == end:
+                    return end
+        telemetry.FENCED_BLOCKS.labels(**self._labels).inc()
+        raise self._fenced(start)
+
+    def _fenced(self, start: Checkpoint) -> Fenced:
+        return Fenced(
+            stage=self.stage.name,
+            partition=start.partition,
+            position=str(start.position),
+            generation=start.generation,
+        )
+
+    def _forget(self, start: Checkpoint) -> None:
+        self._known.pop(start.partition, None)
+
+    def _test_version(self, found: Checkpoint) -> None:
+        if found.fold_version != self.stage.fold_version:
+            raise FoldVersionMismatch(
+                stage=self.stage.name,
+                found=found.fold_version,
+                expected=self.stage.fold_version,
+            )
+
+    def _retrying(self, call: Callable[[], Result]) -> Result:
+        """Call until it succeeds or fails with something that a retry cannot mend."""
+        retrying = Retrying(
+            retry=retry_if_exception(
+                lambda error: isinstance(error, RecollectError) and error.retryable
+            ),
+            wait=wait_random_exponential(multiplier=0.05, max=5),
+            sleep=sleep_using_event(self.stop),
+            stop=stop_when_event_set(self.stop),
+            before_sleep=self._note_retry,
+            reraise=True,
+        )
+        try:
+            return retrying(call)
+        except RecollectError as error:
+            if error.retryable:
+                raise Stopped() from error
+            raise
+
+    def _note_retry(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if error is None:
+            return
+        telemetry.RETRIES.labels(**self._labels, reason=telemetry.error_reason(error)).inc()
+        if state.attempt_number in (1, 10) or state.attempt_number % 100 == 0:
+            self._log.warning("retrying", attempt=state.attempt_number, reason=str(error))
+
+    def _observe(self, phase: telemetry.Phase, begun: float) -> float:
+        now = perf_counter()
+        telemetry.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
+        return now
