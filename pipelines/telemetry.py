@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TextIO, get_args
 
 import orjson
 import structlog
@@ -475,6 +475,23 @@ def _render_json(logger: object, method: str, event: MutableMapping[str, Any]) -
         ).decode()
 
 
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to what is stderr when logging is configured.
+
+    Faust replaces `sys.stderr` by something that logs, so it must not be looked up for each line.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Say that a line is lost; the default prints its arguments as they are, secrets too."""
+        try:
+            self.stream.write(f"a log line of {record.name} could not be written\n")
+        except (OSError, ValueError):  # closed or full: there is nowhere left to say it
+            return
+
+
 _SHARED: tuple[Callable[..., Any], ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -521,11 +538,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             }
         },
         "handlers": {
-            "stderr": {
-                "class": "logging.StreamHandler",
-                "stream": "ext://sys.stderr",
-                "formatter": "recollect",
-            }
+            "stderr": {"()": StderrHandler, "formatter": "recollect"},
         },
         "root": {"level": level, "handlers": ["stderr"]},
         "loggers": {

@@ -1,0 +1,493 @@
+"""What is deployed fits the code: metrics, alerts, runbooks, compose file, image, locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines import reference, telemetry
+from pipelines.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+RUNBOOKS = DEPLOY / "runbooks"
+ALERTS = PROMETHEUS / "alerts.yml"
+DASHBOARD = DEPLOY / "grafana/dashboards/recollect.json"
+SECRET_VARIABLES = {"REDIS_PASSWORD", "NEO4J_PASSWORD", "GRAFANA_PASSWORD", "RECOLLECT_API_KEYS"}
+FILLED = dict.fromkeys(SECRET_VARIABLES, "0123456789abcdef0123")
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=60, **options)
+
+
+@pytest.fixture
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+    return found
+
+
+# Metrics
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load(ALERTS.read_text("utf-8"))
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    found = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    return [panel for panel in found if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, PromQL) of every rule, panel and variable."""
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+    for variable in json.loads(DASHBOARD.read_text("utf-8"))["templating"]["list"]:
+        yield f"variable {variable['name']}", variable["query"]["query"]
+
+
+EXPRESSIONS = list(expressions())
+SERIES = {name: row for row in telemetry.METRICS.values() for name in row.series}
+# What Prometheus itself adds.
+ADDED_LABELS = {"le", "job", "instance", "alertname", "alertstate", "severity"}
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=lambda value: value[:30])
+def test_panels_and_rules_use_only_metrics_that_exist(where: str, expression: str) -> None:
+    used = set(re.findall(r"\brecollect_\w+", expression))
+    assert used or re.search(r"\b(up|ALERTS)\{", expression), "uses no metric at all"
+    assert used - SERIES.keys() == set()
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=lambda value: value[:30])
+def test_panels_and_rules_use_only_labels_that_exist(where: str, expression: str) -> None:
+    used = {name: SERIES[name] for name in re.findall(r"\brecollect_\w+", expression)}
+    for name, selector in re.findall(r"\b(recollect_\w+)\{([^}]*)\}", expression):
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector))
+        assert labels - set(SERIES[name].labels) - ADDED_LABELS == set(), name
+    known = {label for row in used.values() for label in row.labels} | ADDED_LABELS
+    for group in re.findall(r"\b(?:by|on|ignoring)\s*\(([^)]*)\)", expression):
+        assert {label.strip() for label in group.split(",") if label.strip()} - known == set()
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=lambda value: value[:30])
+def test_label_values_of_closed_sets_exist(where: str, expression: str) -> None:
+    outcomes = set(re.findall(r'outcome="(\w+)"', expression))
+    exposed = telemetry.render_metrics()[0].decode()
+    assert [outcome for outcome in outcomes if f'outcome="{outcome}"' not in exposed] == []
+
+
+def test_the_dashboard_shows_what_an_operator_needs() -> None:
+    shown = {name for panel in panels() for name in re.findall(r"recollect_\w+", str(panel))}
+    needed = {
+        "recollect_lag_entries",
+        "recollect_lag_seconds",
+        "recollect_edges",
+        "recollect_entries_applied_total",
+        "recollect_dead_letters",
+        "recollect_api_request_duration_seconds_bucket",
+        "recollect_ingest_events_total",
+        "recollect_redis_memory_used_bytes",
+    }
+    assert needed - shown == set()
+
+
+def test_panels_have_a_description_a_known_data_source_and_an_own_place() -> None:
+    uid = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text("utf-8")
+    )["datasources"][0]["uid"]
+    taken: set[tuple[int, int]] = set()
+    for panel in panels():
+        assert panel["description"], panel["title"]
+        assert panel["datasource"]["uid"] == uid, panel["title"]
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert taken & cells == set(), panel["title"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_panels_can_be_narrowed_by_target_and_stage() -> None:
+    names = [v["name"] for v in json.loads(DASHBOARD.read_text("utf-8"))["templating"]["list"]]
+    assert names == ["target", "stage"]
+    for panel in panels():
+        for target in panel["targets"]:
+            for name in re.findall(r"recollect_\w+", target["expr"]):
+                for variable in {"stage", "target"} & set(SERIES[name].labels):
+                    assert f'{variable}=~"${variable}"' in target["expr"], panel["title"]
+
+
+def test_promql_of_the_panels_parses(promtool: str, tmp_path: Path) -> None:
+    recorded = [
+        {
+            "record": f"panel:{number}",
+            "expr": expression.replace("$__rate_interval", "1m"),
+        }
+        for number, (where, expression) in enumerate(EXPRESSIONS)
+        if not where.startswith("variable ")
+    ]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    checked = run(promtool, "check", "rules", file)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+# Prometheus
+
+
+def test_prometheus_accepts_the_configuration_and_the_rules(promtool: str) -> None:
+    checked = run(promtool, "check", "config", PROMETHEUS / "prometheus.yml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"{len(rules())} rules found" in checked.stdout
+
+
+def test_the_alerts_fire_and_are_silent_when_they_should(promtool: str) -> None:
+    tested = run(promtool, "test", "rules", "alerts.test.yml", cwd=PROMETHEUS)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_has_a_firing_and_a_silent_case() -> None:
+    cases: dict[str, set[bool]] = {}
+    document = yaml.safe_load((PROMETHEUS / "alerts.test.yml").read_text("utf-8"))
+    for test in document["tests"]:
+        for case in test["alert_rule_test"]:
+            cases.setdefault(case["alertname"], set()).add(bool(case["exp_alerts"]))
+    assert cases == {rule["alert"]: {True, False} for rule in rules()}
+
+
+def test_alerts_and_runbooks_are_pairs() -> None:
+    pages = {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"}
+    assert pages == {rule["alert"] for rule in rules()}
+
+
+def test_alerts_say_how_bad_what_and_where_to_read_on() -> None:
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
+        assert {"summary", "description", "runbook"} == rule["annotations"].keys(), rule["alert"]
+        assert (ROOT / rule["annotations"]["runbook"]).stem == rule["alert"]
+
+
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in rules()])
+def test_a_runbook_says_what_to_see_to_do_and_never_to_do(alert: str) -> None:
+    text = (RUNBOOKS / f"{alert}.md").read_text("utf-8")
+    assert text.startswith(f"# {alert}\n")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["See it", "What to do", "Never"]
+    assert re.search(r"^recollect ", text, re.MULTILINE), "no command to see it with"
+
+
+def runbook_texts() -> Iterator[tuple[str, str]]:
+    for page in sorted(RUNBOOKS.glob("*.md")):
+        yield page.name, page.read_text("utf-8")
+
+
+def test_runbooks_name_only_alerts_settings_panels_and_errors_that_exist() -> None:
+    settings = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields}
+    alerts = {rule["alert"] for rule in rules()}
+    titles = " | ".join(panel["title"] for panel in panels())
+    for page, text in runbook_texts():
+        assert set(re.findall(r"\bRECOLLECT_[A-Z_]+[A-Z]\b", text)) - settings == set(), page
+        assert set(re.findall(r"\bRecollect[A-Z]\w+", text)) - alerts == set(), page
+        for line in re.findall(r"^On the dashboard:(.*)$", text, re.MULTILINE):
+            for title in re.findall(r"\*([^*]+)\*", line):
+                assert title in titles, f"{page}: no panel {title!r}"
+
+
+def test_runbooks_use_only_commands_and_options_that_exist() -> None:
+    cli = pytest.importorskip("pipelines.cli", reason="the command line is not there yet")
+    import typer
+
+    root: Any = typer.main.get_command(cli.app)
+    for page, text in runbook_texts():
+        for line in re.findall(r"(?:^|`)recollect ([a-z][^`\n>|]*)", text, re.MULTILINE):
+            words = line.split()
+            command: Any = root
+            while words and words[0] in getattr(command, "commands", {}):
+                command = command.commands[words.pop(0)]
+            assert not hasattr(command, "commands"), f"{page}: recollect {line}"
+            known = {option for parameter in command.params for option in parameter.opts}
+            options = {word for word in words if word.startswith("--")}
+            assert options - known == set(), f"{page}: recollect {line}"
+
+
+# Generated pages
+
+
+def test_generated_reference_pages_are_fresh() -> None:
+    assert reference.stale_pages() == [], "run: python -m pipelines.reference"
+
+
+def test_a_changed_page_is_found_stale_and_written_again(tmp_path: Path) -> None:
+    assert reference.write_pages(tmp_path) == list(reference.PAGES)
+    assert reference.stale_pages(tmp_path) == []
+    page = tmp_path / "docs/reference/metrics.md"
+    page.write_text(page.read_text("utf-8").replace("gauge", "counter", 1), "utf-8")
+    assert reference.stale_pages(tmp_path) == ["docs/reference/metrics.md"]
+
+
+def test_every_metric_and_setting_is_in_its_page() -> None:
+    metrics, settings = reference.metrics_page(), reference.settings_page()
+    assert [name for name in telemetry.METRICS if f"| `{name}` |" not in metrics] == []
+    names = [f"RECOLLECT_{name.upper()}" for name in Settings.model_fields]
+    assert [name for name in names if f"| `{name}` |" not in settings] == []
+
+
+# Compose
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    return document
+
+
+OWN_SERVICES = ("api", "worker-projection")
+
+
+def compose_command() -> list[str]:
+    """The plugin, else Debian's docker-compose 1.29, which knows all but the key `name`."""
+    if shutil.which("docker") and run("docker", "compose", "version").returncode == 0:
+        return ["docker", "compose"]
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    pytest.skip("neither the plugin `docker compose` nor docker-compose is installed")
+
+
+def composed(environment: dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    command = compose_command()
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    if command == ["docker-compose"]:
+        text = re.sub(r"^name: .*\n", "", text, flags=re.MULTILINE)
+    empty = tmp_path / "empty.env"  # so that no .env of this checkout plays a part
+    empty.write_text("")
+    options = ["--project-directory", str(ROOT), "--env-file", str(empty), "-f", "-"]
+    path = {"PATH": os.environ["PATH"]}
+    return run(*command, *options, "config", input=text, env=path | environment)
+
+
+def test_compose_accepts_the_file(tmp_path: Path, compose: dict[str, Any]) -> None:
+    result = composed(FILLED, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert yaml.safe_load(result.stdout)["services"].keys() == compose["services"].keys()
+
+
+@pytest.mark.parametrize("missing", sorted(SECRET_VARIABLES))
+@pytest.mark.parametrize("how", ["unset", "empty"])
+def test_compose_refuses_without_a_secret_and_says_which(
+    missing: str, how: str, tmp_path: Path
+) -> None:
+    rest = {name: value for name, value in FILLED.items() if name != missing}
+    result = composed(rest if how == "unset" else {**rest, missing: ""}, tmp_path)
+    assert result.returncode != 0
+    assert f"set {missing}, see deploy/compose.env.example" in result.stderr
+
+
+def test_all_parts_are_there(compose: dict[str, Any]) -> None:
+    parts = {"redis", "neo4j", "api", "worker-projection", "prometheus", "grafana"}
+    assert compose["services"].keys() == parts
+
+
+def test_no_secret_has_a_default_or_is_written_down() -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    variables = re.findall(r"(?<!\$)\$\{?(\w+)(:\?|:-|-|\?|)", text)
+    secret = {(name, sign) for name, sign in variables if name in SECRET_VARIABLES}
+    assert secret == {(name, ":?") for name in SECRET_VARIABLES}
+    fixed = re.findall(r"(?i)\w*(?:password|api_keys|neo4j_auth)\w*: (?!.*\$\{\w+:\?)(.+)", text)
+    assert fixed == []
+
+
+def test_the_example_of_the_environment_names_every_variable_and_holds_no_secret() -> None:
+    text = (DEPLOY / "compose.env.example").read_text("utf-8")
+    assert dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE)) == dict.fromkeys(
+        SECRET_VARIABLES, ""
+    )
+    used = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text("utf-8")))
+    named = set(re.findall(r"^#? ?(\w+)=", text, re.MULTILINE))
+    assert used == named
+
+
+def test_only_the_api_and_grafana_are_published_and_only_here(compose: dict[str, Any]) -> None:
+    published = {
+        name: service["ports"]
+        for name, service in compose["services"].items()
+        if "ports" in service
+    }
+    assert published.keys() == {"api", "grafana"}
+    for ports in published.values():
+        assert [port.startswith("127.0.0.1:") for port in ports] == [True]
+    assert compose["networks"]["data"] == {"internal": True}
+    on_edge = {n for n, s in compose["services"].items() if "edge" in s.get("networks", [])}
+    assert on_edge == {"api", "grafana"}
+
+
+def test_every_service_has_a_health_check_limits_and_a_pinned_image(
+    compose: dict[str, Any],
+) -> None:
+    for name, service in compose["services"].items():
+        assert service["healthcheck"]["test"], name
+        limits = service["deploy"]["resources"]["limits"]
+        assert limits.keys() == {"cpus", "memory"}, name
+        assert re.search(r":[\w.-]+$", service["image"]), name
+        assert not service["image"].endswith(":latest"), name
+        assert service["restart"] == "unless-stopped", name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert not service.get("privileged"), name
+
+
+def test_our_image_runs_without_root_and_cannot_write(compose: dict[str, Any]) -> None:
+    for name in OWN_SERVICES:
+        service = compose["services"][name]
+        assert service["read_only"] is True, name
+        assert service["user"] == "10001:10001", name
+        assert service["cap_drop"] == ["ALL"], name
+
+
+def test_workers_can_be_scaled(compose: dict[str, Any]) -> None:
+    worker = compose["services"]["worker-projection"]
+    assert [key for key in ("container_name", "ports", "hostname") if key in worker] == []
+
+
+def test_the_environment_of_our_services_is_made_of_settings(compose: dict[str, Any]) -> None:
+    settings = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields}
+    for name in OWN_SERVICES:
+        environment = compose["services"][name]["environment"]
+        assert environment.keys() - settings == set(), name
+
+
+def test_a_worker_gets_longer_to_stop_than_it_takes(compose: dict[str, Any]) -> None:
+    grace = int(compose["services"]["worker-projection"]["stop_grace_period"].removesuffix("s"))
+    assert grace > Settings.model_fields["stop_timeout_s"].default
+
+
+def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any]) -> None:
+    document = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    scraped = {
+        config["job_name"]: (
+            config["dns_sd_configs"][0]["names"],
+            config["dns_sd_configs"][0]["port"],
+        )
+        for config in document["scrape_configs"]
+        if "dns_sd_configs" in config
+    }
+    services = compose["services"]
+    assert scraped == {
+        "recollect-api": (["api"], int(services["api"]["environment"]["RECOLLECT_API_PORT"])),
+        "recollect-worker": (
+            ["worker-projection"],
+            int(services["worker-projection"]["environment"]["RECOLLECT_METRICS_PORT"]),
+        ),
+    }
+    jobs = {job for _, text in EXPRESSIONS for job in re.findall(r'job="([^"]+)"', text)}
+    assert jobs == scraped.keys()
+
+
+def test_mounted_files_exist(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith("."):
+                assert (ROOT / source).exists(), f"{name}: {source}"
+                assert volume.endswith(":ro"), f"{name}: {source}"
+            else:
+                assert source in compose["volumes"], f"{name}: {source}"
+
+
+def test_redis_is_a_database_and_not_a_cache() -> None:
+    lines = (DEPLOY / "redis/redis.conf").read_text("utf-8").splitlines()
+    conf = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    assert (conf["appendonly"], conf["maxmemory-policy"]) == ("yes", "noeviction")
+    assert "requirepass" not in conf
+    assert conf["maxmemory"] == "1gb"  # half of the container's limit in docker-compose.yml
+
+
+# Image
+
+
+def dockerfile() -> str:
+    return (DEPLOY / "Dockerfile").read_text("utf-8")
+
+
+def test_the_image_is_built_in_stages_and_runs_without_root() -> None:
+    text = dockerfile()
+    assert len(re.findall(r"^FROM ", text, re.MULTILINE)) == 2
+    last = text[text.rindex("\nFROM ") :]
+    assert re.findall(r"^USER (.+)$", last, re.MULTILINE) == ["10001:10001"]
+    assert not re.search(r"\b(pip|apt-get|curl)\b", last), "the last stage installs nothing"
+
+
+def test_everything_in_the_image_is_installed_by_hash_or_built_here() -> None:
+    installs = re.findall(r"pip install ([^\\\n&]*)", dockerfile())
+    assert len(installs) == 3
+    for arguments in installs:
+        assert "--require-hashes" in arguments or arguments.strip().endswith("/build/dist/*.whl")
+        assert "--no-deps" in arguments
+
+
+def test_what_the_image_copies_exists_and_is_let_through() -> None:
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfile(), re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    assert ignored[1] == "*"
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert f"!{source}" in ignored, source
+
+
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)([^\\\n]*)\\\n((?:    --hash=\S+(?: \\)?\n?)+)", re.M)
+
+
+def pins(path: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    text = re.sub(r"^ *#.*\n", "", path.read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        name: (version, frozenset(re.findall(r"--hash=(\S+)", hashes)))
+        for name, version, _, hashes in PIN.findall(text)
+    }
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "build-requirements.lock"])
+def test_the_image_installs_what_was_tested(name: str) -> None:
+    """Same versions and hashes as the lock that `make test` installs."""
+    everything, image = pins(ROOT / "requirements.lock"), pins(DEPLOY / name)
+    text = (DEPLOY / name).read_text("utf-8")
+    assert len(image) == text.count("==") - text.count("_platform ==") > 0
+    different = {key for key, value in image.items() if everything.get(key) != value}
+    assert different == set(), "run deploy/lock.sh"
+
+
+def test_the_image_has_every_dependency_but_the_embedded_services() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {re.split(r"[<>=\[ ;]", item)[0] for item in project["dependencies"]}
+    left_out = {
+        line.split()[0]
+        for line in (DEPLOY / "image-overrides.txt").read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    }
+    assert wanted - pins(DEPLOY / "requirements.lock").keys() == left_out
