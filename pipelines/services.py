@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.settings import Settings
-from projections.errors import UnknownTarget
+from projections.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pipelines.adapters.clients import GraphDriver, RedisClient
+    from pipelines.adapters.graph_reader import GraphReader
     from pipelines.adapters.graph_writer import GraphWriter
     from pipelines.adapters.ledger import Ledger
     from pipelines.adapters.targets import Target, Targets
@@ -75,32 +76,32 @@ class Services:
 
         The settings' target is registered and activated when nothing is registered yet: a fresh
         deployment needs no extra step.
+
+        Raises:
+            ConfigurationError: `neo4j_url` was given, and is not where its target is registered.
         """
         from pipelines.adapters.targets import Target
 
-        targets = self.targets
+        targets, settings = self.targets, self.settings
         current = targets.active()
         if current is None:
-            name = self.settings.target
-            if name not in {target.name for target in targets.all()}:
-                targets.register(
-                    Target(name, self.settings.neo4j_url, self.settings.neo4j_database, "active")
-                )
-            targets.activate(name)
-            return self.target(name)
-        return self.target(current[0])
+            targets.register(
+                Target(settings.target, settings.neo4j_url, settings.neo4j_database, "active")
+            )
+            targets.activate(settings.target)
+            return targets.get(settings.target)
+        if "neo4j_url" in settings.model_fields_set:
+            self._require_same_url()
+        return targets.get(current[0])
 
-    def target(self, name: str) -> Target:
-        """The registered target of that name.
-
-        Raises:
-            UnknownTarget: there is none.
-        """
+    def _require_same_url(self) -> None:
+        """Refuse a URL that would be ignored: ledger or graph may be the wrong one."""
         for target in self.targets.all():
-            if target.name == name:
-                return target
-        known = ", ".join(sorted(target.name for target in self.targets.all())) or "none"
-        raise UnknownTarget(name=name, known=known)
+            if target.name == self.settings.target and target.uri != self.settings.neo4j_url:
+                raise ConfigurationError(
+                    reason=f"neo4j_url: target {target.name} of this ledger is at {target.uri}; if "
+                    f"it moved, run `recollect targets move {target.name} URL`"
+                )
 
     def driver(self, target: Target) -> GraphDriver:
         """The driver of a target's server, one for each URI."""
@@ -119,6 +120,12 @@ class Services:
 
         return GraphWriter(self.driver(target), target.database)
 
+    def reader(self, target: Target) -> GraphReader:
+        """What reads a target's graph."""
+        from pipelines.adapters.graph_reader import GraphReader
+
+        return GraphReader(self.driver(target), target.database)
+
     def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
         """Checkpoints of all stages in all registered targets, by target name.
 
@@ -129,17 +136,8 @@ class Services:
         Raises:
             GraphUnavailable: a target is away.
         """
-        from pipelines.stages import STAGES
-
         self.active()
-        return {
-            target.name: [
-                checkpoint
-                for stage in STAGES
-                for checkpoint in self.writer(target).checkpoints(stage)
-            ]
-            for target in self.targets.all()
-        }
+        return {target.name: self.writer(target).checkpoints() for target in self.targets.all()}
 
     def close(self) -> None:
         """Close every connection that was made."""

@@ -1,0 +1,216 @@
+"""`recollect demo`."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.commands.invocation import FAILED, OK, Invocation, command, settings_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.tree import Tree
+
+    from pipelines.demo import Happening, Lineage
+    from pipelines.hosting import Processes
+    from pipelines.local import LocalState
+
+PATIENCE_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Put the command into the application."""
+    command(app, "demo", panel="Running", example="recollect demo")(demo)
+
+
+def demo(
+    invocation: Invocation,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="keep the data folder for a closer look")
+    ] = False,
+) -> int:
+    """Start everything, import a payment agent's incident, explain the failure, verify, stop.
+
+    Uses a data folder of its own, which goes away at the end, unless --data names one or --keep.
+    """
+    if invocation.redis or invocation.neo4j:
+        raise typer.BadParameter("this starts services of its own", param_hint="--redis, --neo4j")
+    folder = invocation.data or Path(tempfile.mkdtemp(prefix="recollect-demo-"))
+    ours = invocation.data is None and not keep
+    try:
+        return _run(invocation, folder, people=not invocation.json)
+    finally:
+        if ours:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not invocation.json:
+            invocation.note(f"the data stay in {folder}: recollect up --data {folder}")
+
+
+def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
+    from pipelines import hosting, local
+
+    out, codes = invocation.out, []
+    begun = time.monotonic()
+    if people:
+        out.print("[bold]A payment agent charged a customer twice. Why?[/bold]\n")
+    progress = invocation.progress()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def ready(state: LocalState) -> None:
+        # Until now a signal was the supervisor's, which looks at it between two steps; ours are
+        # long, so they are interrupted, and the services stop on the way out.
+        before = signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
+        settings = settings_of(None, None, folder)
+        with hosting.Processes(settings) as processes:
+            progress.__exit__(None, None, None)
+            if people:
+                _line(out, begun, "Valkey, Neo4j, a projection worker and the API are running")
+            codes.append(_story(invocation, folder, state, processes, begun))
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, before)
+        signal.raise_signal(signal.SIGTERM)  # the supervisor's word for: stop the services
+
+    with progress, progress.waiting("starting Valkey, Neo4j, a worker and the API"):
+        local.up(folder, False, on_ready=ready)
+    if people:
+        _line(out, begun, "everything is stopped")
+    return codes[0] if codes else FAILED
+
+
+def _story(
+    invocation: Invocation,
+    folder: Path,
+    state: LocalState,
+    processes: Processes,
+    begun: float,
+) -> int:
+    from pipelines import demo as scenario
+    from pipelines.commands.importing import wait_until_passed
+    from pipelines.importing import Source, event_items, import_events
+    from pipelines.services import Services
+    from pipelines.verify import verify
+
+    out, people = invocation.out, not invocation.json
+    with Services(settings_of(None, None, folder)) as services, invocation.progress() as progress:
+        fresh = not any(tail.seq for tail in services.ledger.tails())
+        reports = []
+        for _ in range(2):
+            source = Source(scenario.scenario_path())
+            with source.stream:
+                reports.append(import_events(services.ledger, event_items(source.stream)))
+        imported, again = reports
+        passed = wait_until_passed(services, imported.last, progress, PATIENCE_S)
+        if people:
+            _line(
+                out,
+                begun,
+                f"{imported.read} events imported and projected: six sessions interleaved, late "
+                "reports, two effects before their causes",
+            )
+        story = scenario.lineage(services, scenario.FAILURE)
+        counts = services.reader(services.active()).counts()
+        verified = verify(services)
+        results = scenario.checks(
+            imported=imported,
+            again=again,
+            story=story,
+            verified=verified,
+            fresh=fresh,
+            placeholders=counts.placeholders,
+        )
+    ok = passed and all(check.ok for check in results)
+    document: dict[str, Any] = {
+        "ok": ok,
+        "events": verified.events,
+        "digest": verified.digest,
+        "checks": [{"ok": check.ok, "what": check.what} for check in results],
+        "causes": [cause.event_id for cause in story.causes],
+        "api_url": processes.api.url,
+    }
+
+    def show(out: Console) -> None:
+        out.print()
+        out.print(why(story))
+        out.print()
+        out.print(what_came_of_it(story))
+        out.print()
+        for check in results:
+            mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]"
+            out.print(f"{mark} {check.what}")
+        out.print(f"\n  {verified.events} events, digest [bold]{verified.digest}[/bold]\n")
+
+    invocation.answer(document, show)
+    return OK if ok else FAILED
+
+
+def why(story: Lineage) -> Tree:
+    """The failure, and below it what it goes back to, step by step."""
+    from rich.tree import Tree
+
+    tree = Tree(f"[bold]Why?[/bold]  {_title(story.event)}", guide_style="dim")
+    _provenance(tree, story.event)
+    node = tree
+    for cause in story.causes:
+        node = _branch(node, cause, "because ")
+    return tree
+
+
+def what_came_of_it(story: Lineage) -> Tree:
+    """The failure, and below it everything that it caused."""
+    from rich.tree import Tree
+
+    tree = Tree(f"[bold]And then?[/bold]  {_title(story.event)}", guide_style="dim")
+    _grow(tree, story.event)
+    return tree
+
+
+def _grow(tree: Tree, event: Happening) -> None:
+    """Add the effects; a chain without forks stays on one level, so that the tree stays narrow."""
+    for effect in event.effects:
+        branch = _branch(tree, effect, "")
+        while len(effect.effects) == 1:
+            effect = effect.effects[0]
+            _branch(branch, effect, "then ")
+        _grow(branch, effect)
+
+
+def _branch(tree: Tree, event: Happening, word: str) -> Tree:
+    branch = tree.add(f"[dim]{word}[/dim]{_title(event)}")
+    _provenance(branch, event)
+    return branch
+
+
+def _title(event: Happening) -> str:
+    from rich.markup import escape
+
+    colour = {"failed": "red", "timeout": "yellow", "completed": "green"}.get(event.status or "")
+    name = event.event_type + (f" {event.tool_name}" if event.tool_name else "")
+    name = f"[{colour}]{name}[/{colour}]" if colour else f"[cyan]{name}[/cyan]"
+    status = f" ({event.status})" if event.status in ("failed", "timeout") else ""
+    return f"{name}{status}  {escape(event.text)}"
+
+
+def _provenance(tree: Tree, event: Happening) -> None:
+    """Who says so: when, in which session, by whom, where in the ledger, under which id."""
+    from rich.markup import escape
+    from rich.text import Text
+
+    words = (
+        f"{event.at[11:-1]}  {event.session_id}  {event.agent_id}  "
+        f"position {event.position}  {event.event_id}"
+    )
+    tree.label = Text.from_markup(f"{tree.label}\n[dim]{escape(words)}[/dim]")
+
+
+def _line(out: Console, begun: float, text: str) -> None:
+    """A step that is done, and when."""
+    out.print(f"[dim]{time.monotonic() - begun:5.1f} s[/dim]  {text}")

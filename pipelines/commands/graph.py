@@ -1,0 +1,237 @@
+"""`recollect replay`, `rebuild`, `verify`, `recover`: the graph against its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.commands.invocation import FAILED, OK, Invocation, command
+from projections.errors import ConfigurationError, UnknownTarget
+from projections.positions import START, Position
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipelines.adapters.targets import Target
+
+PANEL = "Graph"
+SHOWN_DIFFERENCES = 50
+Session = Annotated[str | None, typer.Option("--session", help="this session only")]
+Tenant = Annotated[
+    str | None, typer.Option("--tenant", help="of --session (default: default); alone: all its")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands into the application."""
+    command(app, "verify", panel=PANEL, example="recollect verify --session checkout-17")(verify)
+    command(
+        app, "replay", panel=PANEL, example="recollect replay projection --from 1770806400000-0"
+    )(replay)
+    command(app, "rebuild", panel=PANEL, example="recollect rebuild --into green --switch")(rebuild)
+    command(app, "recover", panel=PANEL, example="recollect recover --yes")(recover)
+
+
+def verify(
+    invocation: Invocation,
+    session: Session = None,
+    tenant: Tenant = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="mend exactly what differs, then verify again")
+    ] = False,
+) -> int:
+    """Fold the ledger again and compare with the graph: exit 0 same, 1 divergence.
+
+    The digest is the same for the same events in another ledger.
+    """
+    from pipelines.verify import verify as run
+
+    with invocation.progress() as progress:
+        report = run(
+            invocation.services, session=session, tenant=tenant, repair=repair, progress=progress
+        )
+    document = report.as_dict()
+    invocation.answer(document, lambda out: show_verified(out, document))
+    return OK if report.ok else FAILED
+
+
+def show_verified(out: Console, document: Mapping[str, Any]) -> None:
+    """For a person: the verdict, the digest, and what differs."""
+    differences = document["differences"]
+    verdict = "[green]✓ same[/green]" if document["ok"] else "[red]✗ divergence[/red]"
+    out.print(f"{verdict}  {document['events']:,} events  digest [bold]{document['digest']}[/bold]")
+    for difference in differences[:SHOWN_DIFFERENCES]:
+        text = difference if isinstance(difference, str) else _line(difference)
+        out.print(f"  {text}", markup=False)
+    if len(differences) > SHOWN_DIFFERENCES:
+        out.print(f"  and {len(differences) - SHOWN_DIFFERENCES:,} more (--json lists them)")
+
+
+def replay(
+    invocation: Invocation,
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help="which stage: projection")],
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="POSITION", help="from here (inclusive)")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="POSITION", help="to here (inclusive)")
+    ] = None,
+    session: Session = None,
+    tenant: Tenant = None,
+) -> None:
+    """Run a stage again over a range of the ledger, into the same graph."""
+    from pipelines.rebuild import replay as run
+    from pipelines.stages import STAGES
+
+    if stage not in STAGES:
+        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
+    first = position(start, "--from")
+    with invocation.progress() as progress:
+        report = run(
+            invocation.services,
+            STAGES[stage],
+            after=START if first is None else before(first),
+            until=position(end, "--to"),
+            session=session,
+            tenant=tenant,
+            progress=progress,
+        )
+    document = report.as_dict()
+    invocation.answer(document, lambda out: show_report(out, f"replayed {stage}", document))
+
+
+def rebuild(
+    invocation: Invocation,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="TARGET[=URI]",
+            help="a fresh graph beside the live one; without a URI the registered one, or a "
+            "second embedded Neo4j",
+        ),
+    ] = None,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="answer reads from it once it is verified")
+    ] = False,
+    redecide: Annotated[
+        str | None,
+        typer.Option("--redecide", metavar="KIND", help="take the decisions of a kind anew"),
+    ] = None,
+) -> int:
+    """Fold the whole ledger again: into a fresh graph, or in place.
+
+    With --into the live graph goes on answering and new events go on flowing until the new one
+    has caught up. Without it the graph is folded again in place, and what the ledger no longer
+    supports is swept.
+    """
+    from pipelines.rebuild import rebuild as run
+
+    if redecide is not None:
+        raise typer.BadParameter(
+            f"{redecide}: no stage of this version takes decisions, so none can be taken anew",
+            param_hint="--redecide",
+        )
+    if switch and into is None:
+        raise typer.BadParameter("needs --into", param_hint="--switch")
+    target = None if into is None else target_named(invocation, into)
+    with invocation.progress() as progress:
+        report = run(invocation.services, into=target, switch=switch, progress=progress)
+    document = report.as_dict()
+    invocation.answer(document, lambda out: show_report(out, "rebuilt", document))
+    return OK if document.get("ok", True) else FAILED
+
+
+def recover(
+    invocation: Invocation,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="do it; without, only say what would be done")
+    ] = False,
+) -> int:
+    """After Redis lost entries that the graph has: list what is lost, and let the ledger go on.
+
+    Takes from the graph what the ledger no longer supports, resets the checkpoints, writes the gap
+    into the ledger and lets the halted partitions take events again.
+    """
+    from pipelines.recover import recover as run
+
+    report = run(invocation.services, apply=yes)
+    document = report.as_dict()
+    title = "recovered" if yes else "would recover (nothing was changed; --yes does it)"
+    invocation.answer(document, lambda out: show_report(out, title, document))
+    return OK if document.get("ok", True) else FAILED
+
+
+def target_named(invocation: Invocation, text: str) -> Target:
+    """The target that `--into` names: NAME=URI, a registered NAME, or a new embedded one.
+
+    Raises:
+        UnknownTarget: no URI, not registered, and no embedded services to start one with.
+    """
+    from pipelines.adapters.targets import Target
+
+    name, equals, uri = text.partition("=")
+    services = invocation.services
+    if services.active().name == name:
+        reason = f"--into {name}: it is the active target; leave --into out to rebuild in place"
+        raise ConfigurationError(reason=reason)
+    known = {target.name: target for target in services.targets.all()}
+    if equals:
+        return Target(name, uri, services.settings.neo4j_database, "building")
+    if name in known:
+        return known[name]
+    from pipelines import local
+
+    data_dir = services.settings.data_dir
+    state = local.read_state(data_dir)
+    if state is None or state.redis_url != services.settings.redis_url:
+        raise UnknownTarget(name=name, known=", ".join(sorted(known)))
+    uri = local.ensure_target(data_dir, name)
+    return Target(name, uri, services.settings.neo4j_database, "building")
+
+
+def position(text: str | None, option: str) -> Position | None:
+    """The position an option names.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    if text is None:
+        return None
+    try:
+        return Position.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def before(first: Position) -> Position:
+    """The position right before, for ranges that exclude their start."""
+    if first.seq:
+        return Position(first.ms, first.seq - 1)
+    return Position(first.ms - 1, 2**64 - 1) if first.ms else START
+
+
+def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
+    """For a person: every figure of a report, lists cut short."""
+    good = document.get("ok", True)
+    out.print(f"[{'green' if good else 'red'}]{title}[/]")
+    for name, value in document.items():
+        label = name.replace("_", " ")
+        if isinstance(value, list):
+            out.print(f"  {label}: {len(value):,}")
+            for item in value[:SHOWN_DIFFERENCES]:
+                text = _line(item) if isinstance(item, Mapping) else str(item)
+                out.print(f"    {text}", markup=False)
+            if len(value) > SHOWN_DIFFERENCES:
+                out.print(f"    and {len(value) - SHOWN_DIFFERENCES:,} more (--json lists them)")
+        elif isinstance(value, Mapping):
+            out.print(f"  {label}: {_line(value)}", markup=False)
+        elif name != "ok":
+            shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+            out.print(f"  {label}: {shown}", markup=False)
+
+
+def _line(fields: Mapping[str, Any]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in fields.items() if value is not None)

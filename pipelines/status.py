@@ -1,0 +1,140 @@
+"""What is where and how far behind: the document of `recollect status`.
+
+Checkpoints are read before tails, so that entries appended in between count as lag and never as
+a ledger that fell behind its graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines.stages import STAGES, Stage
+from projections.errors import GraphError, RecollectError
+
+if TYPE_CHECKING:
+    from pipelines.adapters.ledger import Ledger, Tail
+    from pipelines.adapters.targets import Target
+    from pipelines.services import Services
+    from projections.operations import Checkpoint
+
+
+def status(services: Services) -> dict[str, Any]:
+    """The document; `errors` names what could not be asked, `ok` that nothing needs attention.
+
+    Raises:
+        LedgerUnavailable: without the ledger there is nothing to say.
+    """
+    target = services.active()
+    errors: list[RecollectError] = []
+    graph: dict[str, Any] = {}
+    checkpoints: dict[str, list[Checkpoint]] = {}
+    dead_letters: dict[str, int] = {}
+    try:
+        reader = services.reader(target)
+        for checkpoint in reader.checkpoints():
+            checkpoints.setdefault(checkpoint.stage, []).append(checkpoint)
+        dead_letters = reader.dead_letter_counts()
+        counts = reader.counts()
+        graph = {
+            "nodes": dict(counts.nodes),
+            "edges": dict(counts.edges),
+            "placeholders": counts.placeholders,
+        }
+    except GraphError as error:
+        errors.append(error)
+    ledger = services.ledger
+    tails = ledger.tails()
+    halted = ledger.halted()
+    stages = {
+        name: _stage(
+            stage, target, ledger, tails, checkpoints.get(name, []), dead_letters.get(name, 0)
+        )
+        for name, stage in STAGES.items()
+        if not errors
+    }
+    rebuild_needed = any(stage["rebuild_needed"] for stage in stages.values())
+    ahead = any(stage["graph_ahead"] for stage in stages.values())
+    return {
+        "ok": not (errors or halted or rebuild_needed or ahead)
+        and not any(stage["dead_letters"] for stage in stages.values()),
+        "rebuild_needed": rebuild_needed,
+        "graph_ahead": ahead or bool(halted),
+        "stages": stages,
+        "graph": graph,
+        "ledger": _ledger(ledger, tails, halted),
+        "active": target.name,
+        "targets": [
+            {
+                "name": other.name,
+                "uri": other.uri,
+                "database": other.database,
+                "state": other.state,
+                "active": other.name == target.name,
+            }
+            for other in services.targets.all()
+        ],
+        "errors": [
+            {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
+        ],
+    }
+
+
+def _stage(
+    stage: Stage,
+    target: Target,
+    ledger: Ledger,
+    tails: list[Tail],
+    checkpoints: list[Checkpoint],
+    dead_letters: int,
+) -> dict[str, Any]:
+    by_partition = {checkpoint.partition: checkpoint for checkpoint in checkpoints}
+    rows: list[dict[str, Any]] = []
+    for partition, tail in enumerate(tails):
+        checkpoint = by_partition.get(partition)
+        seq = checkpoint.seq if checkpoint else 0
+        rows.append(
+            {
+                "partition": partition,
+                "position": str(checkpoint.position) if checkpoint else "0-0",
+                "seq": seq,
+                "lag_entries": tail.seq - seq,
+            }
+        )
+    return {
+        "target": target.name,
+        "lag_entries": sum(max(row["lag_entries"], 0) for row in rows),
+        "lag_seconds": round(_lag_seconds(ledger, rows), 3),
+        "dead_letters": dead_letters,
+        "fold_version": stage.fold_version,
+        "rebuild_needed": any(c.fold_version != stage.fold_version for c in checkpoints),
+        # A negative lag: the graph has folded entries that the ledger does not have.
+        "graph_ahead": any(row["lag_entries"] < 0 for row in rows),
+        "partitions": rows,
+    }
+
+
+def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:
+    """Age of the oldest entry that is not in the graph; 0 when all are."""
+    from projections.positions import Position
+
+    oldest_ms: int | None = None
+    for row in rows:
+        if row["lag_entries"] > 0:
+            entries = ledger.read(row["partition"], Position.parse(row["position"]), 1)
+            if entries and (oldest_ms is None or entries[0].position.ms < oldest_ms):
+                oldest_ms = entries[0].position.ms
+    return 0.0 if oldest_ms is None else max(0.0, (ledger.now_ms() - oldest_ms) / 1000)
+
+
+def _ledger(ledger: Ledger, tails: list[Tail], halted: dict[int, str]) -> dict[str, Any]:
+    used, limit = ledger.memory()
+    return {
+        "partitions": len(tails),
+        "entries": sum(tail.seq for tail in tails),
+        "tails": [
+            {"partition": partition, "position": str(tail.position), "seq": tail.seq}
+            for partition, tail in enumerate(tails)
+        ],
+        "halted": {str(partition): reason for partition, reason in halted.items()},
+        "memory": {"used_bytes": used, "max_bytes": limit},
+    }
