@@ -73,7 +73,7 @@ class Leases:
     async def beat(self) -> list[str]:
         """Say that this worker lives; the live members' names, sorted."""
         names: list[bytes] = await self._eval(_BEAT, self._keys.members(self._group))
-        return [name.decode() for name in names]
+        return sorted(name.decode() for name in names)
 
     async def acquire(self, slot: int) -> bool:
         """Take a lease that is free."""

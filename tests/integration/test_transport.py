@@ -87,10 +87,10 @@ def test_workers_share_partitions_within_seconds(cluster: Cluster) -> None:
 
 
 def test_shares_change_hands_under_load_without_a_conflict(cluster: Cluster) -> None:
-    first = cluster.start(TOY_DELAY_MS="20")
+    first = cluster.start(TOY_DELAY_MS="150")
     wait_for(lambda: cluster.shared_by(first), 15, "the first worker holds all")
-    cluster.append(3_000)
-    second = cluster.start(TOY_DELAY_MS="20")
+    cluster.append(4_000)
+    second = cluster.start(TOY_DELAY_MS="150")
     wait_for(lambda: second.pid in cluster.appliers(), 15, "the second worker takes part")
     second.send_signal(signal.SIGTERM)
     assert second.wait(timeout=15) == 0
