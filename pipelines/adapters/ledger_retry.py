@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from redis import exceptions as redis_errors
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential,
+    wait_random,
+)
 
 from projections.errors import LedgerError, LedgerUnavailable
 
@@ -80,7 +86,7 @@ def call_patiently(
         return Retrying(
             retry=retry_if_exception(retry_on),
             stop=stop_after_delay(patience_s),
-            wait=wait_exponential_jitter(_FIRST_WAIT_S, _LONGEST_WAIT_S, jitter=_FIRST_WAIT_S),
+            wait=wait_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S) + wait_random(0, _FIRST_WAIT_S),
             reraise=True,
         )(function)
     except redis_errors.RedisError as error:

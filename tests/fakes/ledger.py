@@ -1,0 +1,187 @@
+"""A ledger in memory with the semantics of the real one; `tests/contracts` holds both to them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pipelines.adapters.ledger import MAX_ENTRY_BYTES, Appended, Entry, Outcome, Tail
+from pipelines.adapters.ledger_epoch import ReadCheckpoints
+from projections.errors import (
+    EventConflict,
+    GraphAhead,
+    InvalidEvent,
+    LedgerFormatMismatch,
+    LedgerUnavailable,
+    RecollectError,
+)
+from projections.events import Event, content_digest, encode_event
+from projections.identity import event_partition
+from projections.operations import Checkpoint
+from projections.positions import START, Position
+
+
+@dataclass
+class FakeServer:
+    """What a Redis server holds, shared by the ledgers that connect to it.
+
+    `now_ms` is its clock, moved by the test; `process` changes when it restarts.
+    """
+
+    now_ms: int = 1_770_000_000_000
+    process: int = 1
+    admitted: int = 0
+    shape: tuple[int, int] | None = None
+    clock: Position = START
+    streams: dict[int, list[Entry]] = field(default_factory=dict)
+    ids: dict[tuple[str, str], Entry] = field(default_factory=dict)
+    halted: dict[int, GraphAhead] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def lose(self, partition: int, count: int) -> None:
+        """Drop the last entries of a partition and restart."""
+        lost = self.streams[partition][-count:]
+        del self.streams[partition][-count:]
+        self.ids = {key: entry for key, entry in self.ids.items() if entry not in lost}
+        self.process += 1
+
+
+class FakeLedger:
+    """Stands in for `pipelines.adapters.ledger.Ledger` where no Redis is wanted."""
+
+    def __init__(
+        self,
+        server: FakeServer | None = None,
+        *,
+        partitions: int = 8,
+        id_buckets: int = 32_768,
+        checkpoints: ReadCheckpoints = dict,
+    ) -> None:
+        self.partitions = partitions
+        self.server = server or FakeServer()
+        self._checkpoints = checkpoints
+        shape = (partitions, id_buckets)
+        self.server.shape = self.server.shape or shape
+        if self.server.shape != shape:
+            raise LedgerFormatMismatch(
+                found=str(self.server.shape), expected=str(shape), reason="fixed"
+            )
+
+    def append(self, events: Sequence[Event]) -> list[Outcome]:
+        with self.server.lock:
+            try:
+                self.admit()
+            except RecollectError as error:
+                raise LedgerUnavailable(reason=str(error)) from error
+            return [self._append(event) for event in events]
+
+    def _append(self, event: Event) -> Outcome:
+        server = self.server
+        try:
+            data = encode_event(event)
+        except ValueError as error:
+            return InvalidEvent((("payload", str(error)),))
+        if len(data) > MAX_ENTRY_BYTES:
+            return InvalidEvent((("(event)", "too large"),))
+        known = server.ids.get(event.key)
+        if known is not None:
+            if known.data != data:
+                return EventConflict(event_id=event.event_id)
+            return Appended(known.position, known.partition, True)
+        partition = event_partition(event, self.partitions)
+        if partition in server.halted:
+            return server.halted[partition]
+        stream = server.streams.setdefault(partition, [])
+        server.clock = max(
+            Position(server.now_ms, 1), Position(server.clock.ms, server.clock.seq + 1)
+        )
+        seq = stream[-1].seq + 1 if stream else 1
+        entry = Entry(partition, server.clock, seq, data)
+        stream.append(entry)
+        server.ids[event.key] = entry
+        return Appended(entry.position, partition, False)
+
+    def read(
+        self, partition: int, after: Position, count: int, until: Position | None = None
+    ) -> list[Entry]:
+        return [
+            entry
+            for entry in self.server.streams.get(partition, [])
+            if entry.position > after and (until is None or entry.position <= until)
+        ][:count]
+
+    def scan(
+        self,
+        partition: int,
+        after: Position = START,
+        until: Position | None = None,
+        count: int = 1_000,
+    ) -> Iterator[list[Entry]]:
+        while entries := self.read(partition, after, count, until):
+            yield entries
+            after = entries[-1].position
+
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        return self.server.ids.get((tenant, event_id))
+
+    def entry_at(self, partition: int, position: Position) -> Entry | None:
+        stream = self.server.streams.get(partition, [])
+        return next((entry for entry in stream if entry.position == position), None)
+
+    def tails(self) -> list[Tail]:
+        streams = [self.server.streams.get(partition) for partition in range(self.partitions)]
+        return [
+            Tail(stream[-1].position, stream[-1].seq) if stream else Tail(START, 0)
+            for stream in streams
+        ]
+
+    def halted(self) -> dict[int, str]:
+        return {partition: error.reason for partition, error in self.server.halted.items()}
+
+    def missing_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        return [checkpoint for checkpoint in checkpoints if not self._holds(checkpoint)]
+
+    def _holds(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.position == START:
+            return True
+        entry = self.entry_at(checkpoint.partition, checkpoint.position)
+        return (
+            entry is not None
+            and entry.seq == checkpoint.seq
+            and content_digest(entry.data).hex() == checkpoint.digest
+        )
+
+    def admit(self) -> None:
+        server = self.server
+        with server.lock:
+            if server.admitted == server.process:
+                return
+            found: Mapping[str, Sequence[Checkpoint]] = self._checkpoints()
+            for target, checkpoints in found.items():
+                for checkpoint in self.missing_checkpoints(checkpoints):
+                    self.halt(target, checkpoint)
+                server.clock = max([server.clock, *(one.position for one in checkpoints)])
+            server.admitted = server.process
+
+    def halt(self, target: str, checkpoint: Checkpoint) -> None:
+        position = str(checkpoint.position)
+        error = GraphAhead(
+            partition=checkpoint.partition,
+            position=position,
+            reason=f"checkpoint {position} of {checkpoint.stage}@{target} is lost",
+        )
+        self.server.halted.setdefault(checkpoint.partition, error)
+
+    def release(self, partition: int) -> None:
+        self.server.halted.pop(partition, None)
+
+    def memory(self) -> tuple[int, int]:
+        sizes: Counter[int] = Counter()
+        for partition, stream in self.server.streams.items():
+            sizes[partition] = sum(len(entry.data) for entry in stream)
+        return sizes.total(), 0
+
+    def now_ms(self) -> int:
+        return self.server.now_ms
