@@ -129,6 +129,7 @@ def verify(
     session: str | None = None,
     tenant: str | None = None,
     repair: bool = False,
+    graph_ahead: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Compare a target (default: the active one) with the ledger.
@@ -139,6 +140,7 @@ def verify(
         session: only this session.
         tenant: of the session, `default` if not given.
         repair: mend what differs, then look again.
+        graph_ahead: compare also with a ledger that lost entries (`recover` does).
         progress: called with done, total and what is being done.
 
     Raises:
@@ -154,7 +156,9 @@ def verify(
         target=chosen.name,
         progress=progress or (lambda done, total, what: None),
     )
-    verifier.test_ledger()
+    verifier.test_rules()
+    if not graph_ahead:
+        verifier.test_ledger()
     only = (tenant or DEFAULT_TENANT, session) if session else None
     repaired = 0
     report = verifier.run(only)
@@ -218,20 +222,25 @@ class Verifier:
         self._dead: dict[int, set[int]] = {}
         self._tombstones: Set[tuple[str, str]] = frozenset()
 
-    def test_ledger(self) -> None:
-        """Refuse what cannot be compared.
+    def test_rules(self) -> None:
+        """Refuse a graph that other rules folded.
 
         Raises:
-            GraphAhead: the ledger lost entries that were folded.
-            FoldVersionMismatch: other rules folded this graph.
+            FoldVersionMismatch: rebuild it.
         """
-        checkpoints = self.writer.checkpoints(self.stage)
-        for found in checkpoints:
+        for found in self.writer.checkpoints(self.stage):
             if found.fold_version != PROJECTION.fold_version:
                 raise FoldVersionMismatch(
                     stage=self.stage, found=found.fold_version, expected=PROJECTION.fold_version
                 )
-        for lost in self.ledger.missing_checkpoints(checkpoints):
+
+    def test_ledger(self) -> None:
+        """Refuse a ledger that lost entries which were folded.
+
+        Raises:
+            GraphAhead: recover first.
+        """
+        for lost in self.ledger.missing_checkpoints(self.writer.checkpoints(self.stage)):
             raise GraphAhead(
                 partition=lost.partition, position=str(lost.position), reason="its entry is gone"
             )

@@ -221,6 +221,16 @@ TOMBSTONES = (
     "RETURN f.tenant AS tenant, f.event_id AS event_id"
 )
 
+CLEAR = (
+    f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in NODES)} "
+    "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
+)
+"""Deletes what Recollect wrote, and nothing else; runs outside a transaction."""
+STREAM_POSITIONS = (
+    "MATCH (e:Event) WHERE e.global_position IS NOT NULL "
+    "RETURN e.tenant, e.session_id, e.event_id, e.global_position"
+)
+
 # Dead letters
 CREATE_DEAD_LETTER = (
     "MERGE (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
@@ -230,6 +240,9 @@ CREATE_DEAD_LETTER = (
 DELETE_DEAD_LETTERS = (
     "UNWIND $seqs AS seq "
     "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: seq}) DELETE d"
+)
+DELETE_LATER_DEAD_LETTERS = (
+    "MATCH (d:DeadLetter {stage: $stage, partition: $partition}) WHERE d.seq > $seq DELETE d"
 )
 
 # Reading a graph to compare it with the ledger

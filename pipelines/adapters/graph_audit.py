@@ -69,6 +69,11 @@ class GraphAudit:
         for record in self._stream(cypher.STREAM_SESSIONS):
             yield (record[0], record[1])
 
+    def positions(self) -> Iterator[tuple[SessionKey, str, str]]:
+        """Of every visible event its session, event id and position, in no order."""
+        for tenant, session_id, event_id, position in self._stream(cypher.STREAM_POSITIONS):
+            yield (tenant, session_id), event_id, position
+
     def tombstones(self) -> set[tuple[str, str]]:
         """Keys of all forgotten events."""
         return {(record[0], record[1]) for record in self._stream(cypher.STREAM_TOMBSTONES)}

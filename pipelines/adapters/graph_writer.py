@@ -104,6 +104,11 @@ class GraphWriter:
                 _checkpoint(record) for record in session.run(cypher.READ_CHECKPOINTS, stage=stage)
             ]
 
+    def clear(self) -> None:
+        """Delete everything Recollect wrote to this graph, in small transactions."""
+        with driver_errors(), self.driver.session(database=self.database) as session:
+            session.run(cypher.CLEAR).consume()
+
     @contextmanager
     def transaction(self) -> Iterator[GraphTransaction]:
         """One transaction: committed when the body ends, rolled back when it raises."""
@@ -234,6 +239,12 @@ class GraphTransaction:
         """Record an entry that the stage passes, with the other properties of its row."""
         self._run(
             cypher.CREATE_DEAD_LETTER, stage=stage, partition=partition, seq=seq, **fields
+        ).consume()
+
+    def drop_later_dead_letters(self, stage: str, partition: int, seq: int) -> None:
+        """Delete the records of entries behind `seq`: the ledger lost them, their numbers recur."""
+        self._run(
+            cypher.DELETE_LATER_DEAD_LETTERS, stage=stage, partition=partition, seq=seq
         ).consume()
 
     def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:

@@ -1,0 +1,133 @@
+"""Dead letters: look at them, try them again when their cause is gone, or give them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipelines.adapters.graph_audit import GraphAudit
+from pipelines.runner import Runner
+from pipelines.services import Services
+from pipelines.stages import STAGES
+from projections.errors import OperationFailed, UndecodableEntry
+from projections.events import as_envelope, decode_event
+from projections.positions import Position
+
+Progress = Callable[[int, int | None, str], None]
+
+DROPPED = "dropped"
+"""`kind` of a dead letter that a person gave up: kept, listed on request, no longer counted."""
+
+
+@dataclass
+class LettersReport:
+    """Dead letters, and what became of them.
+
+    Attributes:
+        done: how many were brought back or dropped.
+        failed: those that failed again, with the reason of this time.
+    """
+
+    dead_letters: list[dict[str, Any]] = field(default_factory=list)
+    done: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": not self.failed,
+            "count": len(self.dead_letters),
+            "done": self.done,
+            "dead_letters": self.dead_letters,
+            "failed": self.failed,
+        }
+
+
+def list_(services: Services, *, stage: str | None = None, dropped: bool = False) -> LettersReport:
+    """The dead letters of the active target, without those that were dropped unless asked."""
+    letters = _audit(services).dead_letters(stage)
+    return LettersReport([d for d in letters if dropped or d["kind"] != DROPPED])
+
+
+def show(services: Services, stage: str, partition: int, seq: int) -> LettersReport:
+    """One dead letter with its event, as far as the entry can be read.
+
+    Raises:
+        OperationFailed: there is none.
+    """
+    letter = dict(_find(services, stage, partition, seq))
+    entry = services.ledger.entry_at(partition, Position.parse(letter["position"]))
+    if entry is not None:
+        try:
+            letter["event"] = as_envelope(decode_event(entry.data))
+        except UndecodableEntry:
+            letter["data"] = entry.data[:2_000].decode("utf-8", "replace")
+    return LettersReport([letter])
+
+
+def retry(
+    services: Services,
+    *,
+    stage: str | None = None,
+    partition: int | None = None,
+    seq: int | None = None,
+    progress: Progress | None = None,
+) -> LettersReport:
+    """Fold dead letters once more: one, those of a stage, or all that were not dropped.
+
+    The record goes in the transaction that folds the entry; one that fails again stays.
+    """
+    report = LettersReport(_chosen(services, stage, partition, seq))
+    target = services.active()
+    for number, letter in enumerate(report.dead_letters, 1):
+        runner = Runner(STAGES[letter["stage"]], services.writer(target), target=target.name)
+        entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))
+        reason = "its entry is no longer in the ledger"
+        if entry is not None:
+            failed = runner.refold(letter["partition"], [entry])
+            reason = failed[0][1] if failed else ""
+        if reason:
+            report.failed.append({**letter, "reason": reason})
+        else:
+            report.done += 1
+        if progress:
+            progress(number, len(report.dead_letters), "retrying dead letters")
+    return report
+
+
+def drop(
+    services: Services,
+    *,
+    stage: str | None = None,
+    partition: int | None = None,
+    seq: int | None = None,
+) -> LettersReport:
+    """Give dead letters up. The entry stays in the ledger, the record says that it was dropped."""
+    report = LettersReport(_chosen(services, stage, partition, seq))
+    audit = _audit(services)
+    for letter in report.dead_letters:
+        report.done += audit.set_dead_letter_kind(
+            letter["stage"], letter["partition"], letter["seq"], DROPPED
+        )
+    return report
+
+
+def _audit(services: Services) -> GraphAudit:
+    target = services.active()
+    return GraphAudit(services.driver(target), target.database)
+
+
+def _find(services: Services, stage: str, partition: int, seq: int) -> dict[str, Any]:
+    for letter in _audit(services).dead_letters(stage, partition):
+        if letter["seq"] == seq:
+            return letter
+    raise OperationFailed(reason=f"no dead letter {stage}/{partition}/{seq}")
+
+
+def _chosen(
+    services: Services, stage: str | None, partition: int | None, seq: int | None
+) -> list[dict[str, Any]]:
+    if stage is not None and partition is not None and seq is not None:
+        return [_find(services, stage, partition, seq)]
+    return list_(services, stage=stage).dead_letters

@@ -1,0 +1,384 @@
+"""Replay and rebuild: the runner of live work, driven by the ledger instead of a stream.
+
+- `replay`: a stage again over a range, into the same graph.
+- `rebuild` in place: the whole ledger again into the same graph, then sweep what it does not
+  support.
+- `rebuild` into a fresh target: fold, catch up with what flows in meanwhile, verify, switch. A
+  rebuild that was killed goes on where the target's checkpoints stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from threading import Event as Flag
+from threading import Lock
+from typing import Any
+
+import structlog
+
+from pipelines import telemetry
+from pipelines.adapters.block import Block
+from pipelines.adapters.ledger import Entry, Ledger, Tail
+from pipelines.adapters.targets import Target
+from pipelines.runner import Runner
+from pipelines.services import Services
+from pipelines.stages import PROJECTION, Stage, group_name
+from pipelines.verify import Report, verify
+from projections.errors import Fenced, OperationFailed, UndecodableEntry
+from projections.events import DEFAULT_TENANT, decode_event
+from projections.identity import partition_of
+from projections.positions import START, Position
+
+Progress = Callable[[int, int | None, str], None]
+logger = structlog.get_logger(__name__)
+
+HANDOVER_S = 15.0
+"""How long a rebuild goes on folding after a switch until a worker has taken the target over."""
+
+
+@dataclass
+class ReplayReport:
+    """What a replay did. `failed`: entries that could not be folded, with the reason."""
+
+    stage: str
+    target: str
+    entries: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"ok": not self.failed, **asdict(self)}
+
+
+@dataclass
+class RebuildReport:
+    """What a rebuild did."""
+
+    target: str
+    in_place: bool
+    entries: int
+    resumed_at: int
+    switched: bool
+    generation: int | None
+    fold_s: float
+    duration_s: float
+    verified: Report
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": self.verified.ok,
+            "target": self.target,
+            "in_place": self.in_place,
+            "entries": self.entries,
+            "resumed_at": self.resumed_at,
+            "entries_per_second": round((self.entries - self.resumed_at) / max(self.fold_s, 1e-9)),
+            "switched": self.switched,
+            "generation": self.generation,
+            "duration_s": round(self.duration_s, 3),
+            "events": self.verified.events,
+            "digest": self.verified.digest,
+            "differences": [d.as_dict() for d in self.verified.differences],
+        }
+
+
+def replay(
+    services: Services,
+    stage: Stage,
+    *,
+    after: Position = START,
+    until: Position | None = None,
+    session: str | None = None,
+    tenant: str | None = None,
+    target: Target | None = None,
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Run a stage again over a range of the ledger, into the same graph.
+
+    Entries beyond the checkpoints are left to the workers. Live work goes on meanwhile.
+
+    Args:
+        services: ledger and targets.
+        stage: which.
+        after: the position before the first entry.
+        until: position of the last entry; None: the tail.
+        session: only this session, of `tenant` or `default`.
+        tenant: only this tenant.
+        target: default the active one.
+        progress: called with done, total and what is being done.
+    """
+    begun = time.perf_counter()
+    chosen = target or services.active()
+    report = ReplayReport(stage.name, chosen.name)
+    ledger = services.ledger
+    runner = Runner(stage, services.writer(chosen), target=chosen.name)
+    owner = tenant or (DEFAULT_TENANT if session else None)
+    partitions = (
+        [partition_of(str(owner), session, ledger.partitions)]
+        if session
+        else list(range(ledger.partitions))
+    )
+    total = sum(tail.seq for n, tail in enumerate(ledger.tails()) if n in partitions)
+    guard = Lock()
+    seen = 0
+
+    def fold(partition: int) -> None:
+        nonlocal seen
+        count = services.settings.rebuild_batch_size
+        for entries in ledger.scan(partition, after, until, count):
+            chosen_entries = list(_matching(entries, owner, session))
+            failed = runner.refold(partition, chosen_entries)
+            with guard:
+                seen += len(entries)
+                report.entries += len(chosen_entries)
+                report.failed += [
+                    {"position": str(entry.position), "partition": partition, "reason": reason}
+                    for entry, reason in failed
+                ]
+                if progress:
+                    progress(seen, total, f"replaying {stage.name}")
+
+    _in_threads(fold, partitions, services.settings.worker_concurrency)
+    report.duration_s = round(time.perf_counter() - begun, 3)
+    return report
+
+
+def rebuild(
+    services: Services,
+    *,
+    into: Target | None = None,
+    switch: bool = False,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Fold the whole ledger again, in place or into a fresh target.
+
+    Args:
+        services: ledger and targets.
+        into: the fresh target; None: the active one, in place.
+        switch: let `into` answer reads once it is verified.
+        progress: called with done, total and what is being done.
+
+    Raises:
+        OperationFailed: `into` is kept in step already, or holds somebody else's data, or the
+            fold differs from the ledger (then nothing is switched).
+    """
+    if into is None:
+        return _rebuild_in_place(services, progress)
+    return _Rebuild(services, into, progress or (lambda done, total, what: None)).run(switch)
+
+
+def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildReport:
+    begun = time.perf_counter()
+    target = services.active()
+    writer = services.writer(target)
+    for found in writer.checkpoints(PROJECTION.name):
+        if found.fold_version != PROJECTION.fold_version:
+            with writer.transaction() as transaction:
+                current = transaction.lock(found.stage, found.partition) or found
+                transaction.reset(replace(current, fold_version=PROJECTION.fold_version))
+    replayed = replay(services, PROJECTION, target=target, progress=progress)
+    fold_s = time.perf_counter() - begun
+    verified = verify(services, target=target.name, repair=True, progress=progress)
+    return RebuildReport(
+        target=target.name,
+        in_place=True,
+        entries=replayed.entries,
+        resumed_at=0,
+        switched=False,
+        generation=None,
+        fold_s=fold_s,
+        duration_s=time.perf_counter() - begun,
+        verified=verified,
+    )
+
+
+class _Rebuild:
+    """One rebuild into a fresh target."""
+
+    def __init__(self, services: Services, target: Target, progress: Progress) -> None:
+        self.services = services
+        self.target = target
+        self.progress = progress
+        self.ledger = services.ledger
+        self.writer = services.writer(target)
+        self.runner = Runner(PROJECTION, self.writer, target=target.name)
+
+    def run(self, switch: bool) -> RebuildReport:
+        begun = time.perf_counter()
+        resumed_at = self._claim()
+        self._catch_up()
+        fold_s = time.perf_counter() - begun
+        entries = sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
+        # from here on workers keep it in step; until one does, this process does
+        self.services.targets.set_state(self.target.name, "standby")
+        self._catch_up()
+        verified = verify(self.services, target=self.target.name, progress=self.progress)
+        generation = None
+        if switch:
+            if not verified.ok:
+                raise OperationFailed(
+                    reason=f"{self.target.name} differs from the ledger in "
+                    f"{verified.difference_count} places, nothing was switched; "
+                    f"`recollect targets drop {self.target.name}` and rebuild again"
+                )
+            before = self.services.active()
+            self._catch_up()
+            generation = self.services.targets.activate(self.target.name)
+            logger.info("switched", target=self.target.name, generation=generation)
+            self._hand_over(before)
+        telemetry.REBUILD_PROGRESS.labels(target=self.target.name).set(1)
+        return RebuildReport(
+            target=self.target.name,
+            in_place=False,
+            entries=entries,
+            resumed_at=resumed_at,
+            switched=switch,
+            generation=generation,
+            fold_s=fold_s,
+            duration_s=time.perf_counter() - begun,
+            verified=verified,
+        )
+
+    def _claim(self) -> int:
+        """Register the target; empty it unless it holds the beginning of this very rebuild.
+
+        Returns:
+            How many entries are folded already.
+        """
+        targets = self.services.targets
+        self.services.active()
+        known = {target.name: target for target in targets.all()}.get(self.target.name)
+        if known is not None and known.state in ("active", "standby"):
+            raise OperationFailed(
+                reason=f"{known.name} is {known.state} and kept in step; "
+                f"`recollect targets drop {known.name}` before it is rebuilt"
+            )
+        self._refuse_shared(targets.all())
+        targets.register(replace(self.target, state="building"))
+        checkpoints = self.writer.checkpoints()
+        resumable = (
+            known is not None
+            and known.state == "building"
+            and all(c.fold_version == PROJECTION.fold_version for c in checkpoints)
+            and not self.ledger.missing_checkpoints(checkpoints)
+        )
+        if not resumable:
+            self.writer.clear()
+        self.runner.prepare(self.ledger.partitions)
+        return sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
+
+    def _refuse_shared(self, others: Iterable[Target]) -> None:
+        for other in others:
+            same = (other.uri, other.database) == (self.target.uri, self.target.database)
+            if same and other.name != self.target.name:
+                raise OperationFailed(
+                    reason=f"{self.target.name} would share the graph of {other.name} "
+                    f"({other.uri}, {other.database})"
+                )
+
+    def _catch_up(self) -> None:
+        """Fold until what is left arrived while the last of it was folded."""
+        while True:
+            tails = self.ledger.tails()
+            behind = self._behind(tails)
+            if not behind:
+                return
+            self._fold_to(tails)
+            if behind <= self.services.settings.batch_size:
+                return
+
+    def _behind(self, tails: Sequence[Tail]) -> int:
+        seqs = {c.partition: c.seq for c in self.writer.checkpoints(PROJECTION.name)}
+        return sum(max(0, tail.seq - seqs.get(n, 0)) for n, tail in enumerate(tails))
+
+    def _fold_to(self, tails: Sequence[Tail]) -> None:
+        total = sum(tail.seq for tail in tails)
+        done = total - self._behind(tails)
+        guard = Lock()
+
+        def fold(partition: int) -> None:
+            nonlocal done
+            for count in fold_partition(
+                self.ledger,
+                self.runner,
+                partition,
+                tails[partition],
+                self.services.settings.rebuild_batch_size,
+            ):
+                with guard:
+                    done += count
+                    self.progress(min(done, total), total, f"folding into {self.target.name}")
+                    telemetry.REBUILD_PROGRESS.labels(target=self.target.name).set(
+                        done / max(total, 1)
+                    )
+
+        partitions = range(self.ledger.partitions)
+        _in_threads(fold, list(partitions), self.services.settings.worker_concurrency)
+
+    def _hand_over(self, before: Target) -> None:
+        """Go on folding until a worker holds the partitions, if there are workers at all."""
+        keys = self.ledger.keys
+        redis = self.services.redis
+        if not redis.exists(keys.members(group_name(PROJECTION.name, before.name))):
+            return
+        group = group_name(PROJECTION.name, self.target.name)
+        leases = [keys.lease(group, partition) for partition in range(self.ledger.partitions)]
+        end = time.monotonic() + HANDOVER_S
+        while time.monotonic() < end and redis.exists(*leases) < len(leases):
+            self._fold_to(self.ledger.tails())
+            time.sleep(0.05)
+
+
+def fold_partition(
+    ledger: Ledger, runner: Runner, partition: int, until: Tail, count: int
+) -> Iterable[int]:
+    """Fold a partition up to a tail, from where its checkpoint stands; yields entries per block.
+
+    A rival (a worker on the same target) costs a repeated read, never a wrong graph.
+    """
+    at = runner.checkpoint(partition)
+    while at.seq < until.seq:
+        entries = ledger.read(partition, at.position, count, until.position)
+        if not entries:
+            return
+        try:
+            moved = runner.apply(Block(partition, tuple(entries)))
+        except Fenced:
+            moved = runner.checkpoint(partition)
+        yield max(0, moved.seq - at.seq)
+        at = moved
+
+
+def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None) -> Iterable[Entry]:
+    if tenant is None:
+        yield from entries
+        return
+    for entry in entries:
+        try:
+            event = decode_event(entry.data)
+        except UndecodableEntry:
+            continue
+        if event.tenant == tenant and session in (None, event.session_id):
+            yield entry
+
+
+def _in_threads(call: Callable[[int], None], partitions: Sequence[int], threads: int) -> None:
+    """Call for each partition; the first error ends the rest and is raised."""
+    failed = Flag()
+
+    def guarded(partition: int) -> None:
+        if failed.is_set():
+            return
+        try:
+            call(partition)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="fold") as pool:
+        for result in [pool.submit(guarded, partition) for partition in partitions]:
+            result.result()
