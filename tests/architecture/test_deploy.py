@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,28 @@ def test_label_values_of_closed_sets_exist(where: str, expression: str) -> None:
     outcomes = set(re.findall(r'outcome="(\w+)"', expression))
     exposed = telemetry.render_metrics()[0].decode()
     assert [outcome for outcome in outcomes if f'outcome="{outcome}"' not in exposed] == []
+
+
+@pytest.mark.xfail(strict=True, reason="not every metric is set yet; remove when they are")
+def test_every_metric_is_set_somewhere() -> None:
+    """An alert on a metric that nobody sets never fires, and looks like all is well."""
+    own = ROOT / "pipelines/telemetry.py"
+    accessors = {
+        name
+        for name, value in vars(telemetry).items()
+        if name.isupper() and hasattr(value, "labels") and hasattr(value, "describe")
+    }
+    assert len(accessors) == len(telemetry.METRICS)
+    used: set[str] = set()
+    for folder in ("pipelines", "api"):
+        for file in (ROOT / folder).rglob("*.py"):
+            if file != own:
+                used |= set(re.findall(r"\btelemetry\.(\w+)", file.read_text("utf-8")))
+    for node in ast.parse(own.read_text("utf-8")).body:
+        # prepare_stage makes series appear and sets none.
+        if isinstance(node, ast.FunctionDef) and node.name in used - {"prepare_stage"}:
+            used |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    assert sorted(accessors - used - {"BUILD_INFO"}) == []
 
 
 def test_the_dashboard_shows_what_an_operator_needs() -> None:
@@ -480,14 +504,7 @@ def test_the_image_installs_what_was_tested(name: str) -> None:
     assert different == set(), "run deploy/lock.sh"
 
 
-def test_the_image_has_every_dependency_but_the_embedded_services() -> None:
-    import tomllib
-
+def test_the_image_has_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {re.split(r"[<>=\[ ;]", item)[0] for item in project["dependencies"]}
-    left_out = {
-        line.split()[0]
-        for line in (DEPLOY / "image-overrides.txt").read_text("utf-8").splitlines()
-        if line and not line.startswith("#")
-    }
-    assert wanted - pins(DEPLOY / "requirements.lock").keys() == left_out
+    assert wanted - pins(DEPLOY / "requirements.lock").keys() == set(), "run deploy/lock.sh"
