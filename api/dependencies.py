@@ -20,8 +20,9 @@ from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBea
 from api.connections import Connections
 from api.errors import ApiProblem
 from api.watch import Watch
+from pipelines.adapters.ledger import Ledger
 from pipelines.settings import ALL_TENANTS, ApiKey, Role, Settings
-from projections.errors import QueryTimeout
+from projections.errors import LedgerUnavailable, QueryTimeout
 from projections.events import DEFAULT_TENANT
 
 T = TypeVar("T")
@@ -90,6 +91,20 @@ class Services:
         self.watch = watch
         self._read_threads = CapacityLimiter(32)
         self._append_threads = CapacityLimiter(16)
+
+    def ledger(self) -> Ledger:
+        """The ledger, unless the last look found it away.
+
+        A call to a Redis that is away goes on trying for seconds; when it is known to be, callers
+        hear so at once and no thread waits.
+
+        Raises:
+            LedgerUnavailable: it was away a moment ago.
+        """
+        error = self.watch.sample.ledger_error
+        if error is not None:
+            raise LedgerUnavailable(reason=error)
+        return self.connections.ledger
 
     async def append(self, work: Callable[[], T]) -> T:
         """Run work that appends; it is never abandoned half-way."""

@@ -23,9 +23,10 @@ from projections.errors import (
     GraphAhead,
     GraphUnavailable,
     InvalidInput,
-    LedgerUnavailable,
+    LedgerError,
     QueryTimeout,
     RecollectError,
+    UndecodableEntry,
 )
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
@@ -137,13 +138,15 @@ def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ..
                 "`recollect recover`; others do."
             )
             return "partition-halted", detail, ()
-        case LedgerUnavailable():
+        case UndecodableEntry():
+            pass
+        case LedgerError():
             detail = "Send the same request again: what was accepted is recognised by its id."
             return "ledger-unavailable", detail, ()
         case GraphUnavailable():
             return "graph-unavailable", "Reads of the graph work again when it is back.", ()
         case QueryTimeout():
-            detail = f"Nothing could be answered within {error.timeout_ms} ms."
+            detail = "Nothing could be answered in time: ask for less, or allow more (timeout_ms)."
             return "time-limit", detail, ()
     return "internal", "The log has it under this request id.", ()
 

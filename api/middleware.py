@@ -61,7 +61,7 @@ def _request_id(offered: str | None) -> str:
 
 
 def _observe(scope: Scope, status: int, seconds: float) -> None:
-    route = getattr(scope.get("route"), "path", UNMATCHED)
+    route = getattr(scope.get("route"), "path_format", UNMATCHED)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     telemetry.API_DURATION.labels(route, method, telemetry.status_class(status)).observe(seconds)
     log = _log.debug if route.startswith(("/health", "/metrics")) and status < 400 else _log.info

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import anyio
 
 from api.dependencies import Deadline, Services
 from api.watch import INGEST_STAGE
+from pipelines.adapters.ledger import Ledger
 from projections.errors import QueryTimeout
-from projections.operations import Checkpoint
-from projections.positions import Position
+from projections.positions import START, Position
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.1
@@ -17,42 +19,59 @@ _LONGEST_PAUSE_S = 0.1
 async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:
     """Return when the active target has the event at `position`.
 
-    Looks at the checkpoint of the event's partition; when no entry stands at the position, every
-    partition must have passed it.
+    Looks at the checkpoint of the event's partition alone. When no entry stands at the position
+    (it was lost, or is that of no event), every partition must have passed it.
 
     Raises:
         QueryTimeout: it does not have it in time.
         LedgerUnavailable: Redis is away.
         GraphUnavailable: Neo4j is away.
     """
-    connections = services.connections
-    partitions = await services.read(
-        lambda: [
-            partition
-            for partition in range(connections.ledger.partitions)
-            if connections.ledger.entry_at(partition, position) is not None
-        ],
-        timeout_ms=deadline.remaining_ms(),
+    ledger = services.ledger()
+    partition = await services.read(
+        lambda: _partition_of(ledger, position), timeout_ms=deadline.remaining_ms()
     )
-    wanted = partitions or list(range(connections.ledger.partitions))
 
     def projected() -> bool:
-        with connections.graph.reader() as reader:
+        # Tails first: what comes meanwhile lies behind the position that is waited for.
+        tails = None if partition is not None else ledger.tails()
+        with services.connections.graph.reader() as reader:
             checkpoints = reader.read(
                 lambda graph: graph.checkpoints(INGEST_STAGE), timeout_ms=deadline.remaining_ms()
             )
-        return has_passed(checkpoints, wanted, position)
+        reached = {item.partition: item.position for item in checkpoints}
+        if tails is None:
+            return partition is not None and reached.get(partition, START) >= position
+        return have_passed(reached, [tail.position for tail in tails], position)
 
     pause_s = _FIRST_PAUSE_S
     while not await services.read(projected, timeout_ms=deadline.remaining_ms()):
-        left_s = deadline.remaining_ms() / 1000
-        if left_s <= pause_s:
+        if deadline.remaining_ms() / 1000 <= pause_s:
             raise QueryTimeout(timeout_ms=deadline.timeout_ms, reason="not projected yet")
         await anyio.sleep(pause_s)
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
 
 
-def has_passed(checkpoints: list[Checkpoint], partitions: list[int], position: Position) -> bool:
-    """Whether all of the partitions are projected up to `position`."""
-    reached = {item.partition: item.position for item in checkpoints}
-    return all(partition in reached and reached[partition] >= position for partition in partitions)
+def _partition_of(ledger: Ledger, position: Position) -> int | None:
+    """Which partition has the entry; positions are unique over all of them."""
+    for partition in range(ledger.partitions):
+        if ledger.entry_at(partition, position) is not None:
+            return partition
+    return None
+
+
+def have_passed(
+    reached: Mapping[int, Position], tails: Sequence[Position], position: Position
+) -> bool:
+    """Whether everything up to `position`, of all partitions, is projected.
+
+    A position behind the last entry of the ledger has not been given out: nothing has passed it.
+
+    Args:
+        reached: partition → position of its checkpoint.
+        tails: position of each partition's last entry.
+        position: waited for.
+    """
+    return max(tails, default=START) >= position and all(
+        reached.get(partition, START) >= min(tail, position) for partition, tail in enumerate(tails)
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 import orjson
@@ -45,6 +44,7 @@ from projections.system_events import SYSTEM_EVENTS, is_system_event
 _log = telemetry.get_logger(__name__)
 _PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 _LOGGED_AT_ONCE: Final = 100
+MULTI_STATUS: Final = 207
 
 _AUTH = ("unauthenticated", "forbidden")
 _INGEST = (
@@ -85,9 +85,7 @@ def _body(model: str) -> dict[str, Any]:
 async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append one event; sending the same one again is safe and says `duplicate`."""
     refuse_when_busy(services)
-    accepted = await services.append(
-        lambda: _append_one(services.connections.ledger, body, caller.tenant)
-    )
+    accepted = await services.append(lambda: _append_one(services.ledger(), body, caller.tenant))
     return JsonResponse(
         accepted,
         status_code=200 if accepted.duplicate else 201,
@@ -111,10 +109,10 @@ async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -
     refuse_when_busy(services)
     most = services.settings.max_batch_events
     answer = await services.append(
-        lambda: _append_many(services.connections.ledger, body, caller.tenant, most)
+        lambda: _append_many(services.ledger(), body, caller.tenant, most)
     )
     all_in = answer.counts.accepted + answer.counts.duplicates == len(answer.results)
-    return JsonResponse(answer, status_code=200 if all_in else HTTPStatus.MULTI_STATUS)
+    return JsonResponse(answer, status_code=200 if all_in else MULTI_STATUS)
 
 
 @router.get(
@@ -132,7 +130,7 @@ async def read_event(
 ) -> Response:
     """An event as the ledger has it, with its payload. Works while the graph is away."""
     stored = await services.read(
-        lambda: services.connections.ledger.find(caller.tenant, event_id.lower()),
+        lambda: services.ledger().find(caller.tenant, event_id.lower()),
         timeout_ms=30_000,
     )
     if stored is None:

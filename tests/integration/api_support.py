@@ -1,0 +1,175 @@
+"""A running API for tests: real sockets, real server, on the stores that a test names."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import neo4j
+import uvicorn
+from fastapi import FastAPI
+
+from api.main import create_app
+from pipelines.settings import ApiKey, Settings
+from projections.events import timestamp_ms
+from projections.schema import CAUSED_BY, CHECKPOINT, EVENT, FOLLOWS, PLACEHOLDER, schema_statements
+
+READ_KEY = "read-key-of-acme-0123456789"
+WRITE_KEY = "write-key-of-acme-0123456789"
+OTHER_KEY = "write-key-of-other-0123456789"
+ADMIN_KEY = "admin-key-of-all-0123456789"
+KEYS = (
+    ApiKey(name="reader", key=READ_KEY, tenant="acme", role="read"),
+    ApiKey(name="writer", key=WRITE_KEY, tenant="acme", role="write"),
+    ApiKey(name="stranger", key=OTHER_KEY, tenant="other", role="write"),
+    ApiKey(name="operator", key=ADMIN_KEY, tenant="*", role="admin"),
+)
+PATIENCE_S = 20.0
+
+
+def wait_until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Wait for a condition, with a bound."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Api:
+    """A running API and clients for it."""
+
+    app: FastAPI
+    url: str
+
+    def client(self, key: str | None = WRITE_KEY, **headers: str) -> httpx.Client:
+        """A client with a key; the caller closes it."""
+        sent = dict(headers)
+        if key is not None:
+            sent["Authorization"] = f"Bearer {key}"
+        return httpx.Client(base_url=self.url, headers=sent, timeout=40)
+
+
+@contextmanager
+def running_api(redis_url: str, neo4j_url: str, **options: Any) -> Iterator[Api]:
+    """Serve the API on a free port until the block ends."""
+    settings = Settings(
+        **{"redis_url": redis_url, "neo4j_url": neo4j_url, "api_keys": KEYS, **options}
+    )
+    app = create_app(settings)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            wait_until(lambda: server.started or not thread.is_alive(), "the API listens")
+            assert server.started
+            yield Api(app, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        finally:
+            server.should_exit = True
+            thread.join(timeout=PATIENCE_S)
+            assert not thread.is_alive()
+
+
+def envelope(**fields: Any) -> dict[str, Any]:
+    """An event, valid unless `fields` say otherwise."""
+    return {
+        "event_id": str(uuid.uuid4()),
+        "event_type": "tool.execute",
+        "occurred_at": "2026-02-11T10:30:00Z",
+        "session_id": "s",
+        "agent_id": "a",
+        "trace_id": "t",
+        **fields,
+    }
+
+
+class Graph:
+    """Puts events into a graph as the projection would, without a ledger."""
+
+    def __init__(self, driver: neo4j.Driver) -> None:
+        self.driver = driver
+        for text in schema_statements():
+            driver.execute_query(text)
+        driver.execute_query("CALL db.awaitIndexes(30)")
+
+    def add(self, events: Sequence[Mapping[str, Any]], tenant: str = "acme") -> None:
+        """Event nodes; `occurred_at` as text."""
+        rows = [
+            {
+                "id": event["event_id"],
+                "at": timestamp_ms(event["occurred_at"]),
+                "rest": {
+                    "global_position": f"{1_000 + number}-0",
+                    "schema_version": 1,
+                    **{k: v for k, v in event.items() if k not in ("event_id", "occurred_at")},
+                },
+            }
+            for number, event in enumerate(events)
+        ]
+        self.driver.execute_query(
+            f"UNWIND $rows AS row MERGE (e:{EVENT.label} {{tenant: $tenant, event_id: row.id}}) "
+            "SET e += row.rest, e.occurred_at = datetime({epochMillis: row.at})",
+            rows=rows,
+            tenant=tenant,
+        )
+
+    def add_placeholder(self, event_id: str, tenant: str = "acme") -> None:
+        """A cause that has not come."""
+        self.driver.execute_query(
+            f"CREATE (:{EVENT.label}:{PLACEHOLDER} {{tenant: $tenant, event_id: $id}})",
+            id=event_id,
+            tenant=tenant,
+        )
+
+    def link(
+        self, kind: str, pairs: Sequence[tuple[str, str]], tenant: str = "acme", **properties: Any
+    ) -> None:
+        """Edges of a type between events, by ids."""
+        self.driver.execute_query(
+            f"UNWIND $pairs AS pair MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: pair[0]}}) "
+            f"MATCH (b:{EVENT.label} {{tenant: $tenant, event_id: pair[1]}}) "
+            f"CREATE (a)-[r:{kind}]->(b) SET r = $properties",
+            pairs=[list(pair) for pair in pairs],
+            tenant=tenant,
+            properties=properties,
+        )
+
+    def cause(self, effect: str, cause: str, tenant: str = "acme") -> None:
+        """`effect` was caused by `cause`, directly."""
+        self.link(CAUSED_BY.type, [(effect, cause)], tenant, mechanism="direct")
+
+    def follow(self, earlier: str, later: str, delta_ms: int = 1_000) -> None:
+        """`later` is the next event of the session."""
+        self.link(FOLLOWS.type, [(earlier, later)], session_id="s", delta_ms=delta_ms)
+
+    def checkpoint(self, partition: int, position: str, seq: int) -> None:
+        """The projection has come this far."""
+        self.driver.execute_query(
+            f"MERGE (c:{CHECKPOINT.label} {{stage: 'projection', partition: $partition}}) "
+            "SET c.position = $position, c.seq = $seq, c.digest = '', c.generation = 1, "
+            "c.fold_version = 1",
+            partition=partition,
+            position=position,
+            seq=seq,
+        )
+
+
+def assert_problem(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The answer is a problem of this kind, in the one shape; returns it."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["type"] == f"urn:recollect:problem:{kind}"
+    assert body["status"] == status
+    assert {type(body[name]) for name in ("title", "detail", "instance", "request_id")} == {str}
+    assert all(set(item) == {"field", "rule"} for item in body["errors"])
+    assert body["request_id"] == response.headers["x-request-id"]
+    return body

@@ -1,0 +1,157 @@
+"""Path scores, and the walk over a graph that is a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+import pytest
+
+from api.retrieval.traverse import Bound, Direction, Lineage, best_path_scores, lineage_edge
+from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead
+from projections.errors import QueryTimeout
+from projections.schema import CAUSED_BY, FOLLOWS, INTENTS, EdgeRow
+
+
+def edge(source: str, target: str, **properties: object) -> GraphEdge:
+    return GraphEdge(CAUSED_BY.type, source, target, properties)
+
+
+def test_score_is_the_product_along_the_path() -> None:
+    edges = [edge("a", "b", confidence=0.5), edge("b", "c", confidence=0.4)]
+    assert best_path_scores("a", edges, True, 0.8, 3) == pytest.approx(
+        {"a": 1.0, "b": 0.4, "c": 0.4 * 0.8 * 0.4}
+    )
+
+
+def test_the_best_path_counts_even_when_it_is_longer() -> None:
+    edges = [edge("a", "c", confidence=0.1), edge("a", "b"), edge("b", "c")]
+    assert best_path_scores("a", edges, True, 1.0, 3)["c"] == 1.0
+
+
+def test_a_path_has_no_more_edges_than_the_depth() -> None:
+    edges = [edge("a", "c", confidence=0.1), edge("a", "b"), edge("b", "c")]
+    assert best_path_scores("a", edges, True, 1.0, 1) == {"a": 1.0, "b": 1.0, "c": 0.1}
+
+
+def test_against_the_arrow() -> None:
+    assert best_path_scores("b", [edge("a", "b")], False, 1.0, 3) == {"b": 1.0, "a": 1.0}
+
+
+def test_a_cycle_ends() -> None:
+    edges = [edge("a", "b"), edge("b", "a")]
+    assert best_path_scores("a", edges, True, 1.0, 10) == {"a": 1.0, "b": 1.0}
+
+
+def test_only_when_follows_the_order_of_the_session() -> None:
+    rows = {intent: lineage_edge(intent) for intent in INTENTS}
+    assert {intent for intent, row in rows.items() if row is FOLLOWS} == {"when"}
+
+
+class DictGraph:
+    """A graph of one edge type, with the questions that a walk asks."""
+
+    def __init__(self, edges: Iterable[tuple[str, str]], stops_after: int = 1_000) -> None:
+        self.edges = list(edges)
+        self.steps_left = stops_after
+        self.round_trips = 0
+
+    def _count(self) -> None:
+        self.round_trips += 1
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise QueryTimeout(timeout_ms=1, reason="test")
+
+    def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
+        self._count()
+        known = {name for pair in self.edges for name in pair}
+        return {name: GraphNode("Event", name, {}) for name in event_ids if name in known}
+
+    def neighbours(
+        self,
+        tenant: str,
+        event_ids: Sequence[str],
+        row: EdgeRow,
+        *,
+        forward: bool,
+        seen: Iterable[str],
+        limit: int,
+    ) -> list[GraphNode]:
+        self._count()
+        pairs = self.edges if forward else [(b, a) for a, b in self.edges]
+        seen = set(seen)
+        found = {b for a, b in pairs if a in event_ids and b not in seen}
+        return [GraphNode("Event", name, {}) for name in sorted(found)[:limit]]
+
+    def edges_between(
+        self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
+    ) -> list[GraphEdge]:
+        self._count()
+        return [edge(a, b) for a, b in self.edges if a in event_ids and b in event_ids]
+
+
+def walked(graph: DictGraph, start: str, **bounds: object) -> Lineage:
+    arguments = {
+        "intent": "why",
+        "direction": Direction.CAUSES,
+        "max_depth": 10,
+        "max_nodes": 100,
+        **bounds,
+    }
+    walk = Lineage.of(start, **arguments)  # type: ignore[arg-type]  # a pass-through
+    walk.walk("t", cast("GraphRead", graph))
+    return walk
+
+
+CHAIN = [(f"n{i}", f"n{i + 1}") for i in range(9)]
+
+
+def test_a_chain_is_walked_to_its_end() -> None:
+    walk = walked(DictGraph(CHAIN), "n0")
+    assert walk.depths == {f"n{i}": i for i in range(10)}
+    assert walk.cut_by == set()
+
+
+def test_depth_cuts_and_says_so() -> None:
+    walk = walked(DictGraph(CHAIN), "n0", max_depth=3)
+    assert list(walk.nodes) == ["n0", "n1", "n2", "n3"]
+    assert walk.cut_by == {Bound.DEPTH}
+
+
+def test_depth_that_just_suffices_cuts_nothing() -> None:
+    assert walked(DictGraph(CHAIN), "n6", max_depth=3).cut_by == set()
+
+
+def test_node_bound_cuts_and_says_so() -> None:
+    fan = [("root", f"cause{i}") for i in range(20)]
+    walk = walked(DictGraph(fan), "root", max_nodes=5)
+    assert len(walk.nodes) == 5
+    assert walk.cut_by == {Bound.NODES}
+
+
+def test_node_bound_that_just_suffices_cuts_nothing() -> None:
+    fan = [("root", f"cause{i}") for i in range(4)]
+    assert walked(DictGraph(fan), "root", max_nodes=5).cut_by == set()
+
+
+def test_one_round_trip_a_level() -> None:
+    graph = DictGraph(CHAIN)
+    walked(graph, "n0", max_depth=4)
+    # the event, four levels, whether there is more, the edges
+    assert graph.round_trips == 7
+
+
+def test_both_directions_are_ancestors_and_descendants_without_siblings() -> None:
+    edges = [("me", "cause"), ("sibling", "cause"), ("effect", "me"), ("effect", "other cause")]
+    walk = walked(DictGraph(edges), "me", direction=Direction.BOTH)
+    assert set(walk.nodes) == {"me", "cause", "effect"}
+
+
+def test_what_was_found_before_time_ran_out_stays() -> None:
+    graph = DictGraph(CHAIN, stops_after=3)
+    walk = Lineage.of("n0", intent="why", direction=Direction.CAUSES, max_depth=10, max_nodes=100)
+    with pytest.raises(QueryTimeout):
+        walk.walk("t", cast("GraphRead", graph))
+    assert walk.answered
+    assert list(walk.nodes) == ["n0", "n1", "n2"]
+    assert walk.scores() == {"n0": 1.0, "n1": 1.0, "n2": 1.0}

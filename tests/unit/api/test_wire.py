@@ -1,0 +1,140 @@
+"""What is documented is what is judged, and every error of ours has a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from api.errors import PROBLEMS, ApiProblem, describe
+from api.routes.events import decode_json, judge
+from api.schemas import EventEnvelope
+from projections import errors
+from projections.errors import InvalidEvent, RecollectError
+from projections.events import FIELDS, parse_event
+from projections.system_events import SYSTEM_EVENTS
+
+NOW_MS = 1_800_000_000_000
+EVENT: dict[str, Any] = {
+    "event_id": "019c4d2e-8f00-7a31-9c54-0d9f6c1b2a77",
+    "event_type": "tool.execute",
+    "occurred_at": "2026-02-11T10:30:00Z",
+    "session_id": "s",
+    "agent_id": "a",
+    "trace_id": "t",
+}
+
+
+def test_the_documented_envelope_has_the_fields_that_are_accepted() -> None:
+    assert set(EventEnvelope.model_fields) == FIELDS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"event_type": "tool"},
+        {"event_type": "Tool.execute"},
+        {"importance_hint": 0},
+        {"importance_hint": 11},
+        {"importance_hint": 10},
+        {"status": "done"},
+        {"status": "failed"},
+        {"session_id": ""},
+        {"session_id": "x" * 513},
+        {"session_id": "x" * 512},
+        {"payload_ref": "x" * 2_049},
+        {"tenant": "UPPER"},
+        {"tenant": "acme"},
+        {"surprise": 1},
+        {"schema_version": 0},
+        {"occurred_at": "yesterday"},
+        {"occurred_at": "2026-02-11T10:30:00"},
+        {"payload": {"any": ["json", 1.5, None]}},
+    ],
+)
+def test_the_documented_rules_agree_with_the_judge(change: dict[str, Any]) -> None:
+    raw = {**EVENT, **change}
+    try:
+        EventEnvelope.model_validate(raw)
+        documented = True
+    except ValidationError:
+        documented = False
+    try:
+        parse_event(raw, now_ms=NOW_MS)
+        accepted = True
+    except InvalidEvent:
+        accepted = False
+    assert documented is accepted
+
+
+@pytest.mark.parametrize("event_type", sorted(SYSTEM_EVENTS))
+def test_producers_send_public_system_events_only(event_type: str) -> None:
+    raw = {**EVENT, "event_type": event_type}
+    if SYSTEM_EVENTS[event_type].public:
+        assert judge(raw, "default", NOW_MS).event_type == event_type
+    else:
+        with pytest.raises(InvalidEvent, match="event_type"):
+            judge(raw, "default", NOW_MS)
+
+
+def test_a_system_event_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match="event_type"):
+        judge({**EVENT, "event_type": "memory.invented"}, "default", NOW_MS)
+
+
+def test_an_envelope_of_another_tenant_is_refused() -> None:
+    with pytest.raises(InvalidEvent, match="tenant"):
+        judge({**EVENT, "tenant": "acme"}, "other", NOW_MS)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"nope", b"[1,]", b"\xff", b'"\\ud800"', b"[" * 5000])
+def test_what_is_not_json_is_a_problem(body: bytes) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        decode_json(body)
+    assert caught.value.kind == "malformed-json"
+
+
+def _examples() -> list[RecollectError]:
+    data = {
+        "reason": "redis at 10.0.0.1 said no",
+        "event_id": "x",
+        "partition": 3,
+        "position": "1-0",
+        "timeout_ms": 5,
+        "found": "a",
+        "expected": 1,
+        "stage": "projection",
+        "generation": 1,
+        "event_type": "memory.x",
+        "name": "blue",
+        "known": "none",
+    }
+    found: list[RecollectError] = []
+    pending: list[type[RecollectError]] = [RecollectError]
+    while pending:
+        kind = pending.pop()
+        pending.extend(kind.__subclasses__())
+        if issubclass(kind, errors.InvalidInput):
+            found.append(kind((("field", "rule"),)))
+        else:
+            found.append(kind(**data))
+    return found
+
+
+@pytest.mark.parametrize("error", _examples(), ids=lambda error: type(error).__name__)
+def test_every_error_has_a_problem_that_tells_nothing_of_the_inside(error: RecollectError) -> None:
+    kind, detail, pairs = describe(error)
+    assert kind in PROBLEMS
+    assert detail
+    assert b"10.0.0.1" not in orjson.dumps([detail, pairs])
+
+
+def test_what_may_pass_later_is_503_or_504_and_says_when() -> None:
+    for error in _examples():
+        if error.retryable:
+            row = PROBLEMS[describe(error)[0]]
+            assert row.status == 503
+            assert row.retry
