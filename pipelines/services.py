@@ -94,6 +94,14 @@ class Services:
             self._require_same_url()
         return targets.get(current[0])
 
+    def target(self, name: str) -> Target:
+        """The registered target of that name.
+
+        Raises:
+            UnknownTarget: there is none.
+        """
+        return self.targets.get(name)
+
     def _require_same_url(self) -> None:
         """Refuse a URL that would be ignored: ledger or graph may be the wrong one."""
         for target in self.targets.all():

@@ -28,11 +28,15 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="dead-letters", rich_help_panel="Graph", no_args_is_help=True)
 
 
-def list_letters(invocation: Invocation, stage: StageName = None) -> None:
+def list_letters(
+    invocation: Invocation,
+    stage: StageName = None,
+    dropped: Annotated[bool, typer.Option("--dropped", help="those given up, too")] = False,
+) -> None:
     """List the dead letters of the active target."""
     from pipelines import dead_letters
 
-    document = dead_letters.list_(invocation.services, stage=stage).as_dict()
+    document = dead_letters.list_(invocation.services, stage=stage, dropped=dropped).as_dict()
     letters = document["dead_letters"]
 
     def show_list(out: Console) -> None:

@@ -38,6 +38,9 @@ def verify(
     invocation: Invocation,
     session: Session = None,
     tenant: Tenant = None,
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="NAME", help="this graph, not the active one")
+    ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="mend exactly what differs, then verify again")
     ] = False,
@@ -50,7 +53,12 @@ def verify(
 
     with invocation.progress() as progress:
         report = run(
-            invocation.services, session=session, tenant=tenant, repair=repair, progress=progress
+            invocation.services,
+            target=target,
+            session=session,
+            tenant=tenant,
+            repair=repair,
+            progress=progress,
         )
     document = report.as_dict()
     invocation.answer(document, lambda out: show_verified(out, document))
@@ -62,11 +70,20 @@ def show_verified(out: Console, document: Mapping[str, Any]) -> None:
     differences = document["differences"]
     verdict = "[green]✓ same[/green]" if document["ok"] else "[red]✗ divergence[/red]"
     out.print(f"{verdict}  {document['events']:,} events  digest [bold]{document['digest']}[/bold]")
+    for name, remark in (
+        ("repaired", "differences mended"),
+        ("lag_entries", "entries not folded yet"),
+        ("waiting_parent_count", "parents never seen"),
+        ("dead_letter_count", "dead letters (recollect dead-letters list)"),
+    ):
+        if document[name]:
+            out.print(f"  [yellow]{document[name]:,} {remark}[/yellow]")
     for difference in differences[:SHOWN_DIFFERENCES]:
         text = difference if isinstance(difference, str) else _line(difference)
         out.print(f"  {text}", markup=False)
-    if len(differences) > SHOWN_DIFFERENCES:
-        out.print(f"  and {len(differences) - SHOWN_DIFFERENCES:,} more (--json lists them)")
+    if document["difference_count"] > SHOWN_DIFFERENCES:
+        more = document["difference_count"] - SHOWN_DIFFERENCES
+        out.print(f"  and {more:,} more (--json lists up to {len(differences):,})")
 
 
 def replay(

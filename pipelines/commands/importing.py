@@ -46,11 +46,8 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
+            metavar="FILE",
             help="what to read; - is standard input; gzip is recognised",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            allow_dash=True,
         ),
     ],
     form: Annotated[
@@ -82,7 +79,10 @@ def import_(
     """
     from pipelines.importing import Source, chat_items, event_items, import_events
 
-    source = Source(file)
+    try:
+        source = Source(file)
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="FILE") from None
     items = (event_items if form is Format.EVENTS else chat_items)(source.stream)
     with source.stream, invocation.progress() as progress:
 

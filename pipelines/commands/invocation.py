@@ -7,6 +7,7 @@ A machine (`--json`) gets exactly one JSON document on standard output; everythi
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ EXIT_CODES: Mapping[int, str] = {
     REFUSED: "some of the input was refused; the rest went in",
     INTERRUPTED: "interrupted",
 }
+_PIPE_COLUMNS = 200
 CONNECTION, OUTPUT = "Services", "Output"
 
 _SHARED: tuple[tuple[str, Any, Any], ...] = (
@@ -121,6 +123,8 @@ class Invocation:
         if not self._services:
             from pipelines.services import Services
 
+            # A label that no node has yet is no news to who looks at a fresh graph.
+            logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
             self._services.append(Services(self.settings))
         return self._services[0]
 
@@ -129,7 +133,8 @@ class Invocation:
         """For the answer to a person."""
         from rich.console import Console
 
-        return Console(highlight=False)
+        # In a pipe a line is a line, however long: scripts look at it.
+        return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
     @cached_property
     def err(self) -> Console:

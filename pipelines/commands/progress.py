@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -63,6 +64,7 @@ class Progress:
             disable=not shown,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
 
     def __call__(
         self,
@@ -77,9 +79,10 @@ class Progress:
 
         `rate` and `count` replace the figures when `done` is in another unit (bytes of a file).
         """
-        task = self._tasks.get(what)
-        if task is None:
-            task = self._tasks[what] = self._bars.add_task(what, total=total)
+        with self._lock:  # a rebuild tells its progress from several threads
+            task = self._tasks.get(what)
+            if task is None:
+                task = self._tasks[what] = self._bars.add_task(what, total=total)
         self._bars.update(task, completed=done, total=total, rate=rate, count=count)
 
     @contextmanager

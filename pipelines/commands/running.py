@@ -161,7 +161,13 @@ def serve(
     given = {name: value for name, value in changes.items() if value is not None}
     # By name: the API stands on `pipelines`, so nothing here may depend on it.
     api = importlib.import_module("api.main")
-    return int(api.serve(invocation.settings.model_copy(update=given)) or OK)
+    settings = invocation.settings.model_copy(update=given)
+    try:
+        api.serve(settings)
+    except OSError as error:
+        reason = f"{settings.api_host}:{settings.api_port}: {error.strerror or error}"
+        raise ConfigurationError(reason=f"cannot listen on {reason}") from None
+    return OK
 
 
 def admin_key(path: Path) -> ApiKey:

@@ -1,0 +1,380 @@
+"""The command line from outside: processes, standard streams, exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.commands.invocation import EXIT_CODES
+
+pytestmark = pytest.mark.integration
+COMMAND = [sys.executable, "-m", "pipelines.cli"]
+NOWHERE = "redis://127.0.0.1:1/0"
+Recollect = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=120,
+        env=clean_environment(),
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+@pytest.fixture
+def recollect(redis_url: str, neo4j_url: str, tmp_path: Path) -> Recollect:
+    services = ["--redis", redis_url, "--neo4j", neo4j_url, "--data", str(tmp_path)]
+
+    def call(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+        return run(*arguments, *services, stdin=stdin)
+
+    return call
+
+
+def envelope(number: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "event_id": str(uuid.UUID(int=number)),
+        "event_type": "test.happened",
+        "occurred_at": f"2026-01-01T00:00:{number % 60:02d}Z",
+        "session_id": f"session-{number % 3}",
+        "agent_id": "tester",
+        "trace_id": "trace",
+        **fields,
+    }
+
+
+def lines(*items: Mapping[str, Any] | str) -> bytes:
+    return "\n".join(i if isinstance(i, str) else json.dumps(i) for i in items).encode()
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The one JSON document on standard output."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, pipelines.cli\n"
+        "heavy = ('faust', 'neo4j', 'redis', 'fastapi', 'pydantic', 'uvicorn', 'asyncio')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_teaches_commands_and_exit_codes() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("up", "down", "serve", "worker", "import", "status", "replay", "rebuild"):
+        assert f" {command} " in done.stdout
+    for command in ("targets", "verify", "recover", "dead-letters", "demo"):
+        assert f" {command} " in done.stdout
+    flat = " ".join(done.stdout.split())
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code} {meaning}" in flat
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "up",
+        "down",
+        "worker",
+        "serve",
+        "import",
+        "status",
+        "replay",
+        "rebuild",
+        "verify",
+        "recover",
+        "demo",
+        "targets list",
+        "targets activate",
+        "targets move",
+        "targets drop",
+        "dead-letters list",
+        "dead-letters show",
+        "dead-letters retry",
+        "dead-letters drop",
+    ],
+)
+def test_every_command_has_an_example_and_the_shared_options(command: str) -> None:
+    done = run(*command.split(), "--help")
+    assert done.returncode == 0
+    assert f"Example: recollect {command}" in done.stdout
+    for option in ("--redis", "--neo4j", "--data", "--debug"):
+        assert option in done.stdout
+
+
+def test_bad_lines_are_named_and_the_others_go_in(recollect: Recollect) -> None:
+    source = lines(
+        envelope(1),
+        "{broken",
+        "",
+        envelope(2, colour="red"),
+        envelope(1),
+        envelope(1, status="failed"),
+        envelope(3, occurred_at="yesterday"),
+        envelope(4),
+        {**envelope(5), "event_type": "memory.consolidated"},
+    )
+    done = recollect("import", "-", "--json", stdin=source)
+    assert done.returncode == 4
+    report = document(done)
+    counts = {k: report[k] for k in ("read", "new", "duplicates", "conflicts", "invalid", "halted")}
+    assert counts == {
+        "read": 8,
+        "new": 2,
+        "duplicates": 1,
+        "conflicts": 1,
+        "invalid": 4,
+        "halted": 0,
+    }
+    assert sorted((p["line"], p["field"]) for p in report["problems"]) == [
+        (2, "(line)"),
+        (4, "colour"),
+        (6, "event_id"),
+        (7, "occurred_at"),
+        (9, "event_type"),
+    ]
+    for text in ("line 2: (line): JSON", "line 4: colour: unknown field", "line 6: event_id: "):
+        assert text in done.stderr
+
+
+def test_importing_again_adds_nothing_whatever_the_packing(
+    recollect: Recollect, tmp_path: Path
+) -> None:
+    plain = lines(*(envelope(number) for number in range(1, 30)))
+    packed = tmp_path / "events"  # without .gz: the content tells
+    packed.write_bytes(gzip.compress(plain))
+    first = document(recollect("import", str(packed), "--json", "--batch", "7"))
+    again = document(recollect("import", "-", "--json", stdin=plain))
+    assert (first["new"], first["duplicates"]) == (29, 0)
+    assert (again["new"], again["duplicates"]) == (0, 29)
+
+
+def test_a_truncated_archive_is_reported_after_what_could_be_read(
+    recollect: Recollect, tmp_path: Path
+) -> None:
+    packed = tmp_path / "events.jsonl.gz"
+    whole = gzip.compress(
+        lines(*(envelope(n, payload=os.urandom(400).hex()) for n in range(1, 400)))
+    )
+    packed.write_bytes(whole[: len(whole) // 2])
+    done = recollect("import", str(packed), "--json")
+    report = document(done)
+    assert done.returncode == 4
+    assert report["new"] > 10
+    assert [p["field"] for p in report["problems"]] == ["(file)"]
+
+
+def test_a_tenant_owns_what_is_imported_for_it(recollect: Recollect) -> None:
+    done = recollect(
+        "import",
+        "-",
+        "--json",
+        "--tenant",
+        "acme",
+        stdin=lines(envelope(1), envelope(2, tenant="other")),
+    )
+    report = document(done)
+    assert (done.returncode, report["new"], report["problems"][0]["field"]) == (4, 1, "tenant")
+
+
+def test_conversations_go_in_once(recollect: Recollect) -> None:
+    talk = [
+        {"role": "user", "content": "Hello?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]},
+        {"role": "nobody"},
+        {"role": "tool", "content": "Error: no"},
+    ]
+    source = json.dumps([{"task_id": 1, "traj": talk}, {"messages": 3}, talk]).encode()
+    done = recollect("import", "-", "--format", "chat", "--json", stdin=source)
+    report = document(done)
+    assert (done.returncode, report["read"], report["new"], report["invalid"]) == (4, 9, 6, 3)
+    assert [(p["conversation"], p.get("message")) for p in report["problems"]] == [
+        (1, 3),
+        (2, None),
+        (3, 3),
+    ]
+    again = document(recollect("import", "-", "--format", "chat", "--json", stdin=source))
+    assert (again["new"], again["duplicates"]) == (0, 6)
+
+
+def test_broken_json_of_conversations_is_reported(recollect: Recollect) -> None:
+    good = [{"role": "user", "content": "Hello?"}]
+    source = json.dumps([{"id": "a", "messages": good}]).encode()[:-1] + b", {]"
+    done = recollect("import", "-", "--format", "chat", "--json", stdin=source)
+    report = document(done)
+    assert (done.returncode, report["new"], report["invalid"]) == (4, 1, 1)
+
+
+def test_status_tells_lag_counts_and_targets(recollect: Recollect, neo4j_url: str) -> None:
+    recollect("import", "-", stdin=lines(*(envelope(number) for number in range(1, 6))))
+    done = recollect("status", "--json")
+    assert done.returncode == 0
+    status = document(done)
+    stage = status["stages"]["projection"]
+    assert (stage["lag_entries"], stage["dead_letters"], stage["rebuild_needed"]) == (5, 0, False)
+    assert stage["lag_seconds"] > 0
+    assert status["graph"]["nodes"]["Event"] == 0
+    assert set(status["graph"]["edges"]) >= {"FOLLOWS", "CAUSED_BY"}
+    assert status["ledger"]["entries"] == 5
+    assert sum(tail["seq"] for tail in status["ledger"]["tails"]) == 5
+    assert status["targets"] == [
+        {"name": "blue", "uri": neo4j_url, "database": "neo4j", "state": "active", "active": True}
+    ]
+    assert "projection" in recollect("status").stdout
+
+
+def test_targets_are_activated_moved_and_dropped(recollect: Recollect) -> None:
+    assert document(recollect("targets", "list", "--json"))["active"] == "blue"
+    unknown = recollect("targets", "activate", "green", "--json")
+    assert (unknown.returncode, document(unknown)["error"]["kind"]) == (2, "UnknownTarget")
+    assert recollect("targets", "drop", "blue").returncode == 1
+    assert recollect("targets", "move", "blue", "bolt://127.0.0.1:2").returncode == 0
+    refused = recollect("status")
+    assert refused.returncode == 2
+    assert "recollect targets move blue" in refused.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_service_that_is_away_is_exit_3(form: tuple[str, ...]) -> None:
+    done = run("status", "--redis", NOWHERE, *form)
+    assert done.returncode == 3
+    if form:
+        assert document(done)["error"]["kind"] == "LedgerUnavailable"
+        assert document(done)["error"]["retryable"] is True
+    else:
+        assert done.stdout == ""
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_graph_that_is_away_is_exit_3_and_the_rest_is_told(redis_url: str) -> None:
+    done = run("status", "--json", "--redis", redis_url, "--neo4j", "bolt://127.0.0.1:1")
+    assert done.returncode == 3
+    assert document(done)["errors"][0]["kind"] == "GraphUnavailable"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import",),
+        ("import", "/nowhere/at-all"),
+        ("import", "-", "--format", "xml"),
+        ("rebuild", "--redecide", "same_as"),
+        ("rebuild", "--switch"),
+        ("replay", "nothing"),
+        ("replay", "projection", "--from", "noon"),
+        ("dead-letters", "show", "what"),
+        ("status", "--bogus"),
+        ("bogus",),
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_a_wrong_command_line_is_exit_2(arguments: tuple[str, ...]) -> None:
+    person, machine = run(*arguments), run(*arguments, "--json")
+    assert (person.returncode, machine.returncode) == (2, 2)
+    assert person.stdout == ""
+    assert "Traceback" not in person.stderr
+    assert document(machine)["error"]["exit_code"] == 2
+
+
+def test_a_wrong_setting_is_exit_2_and_is_named_without_its_value() -> None:
+    done = subprocess.run(
+        [*COMMAND, "status"],
+        capture_output=True,
+        env={**clean_environment(), "RECOLLECT_PARTITIONS": "many-secrets"},
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "partitions" in done.stderr
+    assert "many-secrets" not in done.stderr
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request() -> None:
+    code = (
+        "import sys\n"
+        "from pipelines import cli, status\n"
+        "def fail(services): raise ZeroDivisionError('boom')\n"
+        "status.status = fail\n"
+        "cli.main(sys.argv[1:])"
+    )
+    quiet, loud = (
+        subprocess.run(
+            [sys.executable, "-c", code, "status", *more, "--redis", NOWHERE],
+            capture_output=True,
+            env=clean_environment(),
+            check=False,
+            text=True,
+        )
+        for more in ([], ["--debug"])
+    )
+    assert (quiet.returncode, loud.returncode) == (1, 1)
+    assert len(quiet.stderr.strip().splitlines()) == 1
+    assert "ZeroDivisionError: boom" in quiet.stderr
+    assert "Traceback" in loud.stderr
+
+
+def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "import", "-", "--redis", redis_url, "--neo4j", neo4j_url, "--batch", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
+    )
+    assert process.stdin is not None
+    process.stdin.write(lines(envelope(1), envelope(2), ""))
+    process.stdin.flush()
+    # It reads on: what it has read shows in the ledger.
+    deadline = time.monotonic() + 30
+    while (
+        document(run("status", "--json", "--redis", redis_url, "--neo4j", neo4j_url))["ledger"][
+            "entries"
+        ]
+        < 2
+    ):
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
+
+
+def test_redis_settings_come_from_the_environment(redis_url: str, neo4j_url: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, "status", "--json"],
+        capture_output=True,
+        env={
+            **clean_environment(),
+            "RECOLLECT_REDIS_URL": redis_url,
+            "RECOLLECT_NEO4J_URL": neo4j_url,
+        },
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, document(done)["active"]) == (0, "blue")
