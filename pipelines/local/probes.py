@@ -25,7 +25,7 @@ def valkey_answers(port: int, timeout_s: float = 1.0) -> bool:
         return False
 
 
-def neo4j_answers(port: int, password: str | None = None, timeout_s: float = 2.0) -> bool:
+def neo4j_answers(port: int, password: str | None = None, timeout_s: float = 5.0) -> bool:
     """Whether the server on `port` of this machine runs a query in its default database.
 
     Args:

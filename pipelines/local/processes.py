@@ -230,7 +230,7 @@ class ServerProcess(ABC):
                 start_new_session=True,
             )
 
-    def wait_ready(self, timeout_s: float = 60.0) -> None:
+    def wait_ready(self, timeout_s: float = 240.0) -> None:
         """Return once the server answers.
 
         Raises:

@@ -178,7 +178,7 @@ class LocalServices:
             settings |= {"neo4j_user": USER, "neo4j_password": self.password}
         return settings
 
-    def start(self, timeout_s: float = 90.0) -> None:
+    def start(self, timeout_s: float = 240.0) -> None:
         """Start all and return once all answer.
 
         Raises:

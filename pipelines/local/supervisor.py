@@ -41,7 +41,8 @@ from pipelines.local.services import (
 from projections.errors import OperationFailed
 
 _MAIN = "main"
-_START_S = 120.0
+# Starting takes a few seconds, but on a machine ten times overcommitted over a minute.
+_START_S = 300.0
 _STOP_S = 60.0
 _POLL_S = 0.1
 # A server that ends this often within a minute does so for a reason a restart does not mend.
@@ -192,7 +193,7 @@ def down(data_dir: Path) -> None:
                 os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
         for name, pid in supervisors.items():
-            while _is_held(data_dir, name):
+            while _is_held(data_dir, name) or is_alive(pid):
                 if time.monotonic() > deadline:
                     raise OperationFailed(reason=f"supervisor {name} (process {pid}) did not end")
                 time.sleep(_POLL_S)
