@@ -18,6 +18,7 @@ from projections.errors import ConfigurationError
 _SENTINEL_SCHEME = "redis+sentinel"
 _SENTINEL_PORT = 26_379
 _HEALTH_CHECK_S = 15
+_GRAPH_SCHEMES = ("bolt://", "bolt+s", "neo4j://", "neo4j+s")
 
 
 def connect_redis(settings: Settings) -> redis.Redis:
@@ -56,7 +57,8 @@ def connect_redis(settings: Settings) -> redis.Redis:
         master, _, database = parts.path.strip("/").partition("/")
         if not master:
             raise ValueError("the name of the master is missing")
-        sentinel: Any = Sentinel(hosts, socket_timeout=settings.redis_timeout_s)  # type: ignore[no-untyped-call]  # redis-py
+        asking = {name: value for name, value in options.items() if name != "credential_provider"}
+        sentinel: Any = Sentinel(hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py
         client: redis.Redis = sentinel.master_for(master, db=int(database or 0), **options)
         return client
     except ValueError as error:
@@ -75,6 +77,8 @@ def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
     Raises:
         ConfigurationError: the URI is none that the driver knows.
     """
+    if not uri.startswith(_GRAPH_SCHEMES):
+        raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
     secret = settings.neo4j_password
     auth = None if secret is None else (settings.neo4j_user, secret.get_secret_value())
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -15,7 +16,9 @@ class CuttingProxy:
         target_port: where to.
         cut_request_after: bytes of requests after which a connection is cut, one number for each
             connection in order; those after the last pass whole.
-        cut_reply_after: likewise of replies; the request was then executed.
+        lose_replies_to: a word of the requests that are executed, but whose reply never arrives:
+            the connection is cut instead.
+        times: how many of those.
     """
 
     def __init__(
@@ -23,15 +26,19 @@ class CuttingProxy:
         target_port: int,
         *,
         cut_request_after: tuple[int, ...] = (),
-        cut_reply_after: tuple[int, ...] = (),
+        lose_replies_to: bytes | None = None,
+        times: int = 1,
     ) -> None:
         self.cuts = 0
         self._target = target_port
         self._request = list(cut_request_after)
-        self._reply = list(cut_reply_after)
+        self._lose_replies_to = lose_replies_to
+        self._times = times
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._run(self._serve)
 
     def __enter__(self) -> CuttingProxy:
         return self
@@ -42,30 +49,65 @@ class CuttingProxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._listener.close()
+        # Closing alone does not wake a thread that accepts.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        _close(*self._ends)
+        for thread in self._threads:
+            thread.join(5)
+        for end in (self._listener, *self._ends):
+            end.close()
+
+    def _run(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(("127.0.0.1", self._target))
-                request = self._request.pop(0) if self._request else None
-                reply = self._reply.pop(0) if self._reply else None
-                for source, sink, limit in ((client, server, request), (server, client, reply)):
-                    threading.Thread(
-                        target=self._copy, args=(source, sink, limit), daemon=True
-                    ).start()
+                self._ends += (client, server)
+                limit = self._request.pop(0) if self._request else None
+                doomed = threading.Event()
+                self._run(self._copy_requests, client, server, limit, doomed)
+                self._run(self._copy_replies, server, client, doomed)
 
-    def _copy(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+    def _copy_requests(
+        self,
+        client: socket.socket,
+        server: socket.socket,
+        limit: int | None,
+        doomed: threading.Event,
+    ) -> None:
         passed = 0
         with contextlib.suppress(OSError):
-            while data := source.recv(65_536):
+            while data := client.recv(65_536):
                 if limit is not None and passed + len(data) > limit:
-                    sink.sendall(data[: limit - passed])
+                    server.sendall(data[: limit - passed])
                     self.cuts += 1
                     break
-                sink.sendall(data)
+                if self._lose_replies_to and self._lose_replies_to in data and self._times:
+                    self._times -= 1
+                    doomed.set()
+                server.sendall(data)
                 passed += len(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        _close(client, server)
+
+    def _copy_replies(
+        self, server: socket.socket, client: socket.socket, doomed: threading.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65_536):
+                if doomed.is_set():
+                    self.cuts += 1
+                    break
+                client.sendall(data)
+        _close(client, server)
+
+
+def _close(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)

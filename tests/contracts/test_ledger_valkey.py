@@ -1,0 +1,252 @@
+"""What only a real server can do to a ledger: restart, fill up, cut, change its role."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from pipelines.adapters.connect import connect_redis
+from pipelines.adapters.ledger import Appended, Ledger, LedgerKeys
+from pipelines.local import ValkeyServer
+from pipelines.settings import Settings
+from projections.errors import LedgerError, LedgerUnavailable, UndecodableEntry
+from projections.events import encode_event
+from projections.identity import event_key_digest
+from tests.fakes.events import numbered_event
+from tests.fakes.proxy import CuttingProxy
+
+pytestmark = pytest.mark.integration
+PARTITIONS = 4
+EVENTS = [numbered_event(number) for number in range(600)]
+StartServer = Callable[..., ValkeyServer]
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[StartServer]:
+    """Starts servers of the test's own."""
+    servers: list[ValkeyServer] = []
+
+    def start(**options: Any) -> ValkeyServer:
+        server = ValkeyServer(tmp_path / f"valkey-{len(servers)}", **options)
+        servers.append(server)
+        server.start()
+        server.wait_ready()
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def connect(port: int, **settings: Any) -> Any:
+    return connect_redis(Settings(redis_url=f"redis://127.0.0.1:{port}/0", **settings))
+
+
+def ledger_at(port: int, *, patience_s: float = 5.0, **settings: Any) -> Ledger:
+    return Ledger(
+        connect(port, **settings),
+        partitions=PARTITIONS,
+        id_buckets=64,
+        checkpoints=dict,
+        patience_s=patience_s,
+    )
+
+
+def assert_holds_all(ledger: Ledger, count: int) -> None:
+    data = set()
+    for partition in range(PARTITIONS):
+        found = [entry for block in ledger.scan(partition) for entry in block]
+        assert [entry.seq for entry in found] == list(range(1, len(found) + 1))
+        data |= {entry.data for entry in found}
+    assert sum(tail.seq for tail in ledger.tails()) == count
+    assert len(data) == count
+
+
+def append_in_a_process(port: int, start: int, count: int) -> int:
+    """New events that this process brought in, of numbers that others append too."""
+    ledger = ledger_at(port)
+    new = 0
+    for first in range(start, start + count, 20):
+        outcomes = ledger.append([numbered_event(number) for number in range(first, first + 20)])
+        assert all(isinstance(outcome, Appended) for outcome in outcomes)
+        new += sum(isinstance(one, Appended) and not one.duplicate for one in outcomes)
+    return new
+
+
+def test_processes_that_append_overlapping_events(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        jobs = [(valkey.port, start, 400) for start in (0, 200, 400)]
+        new = pool.starmap_async(append_in_a_process, jobs).get(60)
+    assert sum(new) == 800
+    assert_holds_all(ledger, 800)
+
+
+def test_the_server_restarts_between_appends(start_server: StartServer) -> None:
+    server = start_server()
+    ledger = ledger_at(server.port)
+    ledger.append(EVENTS[:100])
+    server.kill()
+    server.start()
+    outcomes = ledger.append(EVENTS[:200])
+    assert [outcome.duplicate for outcome in outcomes if isinstance(outcome, Appended)] == (
+        [True] * 100 + [False] * 100
+    )
+    assert_holds_all(ledger, 200)
+
+
+def test_a_server_that_stays_away_is_unavailable_within_the_patience(
+    start_server: StartServer,
+) -> None:
+    server = start_server()
+    ledger = ledger_at(server.port, patience_s=0.5)
+    ledger.append(EVENTS[:10])
+    server.kill()
+    before = time.monotonic()
+    with pytest.raises(LedgerUnavailable):
+        ledger.append(EVENTS[10:20])
+    with pytest.raises(LedgerUnavailable):
+        ledger.tails()
+    assert time.monotonic() - before < 5
+    server.start()
+    server.wait_ready()
+    ledger.append(EVENTS[10:20])
+    assert_holds_all(ledger, 20)
+
+
+# A connection's first bytes are its handshake (about 200 each way).
+@pytest.mark.parametrize("after_bytes", [600, 30_000, 90_000, 140_000])
+def test_a_request_cut_in_the_middle_is_sent_again(
+    redis_url: str, valkey: ValkeyServer, after_bytes: int
+) -> None:
+    ledger_at(valkey.port).append([])
+    with CuttingProxy(valkey.port, cut_request_after=(after_bytes,)) as proxy:
+        ledger = ledger_at(proxy.port)
+        outcomes = ledger.append(EVENTS)
+        assert proxy.cuts == 1
+    assert all(isinstance(outcome, Appended) for outcome in outcomes)
+    assert_holds_all(ledger_at(valkey.port), 600)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_lost_reply_gives_the_first_positions_back(
+    redis_url: str, valkey: ValkeyServer, times: int
+) -> None:
+    direct = ledger_at(valkey.port)
+    with CuttingProxy(valkey.port, lose_replies_to=b"EVALSHA", times=times) as proxy:
+        outcomes = ledger_at(proxy.port).append(EVENTS)
+        assert proxy.cuts == times
+    places = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+    assert len(places) == 600
+    assert places[0].duplicate  # executed, reply lost, sent again
+    assert not places[-1].duplicate
+    again = direct.append(EVENTS)
+    assert again == [place._replace(duplicate=True) for place in places]
+    assert [place.position for place in places] == sorted(place.position for place in places)
+    assert_holds_all(direct, 600)
+
+
+def test_scripts_that_were_flushed_are_loaded_again(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    ledger.append(EVENTS[:10])
+    connect(valkey.port).script_flush()
+    ledger.append(EVENTS[10:20])
+    assert_holds_all(ledger, 20)
+    assert connect(valkey.port).hget("rc:epoch", "number") == b"1"
+
+
+def test_the_script_is_loaded_by_admission_alone(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    ledger.append(EVENTS[:10])
+    client = connect(valkey.port)
+    client.config_resetstat()
+    for event in EVENTS[10:20]:
+        ledger.append([event])
+    calls = client.info("commandstats")
+    assert calls["cmdstat_evalsha"]["calls"] == 10
+    assert not {"cmdstat_eval", "cmdstat_script|load"} & set(calls)
+
+
+def test_a_server_that_was_replica_for_a_while_is_admitted_anew(start_server: StartServer) -> None:
+    server = start_server()
+    ledger = ledger_at(server.port)
+    ledger.append(EVENTS[:10])
+    client = connect(server.port)
+    # Same process, same scripts: only its replication id tells that it followed another server.
+    client.replicaof("127.0.0.1", 1)
+    client.replicaof("NO", "ONE")
+    ledger.append(EVENTS[10:20])
+    assert client.hget("rc:epoch", "number") == b"2"
+    assert_holds_all(ledger, 20)
+
+
+def test_a_replica_is_not_appended_to(start_server: StartServer) -> None:
+    primary = start_server()
+    replica = start_server(replicaof=("127.0.0.1", primary.port))
+    with pytest.raises(LedgerError):
+        ledger_at(replica.port, patience_s=0.3).append(EVENTS[:10])
+    assert_holds_all(ledger_at(primary.port), 0)
+
+
+def test_a_full_server_says_so_and_loses_nothing(start_server: StartServer) -> None:
+    server = start_server()
+    ledger = ledger_at(server.port)
+    ledger.append(EVENTS[:10])
+    client = connect(server.port)
+    client.config_set("maxmemory", "1mb")
+    with pytest.raises(LedgerUnavailable, match="maxmemory"):
+        ledger.append(EVENTS[:20])
+    used, limit = ledger.memory()
+    assert used > limit == 1024 * 1024
+    client.config_set("maxmemory", "0")
+    ledger.append(EVENTS[:20])
+    assert_holds_all(ledger, 20)
+
+
+def test_a_failure_inside_a_batch_leaves_no_gap(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    ledger.append(EVENTS[:20])
+    client = connect(valkey.port)
+    # The bucket of an event in the middle is spoiled: those before it are in, none behind it.
+    spoiled = event_key_digest("default", EVENTS[30].event_id)
+    bucket = int.from_bytes(spoiled[:4], "big") % 64
+    held = client.hgetall(f"rc:ids:{bucket}")
+    client.delete(f"rc:ids:{bucket}")
+    client.set(f"rc:ids:{bucket}", "no hash")
+    with pytest.raises(LedgerError, match="WRONGTYPE"):
+        ledger.append(EVENTS[20:40])
+    client.delete(f"rc:ids:{bucket}")
+    if held:
+        client.hset(f"rc:ids:{bucket}", mapping=held)
+    ledger.append(EVENTS[20:40])
+    assert_holds_all(ledger, 40)
+
+
+def test_a_foreign_entry_is_an_error(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    connect(valkey.port).xadd(LedgerKeys().stream(0), {"other": "x"})
+    with pytest.raises(UndecodableEntry):
+        ledger.read(0, ledger.tails()[1].position, 10)
+
+
+def test_the_id_index_stays_packed(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    ledger.append(EVENTS)
+    client = connect(valkey.port)
+    assert {client.object("encoding", key) for key in client.keys("rc:ids:*")} == {b"listpack"}
+    assert client.hlen("rc:ids:1") > 0
+
+
+def test_the_stream_holds_the_canonical_form(redis_url: str, valkey: ValkeyServer) -> None:
+    ledger = ledger_at(valkey.port)
+    (place,) = ledger.append(EVENTS[:1])
+    assert isinstance(place, Appended)
+    raw = redis.Redis.from_url(redis_url).xrange(LedgerKeys().stream(place.partition))
+    expected = {b"e": encode_event(EVENTS[0]), b"s": b"1"}
+    assert raw == [(str(place.position).encode(), expected)]
