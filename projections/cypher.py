@@ -216,6 +216,21 @@ NEIGHBOURS = (
     "after.occurred_at.epochMillis AS after_ms, after.event_id AS after_id, "
     "EXISTS { (x:Event {tenant: l[0], event_id: l[3]}) WHERE x.occurred_at IS NOT NULL } AS present"
 )
+WINDOWS = (
+    "UNWIND $windows AS w "
+    "WITH w, datetime({epochMillis: w[2]}) AS low, datetime({epochMillis: w[3]}) AS high "
+    f"CALL (w, low, high) {{ MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at < low "
+    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 "
+    f"UNION ALL MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
+    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER} LIMIT $limit "
+    f"UNION ALL MATCH (e:Event) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at > high "
+    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER} LIMIT 1 }} "
+    "RETURN w[0] AS tenant, w[1] AS session_id, "
+    "e.occurred_at.epochMillis AS occurred_at_ms, e.event_id AS event_id"
+)
 TOMBSTONES = (
     "UNWIND $keys AS k MATCH (f:Forgotten {tenant: k[0], event_id: k[1]}) "
     "RETURN f.tenant AS tenant, f.event_id AS event_id"

@@ -6,6 +6,7 @@ their order of arrival, not on how they were cut into batches, not on how often 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -46,6 +47,18 @@ class Neighbours(NamedTuple):
     after: Link | None
     present: bool
     """Whether the graph holds the event itself already."""
+
+
+def neighbours_in(chain: Sequence[Link], link: Link) -> Neighbours:
+    """Who stands next to an event in a sorted stretch of its chain that reaches beyond it."""
+    place = bisect_left(chain, link)
+    present = place < len(chain) and chain[place] == link
+    after = place + present
+    return Neighbours(
+        chain[place - 1] if place else None,
+        chain[after] if after < len(chain) else None,
+        present,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
             connection_timeout=5.0,
             connection_acquisition_timeout=30.0,
             user_agent="recollect",
+            # Neo4j warns of every property that no node has yet, with the whole query
+            notifications_min_severity="OFF",
         )
     except (ValueError, neo4j.exceptions.ConfigurationError) as error:
         raise ConfigurationError(reason=f"neo4j_url: {type(error).__name__}") from None
