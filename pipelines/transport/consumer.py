@@ -8,31 +8,24 @@ too; here it happens once, before the first read.)
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import secrets
-import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 from faust.exceptions import ImproperlyConfigured
-from faust.transport import base
-from faust.types import TP, ConsumerMessage, EventT, Message
+from faust.types import TP, EventT, Message
 from faust.types.tuples import ack_lock
 from mode import Service
-from redis.exceptions import RedisError, ResponseError
 
 from pipelines.adapters.block import Block
-from pipelines.adapters.ledger_keys import LedgerKeys
-from pipelines.transport.connect import connect
+from pipelines.settings import Settings
+from pipelines.transport.base import LedgerConsumer
+from pipelines.transport.group import Group
+from pipelines.transport.keeper import Keeper
 from pipelines.transport.lane import Lane
-from pipelines.transport.leases import LEADER, Leases
-from projections.errors import RecollectError, UndecodableEntry
-from projections.positions import Position
-
-if TYPE_CHECKING:
-    from pipelines.transport.transport import Transport
+from pipelines.transport.leases import LEADER
+from projections.errors import UndecodableEntry
 
 LEDGER_TOPIC = "ledger"
 
@@ -44,47 +37,28 @@ BLOCKS_IN_MEMORY = 16
 """Entries in flight over all partitions: at most this many times `batch_size`."""
 SMALLEST_COUNT = 64
 """Reading fewer entries of a partition than this for lack of room is not worth a transaction."""
-CHECK_EVERY_S = 5.0
 LONGEST_BACKOFF_S = 2.0
 
-# asyncio's TimeoutError is an OSError too.
-AWAY = (RedisError, OSError)
 
-
-class Consumer(base.Consumer):
+class Consumer(LedgerConsumer):
     """Reads blocks of entries and hands each to the agent as one event.
 
     Agents take a block with `in_hand`; order within a partition is theirs to keep.
     """
 
-    transport: Transport
-
-    def __init__(self, transport: Transport, **kwargs: Any) -> None:
-        settings = self.settings = transport.settings
-        self.group: str = transport.app.conf.id
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._keys = LedgerKeys(settings.prefix)
+    def __init__(self, transport: Any, **kwargs: Any) -> None:
+        app = transport.app
+        self.settings: Settings = app.settings
+        self._group = Group(app.conf.id, self.settings, app.positions)
+        self._leases = self._group.leases
         self._wake = asyncio.Event()
         self._lanes = [
-            Lane(TP(LEDGER_TOPIC, n), self._keys.stream(n), self._wake)
-            for n in range(settings.partitions)
+            Lane(TP(LEDGER_TOPIC, n), self._group.keys.stream(n), self._wake)
+            for n in range(self.settings.partitions)
         ]
         self._keepers: dict[int, asyncio.Future[None]] = {}
-        self._reading = asyncio.Lock()  # held by a read under way, and to move a cursor
         self._assigned = asyncio.Event()
         self._leaving = False
-        self._alive: list[str] = []
-        self._reported: dict[str, str] = {}
-        # Any: redis-py's types say bytes or str; undecoded replies are bytes.
-        self._redis: Any = connect(settings)
-        self._reader: Any = connect(settings, blocking=True)
-        self._leases = Leases(
-            self._redis,
-            self._keys,
-            group=self.group,
-            name=self.name,
-            lease_ms=settings.lease_ms,
-        )
         super().__init__(transport, **kwargs)
 
     # -- what an agent does with a block -------------------------------------------------------
@@ -154,6 +128,10 @@ class Consumer(base.Consumer):
         held = {lane.tp for lane in self._lanes if lane.held}
         return held | {self._leader_tp} if self._leases.holds(LEADER) else held
 
+    def partitions_held(self) -> int:
+        """How many partitions this worker reads."""
+        return sum(lane.held for lane in self._lanes)
+
     @property
     def _leader_tp(self) -> TP:
         app: Any = self.app
@@ -165,7 +143,7 @@ class Consumer(base.Consumer):
         await self._assigned.wait()
         fifth_s = self.settings.lease_ms / 5000
         while True:
-            async with self._redis_calls("leases"):
+            async with self._group.redis_calls("leases"):
                 await self._share_once()
             missing = not self._leaving and len(self._keepers) < len(self._wanted())
             # Whoever is to give a partition back does so within a beat: look often until then.
@@ -178,7 +156,7 @@ class Consumer(base.Consumer):
                 self.log.warning("the lease of partition %d was lost", slot)
         if self._leaving:
             return
-        self._alive = await self._leases.beat()
+        self._group.alive = await self._leases.beat()
         wanted = self._wanted()
         for lane in self._lanes:
             if lane.held and lane.partition not in wanted:
@@ -191,104 +169,18 @@ class Consumer(base.Consumer):
         if not self.app.conf.topic_disable_leader:
             await self._leases.acquire(LEADER)
 
+    async def _keep(self, lane: Lane) -> None:
+        try:
+            await Keeper(self._group, lane, self.commit).keep()
+        finally:
+            del self._keepers[lane.partition]
+
     def _wanted(self) -> set[int]:
         """Partition n is read by the live worker number n mod M."""
-        if self.name not in self._alive:
+        if self._group.worker not in self._group.alive:
             return set()
-        mine = self._alive.index(self.name)
-        return {n for n in range(len(self._lanes)) if n % len(self._alive) == mine}
-
-    # -- the keeper of one partition -----------------------------------------------------------
-
-    async def _keep(self, lane: Lane) -> None:
-        """All that happens to a partition while it is held, in this order."""
-        while lane.held:
-            await asyncio.sleep(lane.pause_s)
-            await lane.idle()
-            if await self._start(lane):
-                await self._watch(lane)
-            elif lane.held:
-                await asyncio.sleep(1.0)
-        await lane.idle()
-        await self.commit()
-        async with self._redis_calls("release"):
-            await self._leases.release(lane.partition)
-        del self._keepers[lane.partition]
-
-    async def _start(self, lane: Lane) -> bool:
-        """Begin, or begin again, at the graph's checkpoint; False: not now."""
-        what = f"start of partition {lane.partition}"
-        try:
-            start = await self.transport.positions.start(lane.partition)
-        except RecollectError as error:
-            self._report(what, error)
-            return False
-        async with self._redis_calls(what), self._reading:
-            if lane.held:
-                await self._move_cursor(lane, start.position, start.seq)
-                if lane.failures:
-                    self._report_rewind(lane)
-                lane.start(start.position, start.seq)
-        return lane.reading
-
-    async def _move_cursor(self, lane: Lane, position: Position, seq: int) -> None:
-        """The group reads on after `position`, and nothing of older owners is left in it.
-
-        What they left pending lies before the checkpoint, or is read again after it.
-        """
-        redis, group = self._redis, self.group
-        try:
-            await redis.xgroup_create(lane.stream, group, str(position), True, seq)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-            await redis.xgroup_setid(lane.stream, group, str(position), seq)
-        while pending := await redis.xpending_range(lane.stream, group, "-", "+", 1000):
-            await redis.xack(lane.stream, group, *(row["message_id"] for row in pending))
-        for row in await redis.xinfo_consumers(lane.stream, group):
-            if row["name"].decode() not in self._alive:
-                await redis.xgroup_delconsumer(lane.stream, group, row["name"])
-
-    async def _watch(self, lane: Lane) -> None:
-        """Wait until the lane has to start again or to go; look at it now and then."""
-        while lane.reading:
-            lane.changed.clear()
-            try:
-                async with asyncio.timeout(CHECK_EVERY_S):
-                    await lane.changed.wait()
-            except TimeoutError:
-                await self._check(lane)
-
-    async def _check(self, lane: Lane) -> None:
-        """Rewind a quiet lane that would miss entries.
-
-        A worker that was stopped past its lease may have read in its place, and no further entry
-        would show the gap; a `recover` or `replay` may have moved the checkpoint.
-        """
-        what = f"check of partition {lane.partition}"
-        async with self._redis_calls(what), self._reading:
-            groups = await self._redis.xinfo_groups(lane.stream)
-            read_to = [
-                g["last-delivered-id"].decode() for g in groups if g["name"].decode() == self.group
-            ]
-            if lane.reading and read_to != [str(lane.position)]:
-                lane.rewind(f"the group stands at {read_to or 'nothing'}, not {lane.position}")
-            tail = await self._redis.get(self._keys.seq(lane.partition))
-            self.app.monitor.track_tp_end_offset(lane.tp, int(tail or 0))
-            lane.checked = lane.reading and not lane.waiting
-        if not lane.checked:
-            return
-        try:
-            start = await self.transport.positions.start(lane.partition)
-            if start.seq == lane.seq:
-                lane.failures = 0
-            else:
-                lane.rewind(f"the checkpoint is at seq {start.seq}, not {lane.seq}")
-        except RecollectError as error:
-            self._report(what, error)
-        finally:
-            lane.checked = False
-            lane.notify()
+        mine = self._group.alive.index(self._group.worker)
+        return {n for n in range(len(self._lanes)) if n % len(self._group.alive) == mine}
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -300,7 +192,7 @@ class Consumer(base.Consumer):
             if not (self.flow_active and self._readable()[0]):
                 await self._woken(READ_BLOCK_MS / 1000)
                 continue
-            async with self._reading:
+            async with self._group.reading:
                 failures = 0 if await self._read_once() else failures + 1
             if failures:
                 backoff_s = min(LONGEST_BACKOFF_S, 0.05 * 2 ** min(failures, 8))
@@ -324,12 +216,12 @@ class Consumer(base.Consumer):
         all_of_them = len(lanes) == len(self._keepers)
         block_ms = READ_BLOCK_MS if all_of_them else READ_BLOCK_BUSY_MS
         replies: list[Any] | None = None
-        async with self._redis_calls("read"):
+        async with self._group.redis_calls("read"):
             # The reader has no time-out on its socket: a dead network has to be noticed here.
             async with asyncio.timeout(block_ms / 1000 + self.settings.redis_timeout_s):
-                replies = await self._reader.xreadgroup(
-                    self.group,
-                    self.name,
+                replies = await self._group.reader.xreadgroup(
+                    self._group.name,
+                    self._group.worker,
                     {lane.stream: ">" for lane in lanes},
                     count=count,
                     block=block_ms,
@@ -383,10 +275,13 @@ class Consumer(base.Consumer):
         if not settled:
             return False
         committed = False
-        async with self._redis_calls("commit"), self._redis.pipeline(transaction=False) as pipe:
+        async with (
+            self._group.redis_calls("commit"),
+            self._group.redis.pipeline(transaction=False) as pipe,
+        ):
             for lane, message in settled:
                 ids = [str(entry.position) for entry in message.value.entries]
-                pipe.xack(lane.stream, self.group, *ids)
+                pipe.xack(lane.stream, self._group.name, *ids)
             await pipe.execute()
             for lane, message in settled:
                 lane.blocks.pop(message.offset, None)
@@ -410,93 +305,13 @@ class Consumer(base.Consumer):
 
     async def on_stop(self) -> None:
         """Drain, acknowledge, and leave nothing that another worker would have to wait for."""
-        await self.wait_empty()
+        if not self._leaving:  # Faust has not asked for it: nothing was held then
+            await self.wait_empty()
         for lane in self._lanes:
             lane.let_go()
         if self._keepers:
             await asyncio.wait(self._keepers.values(), timeout=self.settings.redis_timeout_s)
-        async with self._redis_calls("leave"):
+        async with self._group.redis_calls("leave"):
             await self._leases.leave()
         self._assigned.clear()
-        await self._reader.aclose()
-        await self._redis.aclose()
-
-    # -- Redis away ----------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _redis_calls(self, what: str) -> AsyncIterator[None]:
-        """Errors of Redis end the block and are logged once: every loop here tries again."""
-        try:
-            yield
-        except AWAY as error:
-            self._report(what, error)
-        else:
-            if self._reported.pop(what, None):
-                self.log.info("%s: works again", what)
-
-    def _report(self, what: str, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if self._reported.get(what) != text:
-            self._reported[what] = text
-            self.log.warning("%s: %s (trying again)", what, text)
-
-    def _report_rewind(self, lane: Lane) -> None:
-        log = self.log.error if lane.failures == 5 else self.log.info
-        if lane.failures <= 5:
-            log("partition %d starts again at its checkpoint: %s", lane.partition, lane.reason)
-
-    # -- what Faust asks and Redis Streams have no use for -------------------------------------
-
-    def on_buffer_full(self, tp: TP) -> None:
-        """Nothing: the inherited one ends in a sleep of a second, and `_readable` bounds."""
-
-    def on_buffer_drop(self, tp: TP) -> None:
-        """Nothing, likewise."""
-
-    async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Nothing: the keepers start at the checkpoints."""
-        return {}
-
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Nothing, likewise."""
-
-    async def _seek(self, partition: TP, offset: int) -> None:
-        raise NotImplementedError("a partition starts at its checkpoint")
-
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        raise NotImplementedError("see _commit_tps")
-
-    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
-        raise NotImplementedError("see _drain_messages")
-
-    def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
-        raise NotImplementedError("see Lane.take")
-
-    def _new_topicpartition(self, topic: str, partition: int) -> TP:
-        return TP(topic, partition)
-
-    async def position(self, tp: TP) -> int | None:
-        """Seq of the last entry read."""
-        return self._lanes[tp.partition].seq
-
-    def highwater(self, tp: TP) -> int:
-        """Seq of the ledger's last entry, as last seen."""
-        return int(self.app.monitor.tp_end_offsets.get(tp, 0))
-
-    async def highwaters(self, *tps: TP) -> Mapping[TP, int]:
-        """`highwater` of each."""
-        return {tp: self.highwater(tp) for tp in tps}
-
-    async def earliest_offsets(self, *tps: TP) -> Mapping[TP, int]:
-        """The ledger is never trimmed before all targets have passed."""
-        return dict.fromkeys(tps, 0)
-
-    def topic_partitions(self, topic: str) -> int | None:
-        """Partitions of the ledger."""
-        return len(self._lanes) if topic == LEDGER_TOPIC else None
-
-    def key_partition(self, topic: str, key: bytes | None, partition: int | None = None) -> None:
-        """Unknown: nothing is produced through Faust."""
-
-    async def create_topic(self, topic: str, *args: Any, **kwargs: Any) -> None:
-        """Nothing: the ledger makes its streams."""
+        await self._group.close()

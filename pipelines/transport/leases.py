@@ -89,7 +89,9 @@ class Leases:
         await self._eval(_RELEASE, self._keys.lease(self._group, slot))
 
     async def leave(self) -> None:
-        """Leave the members, so that the others share what this worker had at once."""
+        """Leave the members and every lease, so that the others share them at once."""
+        for slot in list(self._until):
+            await self.release(slot)
         await self._redis.zrem(self._keys.members(self._group), self._name)
 
     async def _extend(self, script: str, slot: int) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import faust
 import redis
@@ -13,28 +12,7 @@ from faust.transport.conductor import Conductor as FaustConductor
 from faust.types import AppT, Message
 from yarl import URL
 
-from pipelines.settings import Settings
 from pipelines.transport.consumer import Consumer
-from projections.positions import Position
-
-
-class Start(Protocol):
-    """Where a partition starts: after this entry. A Checkpoint is one."""
-
-    @property
-    def position(self) -> Position:
-        """Of the last entry applied."""
-
-    @property
-    def seq(self) -> int:
-        """Its number in the partition."""
-
-
-class Positions(Protocol):
-    """What the transport asks the app for."""
-
-    def start(self, partition: int) -> Awaitable[Start]:
-        """The partition's checkpoint, read from the graph; a RecollectError means: not now."""
 
 
 class BlockSchema(faust.Schema[None, Any]):
@@ -97,5 +75,3 @@ class Transport(base.Transport):
         super().__init__(url, app, loop)
         if not hasattr(app, "settings") or not hasattr(app, "positions"):
             raise ImproperlyConfigured("redisstreams:// needs app.settings and app.positions")
-        self.settings: Settings = app.settings
-        self.positions: Positions = app.positions

@@ -14,7 +14,7 @@ import redis
 
 from pipelines.adapters.block import Block
 from pipelines.adapters.connect import connect_redis
-from pipelines.agents.app import StageApp, stage_app
+from pipelines.agents.app import StageApp
 from pipelines.settings import Settings, load_settings
 from projections.errors import Fenced, GraphUnavailable
 from projections.operations import Checkpoint
@@ -68,7 +68,7 @@ class ToyFolder:
 
 def make_toy_app(settings: Settings) -> StageApp:
     delay_s = int(os.environ.get("TOY_DELAY_MS", "0")) / 1000
-    return stage_app(
+    return StageApp(
         "toy",
         settings,
         settings.target,
