@@ -72,17 +72,16 @@ class Operations:
 
     def add(self, operation: Operation) -> None:
         """Take an operation in."""
-        match operation:
-            case MergeNode(label, key):
-                self.merge_nodes[label, key] = operation
-            case EnsureNode(label, key):
-                self.ensure_nodes[label, key] = operation
-            case RemoveNode(label, key):
-                self.remove_nodes[label, key] = operation
-            case MergeEdge(type_, source, target, values):
-                self.merge_edges[type_, source, target, values] = operation
-            case RemoveEdge(type_, source, target):
-                self.remove_edges[type_, source, target] = operation
+        if isinstance(operation, MergeEdge):
+            self.merge_edges[operation] = operation
+        elif isinstance(operation, MergeNode):
+            self.merge_nodes[operation.label, operation.key] = operation
+        elif isinstance(operation, RemoveEdge):
+            self.remove_edges[operation] = operation
+        elif isinstance(operation, EnsureNode):
+            self.ensure_nodes[operation.label, operation.key] = operation
+        else:
+            self.remove_nodes[operation.label, operation.key] = operation
 
     def extend(self, operations: Iterable[Operation]) -> None:
         """Take several in, in order."""
