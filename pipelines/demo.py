@@ -162,7 +162,7 @@ def checks(
         Check(again.new == 0 and not again.refused, "a second import added nothing"),
         Check(
             bool(story.causes) and story.causes[-1].event_id == ROOT,
-            "the failure is traced to its root, over three sessions",
+            "the failure is traced to its root, in another session",
         ),
         Check(placeholders == 0 or not fresh, "no event waits for its parent"),
         Check(

@@ -140,7 +140,7 @@ def _story(
     def show(out: Console) -> None:
         out.print()
         out.print(why(story))
-        out.print()
+        out.print("[dim]time, session, agent, position in the ledger, event id[/dim]\n")
         out.print(what_came_of_it(story))
         out.print()
         for check in results:
@@ -153,19 +153,18 @@ def _story(
 
 
 def why(story: Lineage) -> Tree:
-    """The failure, and below it what it goes back to, step by step."""
+    """The failure and, nearest first, what it goes back to, each with where that is written."""
     from rich.tree import Tree
 
-    tree = Tree(f"[bold]Why?[/bold]  {_title(story.event)}", guide_style="dim")
-    _provenance(tree, story.event)
-    node = tree
+    tree = Tree(f"[bold]Why?[/bold]  {_title(story.event)}\n{_provenance(story.event)}")
+    tree.guide_style = "dim"
     for cause in story.causes:
-        node = _branch(node, cause, "because ")
+        tree.add(f"[dim]because[/dim] {_title(cause)}\n{_provenance(cause)}")
     return tree
 
 
 def what_came_of_it(story: Lineage) -> Tree:
-    """The failure, and below it everything that it caused."""
+    """The failure, and below it everything that it caused, an event a line."""
     from rich.tree import Tree
 
     tree = Tree(f"[bold]And then?[/bold]  {_title(story.event)}", guide_style="dim")
@@ -176,17 +175,17 @@ def what_came_of_it(story: Lineage) -> Tree:
 def _grow(tree: Tree, event: Happening) -> None:
     """Add the effects; a chain without forks stays on one level, so that the tree stays narrow."""
     for effect in event.effects:
-        branch = _branch(tree, effect, "")
+        branch = tree.add(_short(effect))
         while len(effect.effects) == 1:
             effect = effect.effects[0]
-            _branch(branch, effect, "then ")
+            branch.add(f"[dim]then[/dim] {_short(effect)}")
         _grow(branch, effect)
 
 
-def _branch(tree: Tree, event: Happening, word: str) -> Tree:
-    branch = tree.add(f"[dim]{word}[/dim]{_title(event)}")
-    _provenance(branch, event)
-    return branch
+def _short(event: Happening) -> str:
+    from rich.markup import escape
+
+    return f"{_title(event)}  [dim]{event.at[11:19]} {escape(event.agent_id)}[/dim]"
 
 
 def _title(event: Happening) -> str:
@@ -199,16 +198,12 @@ def _title(event: Happening) -> str:
     return f"{name}{status}  {escape(event.text)}"
 
 
-def _provenance(tree: Tree, event: Happening) -> None:
+def _provenance(event: Happening) -> str:
     """Who says so: when, in which session, by whom, where in the ledger, under which id."""
     from rich.markup import escape
-    from rich.text import Text
 
-    words = (
-        f"{event.at[11:-1]}  {event.session_id}  {event.agent_id}  "
-        f"position {event.position}  {event.event_id}"
-    )
-    tree.label = Text.from_markup(f"{tree.label}\n[dim]{escape(words)}[/dim]")
+    words = (event.at[11:-1], event.session_id, event.agent_id, event.position, event.event_id)
+    return f"[dim]{escape('  '.join(words))}[/dim]"
 
 
 def _line(out: Console, begun: float, text: str) -> None:
