@@ -26,7 +26,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
 @pytest.fixture(scope="session")
 def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
     """A Neo4j without login for the whole session."""
-    server = Neo4jServer(tmp_path_factory.mktemp("neo4j"))
+    server = Neo4jServer(tmp_path_factory.mktemp("neo4j"), quick=True)
     server.start()
     try:
         server.wait_ready()
@@ -68,7 +68,7 @@ def fresh_services(tmp_path: Path) -> Iterator[Callable[..., LocalServices]]:
     made: list[LocalServices] = []
 
     def make(**options: object) -> LocalServices:
-        arguments = {"auth": False, **options}
+        arguments = {"auth": False, "quick": True, **options}
         services = LocalServices(tmp_path / f"services-{len(made)}", **arguments)  # type: ignore[arg-type]  # a pass-through
         made.append(services)
         services.start()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from pipelines.local.jars import fetch_neo4j
+from pipelines.local.neo4j_server import archive_classes
 from pipelines.local.supervisor import supervise
 from projections.errors import OperationFailed
 
@@ -24,6 +25,11 @@ def main() -> int:
     try:
         if given.command == "fetch":
             fetch_neo4j(progress=True)
+            sys.stderr.write("preparing Neo4j for faster starts (once) ...\n")
+            try:
+                archive_classes()
+            except OperationFailed as error:  # only the speed of later starts is lost
+                sys.stderr.write(f"went on without: {error}\n")
         else:
             supervise(given.data, given.target, supervisor=given.name)
     except OperationFailed as error:

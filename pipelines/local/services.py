@@ -127,6 +127,7 @@ class LocalServices:
         auth: whether Neo4j asks for the password.
         heap_mb: Java heap of each Neo4j.
         page_cache_mb: page cache of each Neo4j.
+        quick: let Neo4j compile for a fast start, for tests.
 
     Attributes:
         valkey: the ledger's server, None without one.
@@ -142,6 +143,7 @@ class LocalServices:
         auth: bool = True,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
+        quick: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         homes = {name: target_dir(self.data_dir, name) for name in targets}
@@ -157,6 +159,7 @@ class LocalServices:
                 password=self.password,
                 heap_mb=heap_mb,
                 page_cache_mb=page_cache_mb,
+                quick=quick,
             )
             for name, home in homes.items()
         }

@@ -144,7 +144,7 @@ def test_killed_neo4j_restarts_on_its_port_with_its_data(
 
 
 def test_wrong_password_is_no_answer(tmp_path: Path) -> None:
-    server = Neo4jServer(tmp_path / "neo4j", password="right-password")
+    server = Neo4jServer(tmp_path / "neo4j", password="right-password", quick=True)
     server.start()
     try:
         server.wait_ready()
