@@ -235,10 +235,15 @@ MATCH (d:{DEAD_LETTER.label}) RETURN d.stage AS stage, count(d) AS number
 class GraphRead:
     """Questions asked in one read transaction; made by `GraphReader.read`."""
 
-    def __init__(self, transaction: neo4j.Transaction) -> None:
+    def __init__(self, transaction: neo4j.Transaction, deadline_s: float, timeout_ms: int) -> None:
         self._transaction = transaction
+        self._deadline_s = deadline_s
+        self._timeout_ms = timeout_ms
 
     def _rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        # The server ends a query at its limit, but looks only now and then: no new one is begun.
+        if time.monotonic() >= self._deadline_s:
+            raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
         return list(self._transaction.run(text, parameters))
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
@@ -378,7 +383,7 @@ class GraphReader:
                     # 0 would mean no limit at all
                     session.begin_transaction(timeout=max(0.001, remaining_s)) as transaction,
                 ):
-                    return work(GraphRead(transaction))
+                    return work(GraphRead(transaction, deadline, timeout_ms))
             except (Neo4jError, DriverError, OSError) as error:
                 mapped = graph_error(error, timeout_ms)
                 if attempt == _READ_ATTEMPTS or not mapped.retryable:

@@ -369,9 +369,9 @@ def test_a_defect_is_a_problem_without_its_cause(
 def test_the_callers_request_id_comes_back_when_it_is_usable(writer: httpx.Client) -> None:
     answer = writer.get("/health/live", headers={"X-Request-ID": "job-7:retry.2"})
     assert answer.headers["x-request-id"] == "job-7:retry.2"
-    for unusable in ("", "a b", "x" * 129, "ünicode".encode().decode("latin-1")):
-        answer = writer.get("/health/live", headers={"X-Request-ID": unusable})
-        assert answer.headers["x-request-id"] not in ("", unusable)
+    for unusable in (b"", b"a b", b"x" * 129, "ünicode".encode()):
+        answer = writer.get("/health/live", headers={b"X-Request-ID": unusable})
+        assert len(answer.headers["x-request-id"]) == 32
 
 
 def test_the_log_joins_request_and_event_and_holds_no_secret(
