@@ -127,7 +127,8 @@ class Admission:
 
         Raises:
             LedgerFormatMismatch: another ledger came up at this address.
-            LedgerUnavailable: the process is a replica, or changed each time it was looked at.
+            LedgerUnavailable: the process changed each time it was looked at.
+            redis.RedisError: Redis is away, or the process is a replica.
             RecollectError: whatever `checkpoints` raises; nothing was admitted then.
         """
         with self._lock:  # threads that find out together ask the graph once
@@ -176,7 +177,8 @@ class Admission:
     def _process(self) -> _Process:
         info: dict[str, Any] = self._redis.info("server", "replication")
         if info["role"] != "master":
-            raise LedgerUnavailable(reason="connected to a replica")
+            # As the server itself says it: passing, while a failover is under way.
+            raise redis.exceptions.ReadOnlyError("READONLY connected to a replica")
         return _Process(str(info["run_id"]), str(info["master_replid"]))
 
     def _begin_epoch(self, process: _Process, number: int) -> int:

@@ -48,7 +48,7 @@ def connect(port: int, **settings: Any) -> Any:
     return connect_redis(Settings(redis_url=f"redis://127.0.0.1:{port}/0", **settings))
 
 
-def ledger_at(port: int, *, patience_s: float = 5.0, **settings: Any) -> Ledger:
+def ledger_at(port: int, *, patience_s: float = 60.0, **settings: Any) -> Ledger:
     return Ledger(
         connect(port, **settings),
         partitions=PARTITIONS,
