@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.commands.invocation import FAILED, OK, Invocation, command, settings_of
+from pipelines.commands.invocation import (
+    FAILED,
+    OK,
+    Invocation,
+    command,
+    log_to_stderr,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,6 +77,7 @@ def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
         before = signal.signal(signal.SIGINT, interrupt)
         signal.signal(signal.SIGTERM, interrupt)
         settings = settings_of(None, None, folder)
+        log_to_stderr(settings, debug=invocation.debug)
         with hosting.Processes(settings) as processes:
             progress.__exit__(None, None, None)
             if people:

@@ -176,7 +176,10 @@ def recover(
 
     report = run(invocation.services, apply=yes)
     document = report.as_dict()
-    title = "recovered" if yes else "would recover (nothing was changed; --yes does it)"
+    if not document["graph_ahead"]:
+        title = "nothing is lost, nothing to recover"
+    else:
+        title = "recovered" if yes else "would recover (nothing was changed; --yes does it)"
     invocation.answer(document, lambda out: show_report(out, title, document))
     return OK if document.get("ok", True) else FAILED
 
@@ -246,8 +249,14 @@ def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
         elif isinstance(value, Mapping):
             out.print(f"  {label}: {_line(value)}", markup=False)
         elif name != "ok":
-            shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+            shown = _shown(value)
             out.print(f"  {label}: {shown}", markup=False)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def _line(fields: Mapping[str, Any]) -> str:

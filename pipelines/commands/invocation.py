@@ -7,7 +7,6 @@ A machine (`--json`) gets exactly one JSON document on standard output; everythi
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -123,8 +122,7 @@ class Invocation:
         if not self._services:
             from pipelines.services import Services
 
-            # A label that no node has yet is no news to who looks at a fresh graph.
-            logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
+            log_to_stderr(self.settings, debug=self.debug)
             self._services.append(Services(self.settings))
         return self._services[0]
 
@@ -179,6 +177,21 @@ def settings_of(redis: str | None, neo4j: str | None, data: Path | None) -> Sett
         if name not in settings.model_fields_set:
             given[name] = value
     return load_settings(**given)
+
+
+def log_to_stderr(settings: Settings, *, debug: bool = False) -> None:
+    """Send logs to standard error, and of a command only what a person must see.
+
+    A worker and the API configure logging again, as the settings say.
+    """
+    from pipelines.telemetry import configure_logging
+
+    changes: dict[str, str] = {}
+    if "log_level" not in settings.model_fields_set:
+        changes["log_level"] = "debug" if debug else "warning"
+    if "log_format" not in settings.model_fields_set:
+        changes["log_format"] = "console"
+    configure_logging(settings.model_copy(update=changes))
 
 
 def embedded_settings(data_dir: Path) -> dict[str, Any]:
