@@ -118,8 +118,8 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         ConfigurationError: there is no API key and `insecure_dev` is not set.
         OSError: the port is taken.
     """
-    app = create_app(settings)
     telemetry.configure_logging(settings)
+    app = create_app(settings)
     config = uvicorn.Config(
         app,
         log_config=None,

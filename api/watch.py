@@ -170,6 +170,8 @@ class Watch:
                 if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
                     counts = reader.counts()
                     telemetry.observe_graph(name, counts.nodes, counts.edges)
+                    for stage, number in {INGEST_STAGE: 0, **reader.dead_letter_counts()}.items():
+                        telemetry.DEAD_LETTERS.labels(stage, name).set(number)
                     self._counted_at_s = time.monotonic()
         except GraphError as error:
             return str(error)

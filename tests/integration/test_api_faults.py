@@ -1,0 +1,393 @@
+"""What the API says when something behind it is away, late, full, halted or switched."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import neo4j as neo4j_driver
+import pytest
+
+from api.connections import ActiveGraph
+from api.main import create_app, serve
+from api.schemas import Ready
+from pipelines import telemetry
+from pipelines.adapters.connect import connect_redis
+from pipelines.adapters.targets import Target, Targets
+from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.settings import Settings
+from projections.errors import ConfigurationError, GraphUnavailable
+from projections.identity import partition_of
+from projections.positions import Position
+from tests.integration.api_support import (
+    WRITE_KEY,
+    Api,
+    Graph,
+    assert_problem,
+    envelope,
+    running_api,
+    wait_until,
+)
+
+pytestmark = pytest.mark.integration
+
+NOWHERE = "bolt://127.0.0.1:1"
+
+
+@pytest.fixture
+def graph(neo4j_url: str) -> Iterator[Graph]:
+    with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
+        yield Graph(driver)
+
+
+def ready(client: httpx.Client) -> Ready:
+    answer = client.get("/health/ready")
+    if answer.status_code == 200:
+        return Ready.model_validate(answer.json())
+    body = assert_problem(answer, 503, "not-ready")
+    assert int(answer.headers["retry-after"]) > 0
+    fields = {name: body[name] for name in Ready.model_fields if name != "status"}
+    return Ready(status="not ready", **fields)
+
+
+def is_ready(client: httpx.Client) -> bool:
+    return ready(client).status == "ready"
+
+
+def accepts(client: httpx.Client) -> bool:
+    return client.post("/v1/events", json=envelope()).status_code == 201
+
+
+# services away
+
+
+def test_while_the_ledger_is_away_reads_go_on_and_events_are_503(
+    tmp_path: Path, neo4j_url: str
+) -> None:
+    valkey = ValkeyServer(tmp_path / "valkey")
+    valkey.start()
+    valkey.wait_ready()
+    try:
+        with running_api(valkey.url, neo4j_url) as api, api.client() as client:
+            kept = envelope()
+            assert client.post("/v1/events", json=kept).status_code == 201
+            wait_until(lambda: is_ready(client), "ready")
+            valkey.kill()
+            answer = client.post("/v1/events", json=envelope())
+            assert_problem(answer, 503, "ledger-unavailable")
+            assert int(answer.headers["retry-after"]) > 0
+            answer = client.post("/v1/events/batch", json=[envelope()])
+            assert_problem(answer, 503, "ledger-unavailable")
+            wait_until(lambda: not is_ready(client), "not ready")
+            state = ready(client)
+            assert (state.checks["ledger"].ok, state.checks["graph"].ok) == (False, True)
+            assert client.get("/health/live").status_code == 200
+            assert client.get("/v1/context/s").status_code == 200
+            answer = client.get(f"/v1/events/{kept['event_id']}")
+            assert_problem(answer, 503, "ledger-unavailable")
+            valkey.start()
+            valkey.wait_ready()
+            wait_until(lambda: is_ready(client), "ready again")
+            # The new server process was admitted, and has what it accepted before.
+            assert accepts(client)
+            assert client.post("/v1/events", json=kept).json()["duplicate"] is True
+    finally:
+        valkey.stop()
+
+
+def test_without_a_graph_a_new_ledger_process_is_not_admitted(redis_url: str) -> None:
+    """Whether the graph is ahead cannot be known, so no event may be taken."""
+    with running_api(redis_url, NOWHERE) as api, api.client() as client:
+        state = ready(client)
+        assert (state.checks["ledger"].ok, state.checks["graph"].ok) == (False, False)
+        answer = client.post("/v1/events", json=envelope())
+        assert_problem(answer, 503, "ledger-unavailable")
+        answer = client.get("/v1/context/s")
+        assert_problem(answer, 503, "graph-unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+        for text in (answer.text, client.get("/v1/nodes/x/lineage").text):
+            assert "127.0.0.1" not in text
+        assert client.get("/health/live").status_code == 200
+
+
+def test_a_graph_that_hangs_is_504_and_ingest_goes_on(
+    redis_url: str, neo4j_url: str, neo4j: Neo4jServer
+) -> None:
+    with running_api(redis_url, neo4j_url) as api, api.client() as client:
+        wait_until(lambda: is_ready(client), "ready")
+        pid = neo4j.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            answer = client.get("/v1/context/s", params={"timeout_ms": 100})
+            assert_problem(answer, 504, "time-limit")
+            assert accepts(client)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: client.get("/v1/context/s").status_code == 200, "the graph answers")
+
+
+# overload
+
+
+def test_lag_beyond_the_limit_is_429_until_the_projection_catches_up(
+    redis_url: str, neo4j_url: str, graph: Graph
+) -> None:
+    with (
+        running_api(redis_url, neo4j_url, overload_lag_entries=5, retry_after_s=7) as api,
+        api.client() as client,
+    ):
+        answer = client.post("/v1/events/batch", json=[envelope() for _ in range(6)])
+        last = max(Position.parse(item["global_position"]) for item in answer.json()["results"])
+        wait_until(lambda: not accepts(client), "refused")
+        answer = client.post("/v1/events", json=envelope())
+        assert_problem(answer, 429, "overloaded")
+        assert answer.headers["retry-after"] == "7"
+        answer = client.post("/v1/events/batch", json=[envelope()])
+        assert_problem(answer, 429, "overloaded")
+        # Reads are not what is too much.
+        assert client.get("/v1/context/s").status_code == 200
+        state = ready(client)
+        assert state.status == "ready"
+        assert state.overloaded is not None
+        assert state.lag_entries is not None
+        assert state.lag_entries > 5
+        graph.checkpoint(partition_of("acme", "s", 8), str(last), 1_000)
+        wait_until(lambda: accepts(client), "accepted again")
+
+
+def test_an_event_that_waits_too_long_is_429(redis_url: str, neo4j_url: str) -> None:
+    with (
+        running_api(redis_url, neo4j_url, overload_lag_seconds=0.2) as api,
+        api.client() as client,
+    ):
+        assert accepts(client)
+        wait_until(lambda: not accepts(client), "refused")
+        assert_problem(client.post("/v1/events", json=envelope()), 429, "overloaded")
+
+
+def test_full_memory_is_429(tmp_path: Path, neo4j_url: str) -> None:
+    valkey = ValkeyServer(tmp_path / "valkey", extra_args=["--maxmemory", "16mb"])
+    valkey.start()
+    valkey.wait_ready()
+    try:
+        with (
+            running_api(valkey.url, neo4j_url, overload_memory_ratio=0.5) as api,
+            api.client() as client,
+        ):
+            batch = [envelope(payload="x" * 20_000) for _ in range(100)]
+
+            def filled() -> bool:
+                for event in batch:
+                    event["event_id"] = envelope()["event_id"]
+                return client.post("/v1/events/batch", json=batch).status_code == 429
+
+            wait_until(filled, "refused")
+            answer = client.post("/v1/events", json=envelope())
+            assert "memory" in assert_problem(answer, 429, "overloaded")["detail"]
+    finally:
+        valkey.stop()
+
+
+# a graph ahead of its ledger
+
+
+def test_a_halted_partition_refuses_its_own_events_only(
+    redis_url: str, neo4j_url: str, graph: Graph
+) -> None:
+    halted = partition_of("acme", "s", 8)
+    others = next(f"s{n}" for n in range(99) if partition_of("acme", f"s{n}", 8) != halted)
+    graph.checkpoint(halted, "1700000000000-1", 41)
+    with running_api(redis_url, neo4j_url) as api, api.client() as client:
+        answer = client.post("/v1/events", json=envelope())
+        assert_problem(answer, 503, "partition-halted")
+        assert int(answer.headers["retry-after"]) > 0
+        batch = [envelope(), envelope(session_id=others)]
+        answer = client.post("/v1/events/batch", json=batch)
+        assert answer.status_code == 207
+        assert [item["status"] for item in answer.json()["results"]] == [503, 201]
+        assert answer.json()["counts"]["unavailable"] == 1
+        wait_until(lambda: ready(client).halted_partitions, "halted partitions are shown")
+        assert list(ready(client).halted_partitions) == [str(halted)]
+        assert ready(client).status == "ready"
+
+
+# targets
+
+
+def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_url: str) -> None:
+    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
+    for name in ("blue", "green"):
+        targets.register(Target(name, neo4j_url, "neo4j"))
+    targets.activate("blue")
+    statuses: list[int] = []
+    stop = threading.Event()
+    with running_api(redis_url, neo4j_url) as api, api.client() as client:
+
+        def poll() -> None:
+            with api.client() as reader:
+                while not stop.is_set():
+                    statuses.append(reader.get("/v1/context/s").status_code)
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        try:
+            wait_until(lambda: len(statuses) > 3, "reads")
+            for name in ("green", "blue", "green"):
+                targets.activate(name)
+                wait_until(
+                    lambda name=name: _active(api) == name,  # type: ignore[misc]  # bound now
+                    f"{name} is read",
+                    patience_s=5,
+                )
+                seen = len(statuses)
+                wait_until(lambda seen=seen: len(statuses) > seen + 2, "reads")  # type: ignore[misc]
+            wait_until(lambda: ready(client).target == "green", "shown")
+        finally:
+            stop.set()
+            thread.join()
+    assert set(statuses) == {200}
+
+
+def _active(api: Api) -> str | None:
+    target = api.app.state.services.connections.graph.target
+    return None if target is None else str(target.name)
+
+
+def test_an_old_driver_is_closed_when_its_last_reader_is_done(neo4j_url: str) -> None:
+    active = ActiveGraph(Settings())
+    with pytest.raises(GraphUnavailable), active.reader():
+        pass
+    active.follow(Target("blue", neo4j_url, "neo4j"))
+    with active.reader() as old:
+        assert active.follow(Target("green", neo4j_url, "neo4j"))
+        assert not active.follow(Target("green", neo4j_url, "neo4j", "active"))
+        old.counts()
+        with active.reader() as new:
+            assert new is not old
+            new.counts()
+    with pytest.raises(neo4j_driver.exceptions.DriverError):
+        old._driver.verify_connectivity()
+    active.close()
+
+
+# starting, stopping, describing itself
+
+
+def test_without_keys_it_refuses_to_start() -> None:
+    for start in (create_app, serve):
+        with pytest.raises(ConfigurationError, match="no API key"):
+            start(Settings())
+
+
+def test_sigterm_finishes_the_requests_under_way(
+    redis_url: str, neo4j_url: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(
+        "from api.main import serve\n"
+        "from pipelines.settings import load_settings\n"
+        "serve(load_settings(), ready=lambda url: print(url, flush=True))\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "RECOLLECT_REDIS_URL": redis_url,
+        "RECOLLECT_NEO4J_URL": neo4j_url,
+        "RECOLLECT_API_PORT": "0",
+        "RECOLLECT_API_KEYS": json.dumps([{"name": "w", "key": WRITE_KEY, "role": "write"}]),
+    }
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            with httpx.Client(base_url=url, headers={"X-API-Key": WRITE_KEY}, timeout=30) as client:
+                wait_until(lambda: _answers(client), "the API answers")
+                # Waits for a position that does not come, so it is under way at the signal.
+                answers: list[httpx.Response] = []
+                params = "?min_position=99999999999999-0&timeout_ms=1500"
+                looked = _looks_for_positions(redis_url)
+                request = threading.Thread(
+                    target=lambda: answers.append(client.get(f"/v1/context/s{params}"))
+                )
+                request.start()
+                wait_until(
+                    lambda: _looks_for_positions(redis_url) > looked, "the request is under way"
+                )
+                process.send_signal(signal.SIGTERM)
+                request.join()
+            assert_problem(answers[0], 504, "time-limit")
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health/live").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _looks_for_positions(redis_url: str) -> int:
+    """How often Redis was asked for an entry: only a waiting read does so here."""
+    info: Any = connect_redis(Settings(redis_url=redis_url)).info("commandstats")
+    return int(info.get("cmdstat_xrange", {}).get("calls", 0))
+
+
+@pytest.fixture
+def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
+    with running_api(redis_url, neo4j_url) as running:
+        yield running
+
+
+def test_openapi_documents_models_problems_and_security(api: Api) -> None:
+    with api.client(None) as client:
+        document: dict[str, Any] = client.get("/openapi.json").json()
+    schemas = document["components"]["schemas"]
+    assert {"EventEnvelope", "EventBatch", "AtlasResponse", "StoredEvent", "Problem"} <= set(
+        schemas
+    )
+    assert "HTTPValidationError" not in schemas
+    named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(document)))
+    assert named <= set(schemas)
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            where = f"{method} {path}"
+            if not path.startswith("/v1/"):
+                assert "security" not in operation, where
+                continue
+            assert {name for item in operation["security"] for name in item} == {
+                "HTTPBearer",
+                "APIKeyHeader",
+            }, where
+            failures = {c: a for c, a in operation["responses"].items() if int(c) >= 400}
+            assert {"401", "403", "422", "503", "500"} <= set(failures), where
+            for answer in failures.values():
+                assert list(answer["content"]) == ["application/problem+json"], where
+
+
+def test_metrics_know_routes_and_no_tenant(api: Api) -> None:
+    accepted = telemetry.INGEST_EVENTS.labels(outcome="accepted")
+    before = accepted._value.get()
+    with api.client() as client:
+        client.post("/v1/events", json=envelope(session_id="a-session"))
+        client.get("/v1/context/a-session")
+        client.get("/a-path-nobody-knows")
+        text = client.get("/metrics").text
+    assert f'recollect_ingest_events_total{{outcome="accepted"}} {before + 1}' in text
+    assert 'route="/v1/context/{session_id}",status="2xx"' in text
+    assert 'route="(unmatched)",status="4xx"' in text
+    for private in ("a-session", "acme", "a-path-nobody-knows"):
+        assert private not in text
