@@ -113,6 +113,7 @@ class Ledger:
     Raises:
         LedgerUnavailable: Redis is away.
         LedgerFormatMismatch: the ledger was created with other numbers.
+        ConfigurationError: Redis would evict parts of the ledger when full.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Ledger:
         self._patience_s = patience_s
         self._admission = Admission(redis, self.keys, partitions, id_buckets, checkpoints)
         self._script = ""
+        call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
 
     # appending

@@ -22,7 +22,12 @@ from typing import Any, NamedTuple
 import redis
 
 from pipelines.adapters.ledger_keys import LedgerKeys, decode_entry, decode_position
-from projections.errors import GraphAhead, LedgerFormatMismatch, LedgerUnavailable
+from projections.errors import (
+    ConfigurationError,
+    GraphAhead,
+    LedgerFormatMismatch,
+    LedgerUnavailable,
+)
 from projections.events import content_digest
 from projections.operations import Checkpoint
 from projections.positions import START, Position
@@ -118,6 +123,17 @@ class Admission:
                 expected=_described(expected),
                 reason="the format is fixed when a ledger is created",
             )
+
+    def refuse_eviction(self) -> None:
+        """See that Redis, when full, refuses writes rather than drops parts of the ledger.
+
+        Raises:
+            ConfigurationError: its eviction policy may take keys that have no expiry.
+        """
+        policy = str(self._redis.info("memory").get("maxmemory_policy", ""))
+        if policy.startswith("allkeys"):
+            reason = f"Redis evicts keys when full (maxmemory-policy {policy}): set noeviction"
+            raise ConfigurationError(reason=reason)
 
     def admit(self) -> str:
         """Admit the server process if it is new, and load the append script.

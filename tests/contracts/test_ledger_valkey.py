@@ -15,7 +15,7 @@ from pipelines.adapters.connect import connect_redis
 from pipelines.adapters.ledger import Appended, Ledger, LedgerKeys
 from pipelines.local import ValkeyServer
 from pipelines.settings import Settings
-from projections.errors import LedgerError, LedgerUnavailable, UndecodableEntry
+from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
 from projections.events import encode_event
 from projections.identity import event_key_digest
 from tests.fakes.events import numbered_event
@@ -207,6 +207,12 @@ def test_a_full_server_says_so_and_loses_nothing(start_server: StartServer) -> N
     client.config_set("maxmemory", "0")
     ledger.append(EVENTS[:20])
     assert_holds_all(ledger, 20)
+
+
+def test_a_server_that_evicts_is_refused(start_server: StartServer) -> None:
+    server = start_server(extra_args=["--maxmemory-policy", "allkeys-lru"])
+    with pytest.raises(ConfigurationError, match="noeviction"):
+        ledger_at(server.port)
 
 
 def test_a_failure_inside_a_batch_leaves_no_gap(redis_url: str, valkey: ValkeyServer) -> None:
