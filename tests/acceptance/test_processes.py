@@ -1,0 +1,155 @@
+"""`up`, `worker`, `serve`, `down` as processes: what runs, what dies with whom, what stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from pipelines.adapters.targets import Target, Targets
+from pipelines.demo import EVENTS, scenario_path
+from pipelines.local.processes import is_alive
+
+pytestmark = pytest.mark.acceptance
+COMMAND = [sys.executable, "-m", "pipelines.cli"]
+PATIENCE_S = 120.0
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+
+
+def recollect(*arguments: str, data: Path, code: int = 0) -> dict[str, Any]:
+    done = subprocess.run(
+        [*COMMAND, *arguments, "--json", "--data", str(data)],
+        capture_output=True,
+        timeout=300,
+        env=environment(),
+        check=False,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+    return found
+
+
+def children(pid: int) -> dict[int, str]:
+    """Child processes and their command lines."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, check=False, text=True
+    )
+    rows = (line.split(maxsplit=1) for line in listed.stdout.splitlines())
+    return {int(number): arguments for number, arguments in rows}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data folder whose services run, with the scenario imported."""
+    folder = tmp_path_factory.mktemp("deployment")
+    up = recollect("up", "--detach", data=folder)
+    try:
+        assert up["redis_url"].startswith("redis://127.0.0.1:")
+        assert up["neo4j_url"] == up["neo4j_urls"]["blue"]
+        assert recollect("import", str(scenario_path()), data=folder)["new"] == EVENTS
+        yield folder
+    finally:
+        recollect("down", data=folder)
+
+
+@pytest.fixture
+def worker(data: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [*COMMAND, "worker", "projection", "--data", str(data)],
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_worker_folds_what_was_imported_and_ends_with_0_on_sigterm(
+    data: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    again = recollect("import", str(scenario_path()), "--wait", data=data)
+    assert (again["new"], again["projected"]) == (0, True)
+    status = recollect("status", data=data)
+    assert status["stages"]["projection"]["lag_entries"] == 0
+    assert status["graph"]["nodes"]["Event"] == EVENTS
+    verified = recollect("verify", data=data)
+    assert (verified["ok"], verified["events"], verified["differences"]) == (True, EVENTS, [])
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+
+
+def test_waiting_without_a_worker_gives_up_with_1(data: Path) -> None:
+    line = json.loads(scenario_path().read_text(encoding="utf-8").splitlines()[0])
+    line["event_id"] = line["event_id"][:-3] + "999"
+    source = data / "one.jsonl"
+    source.write_text(json.dumps(line), encoding="utf-8")
+    waited = recollect("import", str(source), "--wait", "--wait-timeout", "1", data=data, code=1)
+    assert (waited["new"], waited["projected"]) == (1, False)
+
+
+def test_every_other_target_has_a_worker_that_dies_with_its_parent(
+    data: Path, worker: subprocess.Popen[bytes]
+) -> None:
+    url = recollect("up", "--detach", data=data)["redis_url"]
+    with redis.Redis.from_url(url) as client:
+        targets = Targets(client)
+        # Servers that are away: their workers wait, which is all that this needs.
+        targets.register(Target("green", "bolt://127.0.0.1:1", "neo4j", "standby"))
+        targets.register(Target("grey", "bolt://127.0.0.1:1", "neo4j", "building"))
+
+        def companions() -> list[int]:
+            return [pid for pid, line in children(worker.pid).items() if "--target" in line]
+
+        try:
+            [first] = wait_for(companions, "a worker for green")
+            assert "--target green" in children(worker.pid)[first]
+            os.kill(first, signal.SIGKILL)
+            [second] = wait_for(lambda: [p for p in companions() if p != first], "another one")
+            worker.send_signal(signal.SIGKILL)
+            wait_for(lambda: not is_alive(second), "the end of green's worker")
+        finally:
+            targets.drop("green")
+            targets.drop("grey")
+
+
+def test_all_adds_worker_and_api_and_down_leaves_nothing(data: Path) -> None:
+    up = recollect("up", "--detach", "--all", data=data)
+    pids = [process["pid"] for process in up["processes"].values()]
+    assert all(map(is_alive, pids))
+    assert recollect("up", "--detach", "--all", data=data)["processes"] == up["processes"]
+    key = Path(up["api_key_file"])
+    assert key.stat().st_mode & 0o077 == 0
+    question = urllib.request.Request(
+        f"{up['api_url']}/v1/context/checkout-4711?query=charge",
+        headers={"X-API-Key": key.read_text(encoding="utf-8")},
+    )
+    with urllib.request.urlopen(question, timeout=30) as answer:
+        assert answer.status == 200
+    state = json.loads((data / "run" / "services.json").read_text(encoding="utf-8"))
+    pids += [server["pid"] for server in state["servers"].values()]
+    assert recollect("down", data=data)["stopped"] is True
+    assert not [pid for pid in pids if is_alive(pid)]
+    assert recollect("down", data=data)["stopped"] is False
+    recollect("up", "--detach", data=data)  # for the tests that follow
