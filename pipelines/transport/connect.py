@@ -11,6 +11,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from pipelines.settings import Settings
+from projections.errors import ConfigurationError
 
 _SENTINEL = "redis+sentinel"
 _SENTINEL_PORT = 26379
@@ -25,6 +26,9 @@ def connect(settings: Settings, *, blocking: bool = False) -> Redis:
         settings: which server.
         blocking: for reads that wait in the server: one connection, and no time-out on its
             socket (redis-py's default of 5 s would cut off a read that is merely waiting).
+
+    Raises:
+        ConfigurationError: the URL names no server.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -34,19 +38,26 @@ def connect(settings: Settings, *, blocking: bool = False) -> Redis:
     }
     if blocking:
         options["max_connections"] = 1
-    if settings.redis_password is not None:
-        options["password"] = settings.redis_password.get_secret_value()
     parts = urlsplit(settings.redis_url)
-    if parts.scheme != _SENTINEL:
-        return Redis.from_url(settings.redis_url, **options)
-    hosts = [host.rpartition(":") for host in parts.netloc.rpartition("@")[2].split(",")]
-    master, _, database = parts.path.strip("/").partition("/")
-    sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]  # redis-py
-        [(host or port, int(port) if host else _SENTINEL_PORT) for host, _, port in hosts],
-        sentinel_kwargs={
-            "socket_timeout": settings.redis_timeout_s,
-            "socket_connect_timeout": settings.redis_timeout_s,
-        },
-    )
-    client: Redis = sentinel.master_for(master, db=int(database or 0), **options)
-    return client
+    secret = settings.redis_password
+    password = secret.get_secret_value() if secret is not None else parts.password
+    if password is not None:
+        options |= {"username": parts.username, "password": password}
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    try:
+        if parts.scheme != _SENTINEL:
+            return Redis.from_url(bare.geturl(), **options)
+        hosts = [host.rpartition(":") for host in bare.netloc.split(",")]
+        master, _, database = parts.path.strip("/").partition("/")
+        sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]  # redis-py
+            [(host or port, int(port) if host else _SENTINEL_PORT) for host, _, port in hosts],
+            sentinel_kwargs={
+                "socket_timeout": settings.redis_timeout_s,
+                "socket_connect_timeout": settings.redis_timeout_s,
+            },
+        )
+        client: Redis = sentinel.master_for(master, db=int(database or 0), **options)
+        return client
+    except ValueError as error:
+        # Never the URL itself: it may hold a password.
+        raise ConfigurationError(reason=f"redis_url: {error}") from None
