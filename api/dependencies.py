@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 KEY_HEADER: Final = "X-API-Key"
 TENANT_HEADER: Final = "X-Tenant"
-GRACE_MS: Final = 2_500
+GRACE_MS: Final = 3_000
 """Beyond a query's own limit, for a database that does not enforce it: it hangs, or the network
 does. Neo4j looks for expired transactions every 2 s unless configured otherwise."""
 

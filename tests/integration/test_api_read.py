@@ -433,7 +433,7 @@ def test_a_long_chain_is_cut_where_time_runs_out(
 
     monkeypatch.setattr(GraphRead, "neighbours", slow_from_the_third_level)
     answer = client.get(
-        f"/v1/nodes/{ids[0]}/lineage", params={"timeout_ms": 1_500, "max_depth": 10}
+        f"/v1/nodes/{ids[0]}/lineage", params={"timeout_ms": 2_500, "max_depth": 10}
     )
     assert ids_of(answer) == ids[:3]
     assert atlas(answer).meta.truncated_by == ["timeout_ms"]
