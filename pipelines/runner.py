@@ -137,6 +137,7 @@ class Runner:
             partition=partition,
             position=str(end.position),
             entries=len(entries),
+            request_ids=sorted({e.request_id for e in entries if e.request_id})[:20],
             duration_ms=round((perf_counter() - begun) * 1000, 1),
         )
         return end
@@ -196,6 +197,7 @@ class Runner:
             "dead letter",
             partition=entry.partition,
             position=str(entry.position),
+            request_id=entry.request_id,
             attempts=self.max_attempts,
             reason=str(error),
         )

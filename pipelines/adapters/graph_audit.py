@@ -110,7 +110,7 @@ class GraphAudit:
         }
 
     def _stream(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
-        query = neo4j.Query(text, timeout=_STREAM_TIMEOUT_S)  # type: ignore[arg-type]  # made from schema rows
+        query = neo4j.Query(text, timeout=_STREAM_TIMEOUT_S)
         with (
             driver_errors(),
             self._driver.session(

@@ -41,6 +41,7 @@ MAX_ENTRY_BYTES = 320 * 1024
 
 _CHUNK_EVENTS = 128
 _CHUNK_BYTES = 1024 * 1024
+_HEADER_BYTES = 34
 # Forms of `ledger_append.lua`: ms and seq before the first new event; an event that is not new
 # (number in the chunk, status, place); a value of the id index behind the content's digest.
 _CLOCK = Struct(">QI")
@@ -138,8 +139,12 @@ class Ledger:
 
     # appending
 
-    def append(self, events: Sequence[Event]) -> list[Outcome]:
+    def append(self, events: Sequence[Event], *, request_id: str = "") -> list[Outcome]:
         """Append events in this order; of one session, they stay in this order.
+
+        Args:
+            events: validated.
+            request_id: kept beside each event for the workers' logs, at most 128 characters.
 
         Returns:
             One outcome for each event. After an error that was raised, appending the same
@@ -151,7 +156,7 @@ class Ledger:
             LedgerError: Redis refuses for another reason.
         """
         outcomes: list[Outcome | None] = [None] * len(events)
-        queue = _Chunks(self._encode(events, outcomes))
+        queue = _Chunks(self._encode(events, outcomes, request_id[:128].encode()))
         call_patiently(
             lambda: self._send(queue, events, outcomes),
             patience_s=self._patience_s,
@@ -159,9 +164,15 @@ class Ledger:
         )
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def _encode(self, events: Sequence[Event], outcomes: list[Outcome | None]) -> Iterator[_Chunk]:
+    def _encode(
+        self, events: Sequence[Event], outcomes: list[Outcome | None], request: bytes
+    ) -> Iterator[_Chunk]:
         """Chunks, made when asked for; events that may not be sent get their outcome at once."""
         chunk, size = _Chunk([], []), 0
+        argument = b"$%d\r\n%%b%b\r\n$%%d\r\n%%b\r\n" % (
+            _HEADER_BYTES + len(request),
+            request.replace(b"%", b"%%"),
+        )
         for index, event in enumerate(events):
             try:
                 data = encode_event(event)
@@ -179,7 +190,7 @@ class Ledger:
             key = event_key_digest(event.tenant, event.event_id)
             chunk.places.append((index, partition))
             header = key + content_digest(data) + partition.to_bytes(2, "big")
-            chunk.arguments.append(b"$34\r\n%b\r\n$%d\r\n%b\r\n" % (header, len(data), data))
+            chunk.arguments.append(argument % (header, len(data), data))
             size += len(data)
         if chunk.places:
             yield chunk

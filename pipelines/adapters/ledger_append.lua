@@ -1,7 +1,7 @@
 -- Appends events in order, each wholly or not at all. The only writer of the ledger.
 --
--- ARGV: for each event a header (key digest 16 B, content digest 16 B, partition u16) and its
--- canonical JSON. Reply, one string: the clock's ms u64 and the seq u32 before the first new
+-- ARGV: for each event a header (key digest 16 B, content digest 16 B, partition u16, and the id
+-- of the request if there is one) and its canonical JSON. Reply, one string: the clock's ms u64 and the seq u32 before the first new
 -- event, the others follow it in order; then a record for each event that is not new: its index
 -- u16 from 0, status u8, and the place (partition u16, ms u64, seq u32) of a known one. All big-
 -- endian. Short, because redis-py spends longer on a reply of many parts than Redis on making it.
@@ -63,7 +63,12 @@ local function append(index, header, data)
   end
   if not streams[partition] then open(partition) end
   local seq = seqs[partition] + 1
-  local added = redis.pcall('XADD', streams[partition], ms_text .. (n + 1), 'e', data, 's', seq)
+  local id, request, added = ms_text .. (n + 1), sub(header, 35), nil
+  if request == '' then
+    added = redis.pcall('XADD', streams[partition], id, 'e', data, 's', seq)
+  else
+    added = redis.pcall('XADD', streams[partition], id, 'e', data, 's', seq, 'r', request)
+  end
   if type(added) == 'table' then
     call('HDEL', bucket, field)
     error(added)

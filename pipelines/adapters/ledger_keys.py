@@ -11,6 +11,7 @@ from projections.positions import Position
 
 DATA_FIELD = b"e"
 SEQ_FIELD = b"s"
+REQUEST_FIELD = b"r"
 
 
 class Entry(NamedTuple):
@@ -19,12 +20,14 @@ class Entry(NamedTuple):
     Attributes:
         seq: number of the entry within its partition: 1, 2, 3 … without a gap.
         data: canonical JSON of the event.
+        request_id: of the request that brought it, for the logs; not part of the event.
     """
 
     partition: int
     position: Position
     seq: int
     data: bytes
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,13 @@ def decode_entry(partition: int, entry_id: bytes, fields: Mapping[bytes, bytes])
         UndecodableEntry: the stream holds something that the append script did not write.
     """
     try:
+        request_id = fields.get(REQUEST_FIELD)
         return Entry(
-            partition, decode_position(entry_id), int(fields[SEQ_FIELD]), fields[DATA_FIELD]
+            partition,
+            decode_position(entry_id),
+            int(fields[SEQ_FIELD]),
+            fields[DATA_FIELD],
+            None if request_id is None else request_id.decode("utf-8", "replace"),
         )
     except (KeyError, ValueError, TypeError) as error:
         position = entry_id.decode("ascii", "replace")

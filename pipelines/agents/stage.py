@@ -4,21 +4,69 @@ from __future__ import annotations
 
 import threading
 
+from pipelines import telemetry
+from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.adapters.ledger import Ledger
 from pipelines.agents import app
 from pipelines.agents.app import StageApp
 from pipelines.runner import Runner
 from pipelines.services import Services
 from pipelines.settings import Settings
 from pipelines.stages import Stage
+from projections.errors import GraphAhead
+from projections.operations import Checkpoint
+
+
+class LiveRunner(Runner):
+    """A runner whose partitions start only where the ledger still has the checkpoint's entry.
+
+    Admission compares the two when a server process is new; but a block that was read before a
+    crash may be folded after that, so each start compares again.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        writer: GraphWriter,
+        ledger: Ledger,
+        *,
+        target: str,
+        max_attempts: int,
+        stop: threading.Event,
+    ) -> None:
+        super().__init__(stage, writer, target=target, max_attempts=max_attempts, stop=stop)
+        self.ledger = ledger
+
+    def checkpoint(self, partition: int) -> Checkpoint:
+        """Where the partition goes on.
+
+        Raises:
+            GraphAhead: the ledger lost the entry; the partition is halted until `recover`.
+        """
+        found = super().checkpoint(partition)
+        if not self.ledger.missing_checkpoints([found]):
+            return found
+        self.ledger.halt(self.target, found)
+        again = super().checkpoint(partition)
+        if not self.ledger.missing_checkpoints([again]):  # `recover` was at work
+            self.ledger.release(partition)
+            return again
+        self._forget(again)
+        raise GraphAhead(
+            partition=partition, position=str(found.position), reason="its entry is gone"
+        )
 
 
 def make_app(stage: Stage, settings: Settings, target: str) -> StageApp:
     """The Faust app of a stage on a registered target; connects when the worker starts."""
+    # Not when the worker starts: by then `faust worker` has put a proxy in stderr's place.
+    telemetry.configure_logging(settings)
     return _make_app(stage, Services(settings), target)
 
 
 def run(stage: Stage, settings: Settings, target: str) -> int:
     """Run a worker in this process until SIGTERM or SIGINT; its exit code."""
+    telemetry.configure_logging(settings)
     with Services(settings) as services:
         return app.run(_make_app(stage, services, target))
 
@@ -26,9 +74,10 @@ def run(stage: Stage, settings: Settings, target: str) -> int:
 def _make_app(stage: Stage, services: Services, target: str) -> StageApp:
     def make_runner(stop: threading.Event) -> Runner:
         services.active()  # registers the settings' target in a fresh deployment
-        runner = Runner(
+        runner = LiveRunner(
             stage,
             services.writer(services.targets.get(target)),
+            services.ledger,
             target=target,
             max_attempts=services.settings.max_attempts,
             stop=stop,

@@ -426,3 +426,14 @@ def test_memory_and_time_are_known(ledger: AnyLedger) -> None:
     assert used > 0
     assert limit == 0
     assert ledger.now_ms() > 1_700_000_000_000
+
+
+def test_the_request_id_travels_beside_the_event_and_is_not_part_of_it(ledger: Any) -> None:
+    first, second = numbered_event(1), numbered_event(2)
+
+    ledger.append([first], request_id="req-100%-ä")
+    ledger.append([second])
+
+    found = [ledger.find(event.tenant, event.event_id) for event in (first, second)]
+    assert [entry.request_id for entry in found] == ["req-100%-ä", None]
+    assert [decode_event(entry.data) for entry in found] == [first, second]

@@ -69,15 +69,15 @@ class FakeLedger:
                 found=str(self.server.shape), expected=str(shape), reason="fixed"
             )
 
-    def append(self, events: Sequence[Event]) -> list[Outcome]:
+    def append(self, events: Sequence[Event], *, request_id: str = "") -> list[Outcome]:
         with self.server.lock:
             try:
                 self.admit()
             except RecollectError as error:
                 raise LedgerUnavailable(reason=str(error)) from error
-            return [self._append(event) for event in events]
+            return [self._append(event, request_id or None) for event in events]
 
-    def _append(self, event: Event) -> Outcome:
+    def _append(self, event: Event, request_id: str | None) -> Outcome:
         server = self.server
         try:
             data = encode_event(event)
@@ -98,7 +98,7 @@ class FakeLedger:
             Position(server.now_ms, 1), Position(server.clock.ms, server.clock.seq + 1)
         )
         seq = stream[-1].seq + 1 if stream else 1
-        entry = Entry(partition, server.clock, seq, data)
+        entry = Entry(partition, server.clock, seq, data, request_id)
         stream.append(entry)
         server.ids[event.key] = entry
         return Appended(entry.position, partition, False)
