@@ -124,8 +124,7 @@ class StageApp(faust.App):
         self.agent(ledger, name=stage)(self.positions.run)
 
     async def on_start(self) -> None:
-        """Logs and metrics as everywhere else in the project."""
-        telemetry.configure_logging(self.settings)
+        """Metrics as everywhere else in the project."""
         telemetry.prepare_stage(**self._labels)
         consumer = cast(Consumer, self.consumer)
         telemetry.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
@@ -141,7 +140,9 @@ class StageApp(faust.App):
 
 def run(app: StageApp) -> int:
     """Run a worker in this process until SIGTERM or SIGINT; its exit code."""
+    worker = faust.Worker(app, loglevel=app.settings.log_level, quiet=True)
+    worker.spinner = None  # it writes to stdout, which is the command's own
     try:
-        faust.Worker(app, loglevel=app.settings.log_level, quiet=True).execute_from_commandline()
+        worker.execute_from_commandline()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1

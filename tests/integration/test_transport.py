@@ -87,11 +87,17 @@ def test_workers_share_partitions_within_seconds(cluster: Cluster) -> None:
 
 
 def test_shares_change_hands_under_load_without_a_conflict(cluster: Cluster) -> None:
-    first = cluster.start(TOY_DELAY_MS="150")
+    first = cluster.start(TOY_DELAY_MS="50")
     wait_for(lambda: cluster.shared_by(first), 30, "the first worker holds all")
-    cluster.append(4_000)
-    second = cluster.start(TOY_DELAY_MS="150")
-    wait_for(lambda: second.pid in cluster.appliers(), 30, "the second worker takes part")
+    second = cluster.start(TOY_DELAY_MS="50")
+
+    def takes_part() -> bool:
+        if cluster.done():
+            cluster.append(1_000)  # there is always work while the partitions change hands
+        return second.pid in cluster.appliers()
+
+    wait_for(takes_part, 60, "the second worker takes part")
+    cluster.append(500)
     second.send_signal(signal.SIGTERM)
     assert second.wait(timeout=15) == 0
     wait_done(cluster)
