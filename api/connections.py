@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pipelines.adapters.connect import connect_neo4j, connect_redis
 from pipelines.adapters.graph_reader import GraphReader
 from pipelines.adapters.ledger import Ledger
+from pipelines.adapters.reports import Reports
 from pipelines.adapters.targets import Target, Targets
 from pipelines.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
@@ -132,6 +133,11 @@ class Connections:
     def opened(self) -> bool:
         """Whether the ledger was reached once and has the format of the settings."""
         return self._ledger is not None
+
+    @property
+    def reports(self) -> Reports:
+        """What commands found out last."""
+        return Reports(self._redis, self._settings.prefix)
 
     def open_ledger(self) -> None:
         """Reach the ledger, creating it on an empty server.

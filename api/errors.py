@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -154,6 +155,11 @@ def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ..
 def _counted(errors: tuple[tuple[str, str], ...]) -> str:
     fields = ", ".join(dict.fromkeys(field for field, _ in errors))
     return f"{len(errors)} rule{'s' if len(errors) > 1 else ''} broken: {fields}"
+
+
+def current_request_id() -> str:
+    """Id of the request that this thread works for; empty outside of one."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
 
 
 def request_id_of(request: Request) -> str | None:

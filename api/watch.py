@@ -17,6 +17,7 @@ from pipelines.adapters.ledger import Ledger, Tail
 from pipelines.settings import Settings
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
 from projections.operations import Checkpoint
+from projections.structural import FOLD_VERSION
 
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
@@ -167,6 +168,9 @@ class Watch:
                 )
                 self._checkpoints = {item.partition: item for item in found}
                 self._checkpoints_of = name
+                if name is not None:
+                    stale = any(item.fold_version != FOLD_VERSION for item in found)
+                    telemetry.REBUILD_NEEDED.labels(INGEST_STAGE, name).set(stale)
                 if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
                     counts = reader.counts()
                     telemetry.observe_graph(name, counts.nodes, counts.edges)
@@ -184,10 +188,12 @@ class Watch:
             ledger.admit()
             self._admitted = True
         halted = ledger.halted()
+        telemetry.LEDGER_EPOCH.set(ledger.epoch())
         telemetry.LEDGER_PARTITIONS.set(ledger.partitions)
         telemetry.HALTED_PARTITIONS.set(len(halted))
         telemetry.REDIS_MEMORY_USED.set(used)
         telemetry.REDIS_MEMORY_MAX.set(limit)
+        self._export_reports()
         seen = replace(
             seen,
             ledger_error=None,
@@ -202,6 +208,19 @@ class Watch:
         return replace(
             seen, lag_entries=sum(entries.values()), lag_seconds=max(seconds.values(), default=0.0)
         )
+
+    def _export_reports(self) -> None:
+        """Show what the last `verify` and `rebuild` said; they end before they are scraped."""
+        for command, target, values in self._connections.reports.all():
+            if command == "verify":
+                telemetry.observe_verify(
+                    target,
+                    differences=int(values["differences"]),
+                    duration_s=values["duration_s"],
+                    ended_at_s=values["ended_at_s"],
+                )
+            elif command == "rebuild":
+                telemetry.REBUILD_PROGRESS.labels(target).set(values["progress"])
 
     def _lag_seconds(self, ledger: Ledger, entries: Mapping[int, int]) -> dict[int, float]:
         """Age of each partition's oldest entry that is not projected."""

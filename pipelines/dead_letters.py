@@ -13,11 +13,9 @@ from pipelines.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope, decode_event
 from projections.positions import Position
+from projections.schema import DROPPED
 
 Progress = Callable[[int, int | None, str], None]
-
-DROPPED = "dropped"
-"""`kind` of a dead letter that a person gave up: kept, listed on request, no longer counted."""
 
 
 @dataclass

@@ -19,14 +19,15 @@ from typing import Any
 
 import structlog
 
-from pipelines import telemetry
 from pipelines.adapters.block import Block
 from pipelines.adapters.ledger import Entry, Ledger, Tail
+from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
 from pipelines.runner import Runner
 from pipelines.services import Services
 from pipelines.stages import PROJECTION, Stage, group_name
-from pipelines.verify import Report, verify
+from pipelines.verify import Report as VerifyReport
+from pipelines.verify import verify
 from projections.errors import Fenced, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
@@ -66,7 +67,7 @@ class RebuildReport:
     generation: int | None
     fold_s: float
     duration_s: float
-    verified: Report
+    verified: VerifyReport
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -230,7 +231,7 @@ class _Rebuild:
             generation = self.services.targets.activate(self.target.name)
             logger.info("switched", target=self.target.name, generation=generation)
             self._hand_over(before)
-        telemetry.REBUILD_PROGRESS.labels(target=self.target.name).set(1)
+        self._report(1.0)
         return RebuildReport(
             target=self.target.name,
             in_place=False,
@@ -312,12 +313,14 @@ class _Rebuild:
                 with guard:
                     done += count
                     self.progress(min(done, total), total, f"folding into {self.target.name}")
-                    telemetry.REBUILD_PROGRESS.labels(target=self.target.name).set(
-                        done / max(total, 1)
-                    )
+                    self._report(done / max(total, 1))
 
         partitions = range(self.ledger.partitions)
         _in_threads(fold, list(partitions), self.services.settings.worker_concurrency)
+
+    def _report(self, share: float) -> None:
+        report = Report("rebuild", self.target.name, {"progress": min(share, 1.0)})
+        self.services.reports.put(report)
 
     def _hand_over(self, before: Target) -> None:
         """Go on folding until a worker holds the partitions, if there are workers at all."""

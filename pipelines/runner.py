@@ -39,12 +39,10 @@ from projections.errors import Fenced, FoldVersionMismatch, RecollectError
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint
 from projections.positions import Position
+from projections.schema import POISON
 
 Result = TypeVar("Result")
 logger = structlog.get_logger(__name__)
-
-POISON = "poison"
-"""`kind` of a dead letter that its own stage cannot fold."""
 
 
 class Stopped(RecollectError):

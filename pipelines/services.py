@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.adapters.graph_reader import GraphReader
     from pipelines.adapters.graph_writer import GraphWriter
     from pipelines.adapters.ledger import Ledger
+    from pipelines.adapters.reports import Reports
     from pipelines.adapters.targets import Target, Targets
     from projections.operations import Checkpoint
 
@@ -52,6 +53,13 @@ class Services:
         from pipelines.adapters.targets import Targets
 
         return Targets(self.redis, self.settings.prefix)
+
+    @cached_property
+    def reports(self) -> Reports:
+        """What commands found out last, in Redis."""
+        from pipelines.adapters.reports import Reports
+
+        return Reports(self.redis, self.settings.prefix)
 
     @cached_property
     def ledger(self) -> Ledger:

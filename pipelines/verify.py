@@ -17,10 +17,10 @@ from typing import Any
 
 import structlog
 
-from pipelines import telemetry
 from pipelines.adapters.graph_audit import FoundEvent, GraphAudit, found_sessions
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Entry, Ledger
+from pipelines.adapters.reports import Report as LastReport
 from pipelines.services import Services
 from pipelines.stages import PROJECTION
 from projections.comparison import (
@@ -170,12 +170,12 @@ def verify(
     report.repaired = repaired
     report.duration_s = time.perf_counter() - begun
     if only is None:
-        telemetry.observe_verify(
-            chosen.name,
-            differences=report.difference_count,
-            duration_s=report.duration_s,
-            ended_at_s=time.time(),
-        )
+        values = {
+            "differences": float(report.difference_count),
+            "duration_s": report.duration_s,
+            "ended_at_s": time.time(),
+        }
+        services.reports.put(LastReport("verify", chosen.name, values))
     return report
 
 

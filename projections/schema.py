@@ -164,6 +164,11 @@ DEAD_LETTER: Final = NodeRow(
     meaning="an entry that a stage could not fold and has passed",
     operational=True,
 )
+POISON: Final = "poison"
+"""`kind` of a dead letter that its own stage cannot fold."""
+DROPPED: Final = "dropped"
+"""`kind` of one that a person gave up: kept, listed on request, no longer counted."""
+
 FORGOTTEN: Final = NodeRow(
     label="Forgotten",
     key=("tenant", "event_id"),

@@ -19,7 +19,14 @@ from api.dependencies import (
     Writer,
     no_query,
 )
-from api.errors import PROBLEMS, ApiProblem, describe, problem, problem_responses
+from api.errors import (
+    PROBLEMS,
+    ApiProblem,
+    current_request_id,
+    describe,
+    problem,
+    problem_responses,
+)
 from api.schemas import (
     Accepted,
     BatchAccepted,
@@ -188,7 +195,7 @@ def _now_ms() -> int:
 def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
     try:
         event = judge(decode_json(body), tenant, _now_ms())
-        outcome = ledger.append([event])[0]
+        outcome = ledger.append([event], request_id=current_request_id())[0]
     except RecollectError as error:
         _count([error])
         raise
@@ -216,7 +223,8 @@ def _append_many(ledger: Ledger, body: bytes, tenant: str, most: int) -> BatchAc
         else:
             outcomes.append(_PENDING)
     try:
-        appended = iter(zip(events, ledger.append(events), strict=True))
+        places = ledger.append(events, request_id=current_request_id())
+        appended = iter(zip(events, places, strict=True))
     except RecollectError as error:
         _count([error] * len(envelopes))
         raise

@@ -21,6 +21,7 @@ from projections.positions import Position
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,
+    DROPPED,
     EDGES,
     EVENT,
     NODES,
@@ -228,7 +229,8 @@ RETURN {_columns("d", DEAD_LETTER)} AS node
 ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
 """
 _DEAD_LETTER_COUNTS = f"""
-MATCH (d:{DEAD_LETTER.label}) RETURN d.stage AS stage, count(d) AS number
+MATCH (d:{DEAD_LETTER.label}) WHERE d.kind <> '{DROPPED}'
+RETURN d.stage AS stage, count(d) AS number
 """
 
 
@@ -341,7 +343,7 @@ class GraphRead:
         ]
 
     def dead_letter_counts(self) -> dict[str, int]:
-        """How many dead letters each stage has; a stage without any is missing."""
+        """How many dead letters each stage has that nobody dropped; without any it is missing."""
         return {row["stage"]: row["number"] for row in self._rows(_DEAD_LETTER_COUNTS)}
 
 

@@ -329,6 +329,10 @@ class Ledger:
 
     # the server and its epoch
 
+    def epoch(self) -> int:
+        """How many server processes were admitted so far; 0 before the first append."""
+        return call_patiently(self._admission.number, patience_s=self._patience_s)
+
     def halted(self) -> dict[int, str]:
         """Partitions that accept no appends, with the reason."""
         found = call_patiently(self._admission.halted, patience_s=self._patience_s)

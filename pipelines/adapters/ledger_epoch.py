@@ -173,6 +173,10 @@ class Admission:
             if not (reply and _holds(checkpoint, *reply[0]))
         ]
 
+    def number(self) -> int:
+        """How many server processes were admitted so far."""
+        return int(self._redis.hget(self._keys.epoch, "number") or 0)
+
     def halted(self) -> dict[int, GraphAhead]:
         """Halted partitions, each with the error that its appends get."""
         return {

@@ -73,6 +73,11 @@ class LedgerKeys:
         """Which target answers reads."""
         return f"{self.prefix}:active"
 
+    @property
+    def reports(self) -> str:
+        """The last results of `verify` and `rebuild`."""
+        return f"{self.prefix}:reports"
+
     def lease(self, group: str, partition: int) -> str:
         """Who reads a partition for a consumer group."""
         return f"{self.prefix}:lease:{group}:{partition}"

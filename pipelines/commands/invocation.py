@@ -188,7 +188,7 @@ def log_to_stderr(settings: Settings, *, debug: bool = False) -> None:
 
     changes: dict[str, str] = {}
     if "log_level" not in settings.model_fields_set:
-        changes["log_level"] = "debug" if debug else "warning"
+        changes["log_level"] = "info" if debug else "warning"
     if "log_format" not in settings.model_fields_set:
         changes["log_format"] = "console"
     configure_logging(settings.model_copy(update=changes))

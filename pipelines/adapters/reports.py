@@ -1,0 +1,44 @@
+"""What commands found out last, kept in Redis so that the API can show it to Prometheus.
+
+`verify` and `rebuild` end before anybody could scrape them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import redis
+
+from pipelines.adapters.ledger_keys import LedgerKeys
+from pipelines.adapters.ledger_retry import call_patiently
+
+
+class Report(NamedTuple):
+    """The last word of a command about a target."""
+
+    command: str
+    target: str
+    values: dict[str, float]
+
+
+class Reports:
+    """The last report of each command and target. All methods raise LedgerUnavailable."""
+
+    def __init__(self, redis: redis.Redis, prefix: str = "rc") -> None:
+        self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
+        self._key = LedgerKeys(prefix).reports
+
+    def put(self, report: Report) -> None:
+        """Replace what the command said about the target before."""
+        field = f"{report.command}:{report.target}"
+        call_patiently(lambda: self._redis.hset(self._key, field, json.dumps(report.values)))
+
+    def all(self) -> list[Report]:
+        """Every last report."""
+        found = call_patiently(lambda: self._redis.hgetall(self._key))
+        return [
+            Report(command, target, json.loads(values))
+            for field, values in sorted(found.items())
+            for command, _, target in [field.decode().partition(":")]
+        ]
