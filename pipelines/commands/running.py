@@ -195,6 +195,12 @@ def up(
     everything: Annotated[
         bool, typer.Option("--all", help="a worker of each stage and the API, too")
     ] = False,
+    auth: Annotated[
+        bool,
+        typer.Option(
+            "--auth", help="Neo4j asks for a password; chosen at the folder's first start"
+        ),
+    ] = False,
 ) -> int:
     """Start Redis (Valkey) and Neo4j on this machine, without docker or root.
 
@@ -211,12 +217,13 @@ def up(
             local.up(
                 data_dir,
                 False,
+                auth=auth,
                 progress=people,
                 on_ready=lambda state: announce(invocation, stack, state, everything),
             )
         return OK
     with invocation.progress() as progress, progress.waiting("starting Redis and Neo4j"):
-        state = local.up(data_dir, True)
+        state = local.up(data_dir, True, auth=auth)
         follow_ports(invocation, state)
     document = urls(state)
     if everything:
@@ -301,7 +308,9 @@ def show_urls(out: Console, document: dict[str, Any]) -> None:
     """For a person: where things are."""
     rows = [("redis", document["redis_url"])]
     rows += [(f"neo4j {name}", url) for name, url in document["neo4j_urls"].items()]
-    rows += [("", f"user {document['neo4j_user']}, password in {document['neo4j_password_file']}")]
+    if "neo4j_user" in document:
+        login = f"user {document['neo4j_user']}, password in {document['neo4j_password_file']}"
+        rows.append(("", login))
     if "api_url" in document:
         rows.append(("api", document["api_url"]))
         if document["api_key_file"]:

@@ -23,6 +23,7 @@ from projections.errors import OperationFailed
 VALKEY = "valkey"
 DEFAULT_TARGETS = ("blue",)
 _PORT_PATIENCE_S = 3.0
+_LOGIN_FILE = "neo4j-password"
 _TARGET_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
@@ -60,9 +61,23 @@ def forget_target(data_dir: Path, name: str) -> None:
         write_json(run_dir(data_dir) / "ports.json", ports)
 
 
-def neo4j_password(data_dir: Path) -> str:
-    """Password of the embedded Neo4j servers on this data folder; made when first asked for."""
-    path = run_dir(data_dir) / "neo4j-password"
+def neo4j_password(data_dir: Path) -> str | None:
+    """Password of the embedded Neo4j servers on this data folder; None: they ask for none."""
+    path = run_dir(data_dir) / _LOGIN_FILE
+    return path.read_text(encoding="ascii").strip() if path.exists() else None
+
+
+def make_password(data_dir: Path) -> str:
+    """Let the embedded Neo4j servers ask for a password, made when there is none yet.
+
+    Raises:
+        OperationFailed: one has run without: a store takes its password at its first start.
+    """
+    path = run_dir(data_dir) / _LOGIN_FILE
+    if not path.exists() and known_targets(data_dir):
+        raise OperationFailed(
+            reason="a password is chosen before the first start: use a new folder"
+        )
     with locked(run_dir(data_dir) / "ports.lock"):
         if not path.exists():
             new = path.with_suffix(".new")
@@ -140,14 +155,14 @@ class LocalServices:
         targets: Sequence[str] = DEFAULT_TARGETS,
         *,
         with_valkey: bool = True,
-        auth: bool = True,
+        auth: bool = False,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
         quick: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         homes = {name: target_dir(self.data_dir, name) for name in targets}
-        self.password = neo4j_password(self.data_dir) if auth else None
+        self.password = make_password(data_dir) if auth else neo4j_password(data_dir)
         ports = _ports(self.data_dir, [*([VALKEY] if with_valkey else []), *targets])
         self.valkey: ValkeyServer | None = None
         if with_valkey:

@@ -33,6 +33,7 @@ from pipelines.local.services import (
     forget_target,
     known_targets,
     locked,
+    make_password,
     neo4j_password,
     run_dir,
     target_dir,
@@ -93,13 +94,16 @@ class LocalState:
         return {name: server.url for name, server in self.targets.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The state as a JSON document, without the password."""
+        """The state as a JSON document; of a password only the file that holds it."""
+        login = {
+            "neo4j_user": USER,
+            "neo4j_password_file": str(run_dir(self.data_dir) / "neo4j-password"),
+        }
         return {
             "data_dir": str(self.data_dir),
             "redis_url": self.redis_url,
             "neo4j_urls": self.neo4j_urls,
-            "neo4j_user": USER,
-            "neo4j_password_file": str(run_dir(self.data_dir) / "neo4j-password"),
+            **(login if neo4j_password(self.data_dir) is not None else {}),
             "valkey": asdict(self.valkey),
             "targets": {name: asdict(server) for name, server in self.targets.items()},
         }
@@ -124,11 +128,10 @@ def connection_settings(data_dir: Path) -> dict[str, str]:
     state = read_state(data_dir)
     if state is None:
         return {}
-    settings = {
-        "redis_url": state.redis_url,
-        "neo4j_user": USER,
-        "neo4j_password": neo4j_password(data_dir),
-    }
+    settings = {"redis_url": state.redis_url}
+    password = neo4j_password(data_dir)
+    if password is not None:
+        settings |= {"neo4j_user": USER, "neo4j_password": password}
     for name in sorted(state.targets)[:1]:
         settings["neo4j_url"] = state.targets[name].url
     return settings
@@ -139,6 +142,7 @@ def up(
     detach: bool,
     targets: Sequence[str] | None = None,
     *,
+    auth: bool = False,
     on_ready: Callable[[LocalState], None] | None = None,
     progress: bool = False,
 ) -> LocalState:
@@ -149,6 +153,7 @@ def up(
         detach: leave them running under a supervisor of their own and return once all answer;
             else hold them here until SIGINT, SIGTERM or SIGHUP, stop them, and return.
         targets: targets to run; None: those that ran here before, blue on a new folder.
+        auth: Neo4j asks for a password, kept in the folder; chosen before the first start.
         on_ready: called once all answer, before waiting or returning.
         progress: show a bar while the jars are fetched.
 
@@ -159,6 +164,8 @@ def up(
     names = names or list(DEFAULT_TARGETS)
     for name in names:
         target_dir(data_dir, name)
+    if auth:
+        make_password(data_dir)
     fetch_neo4j(progress)
     with locked(run_dir(data_dir) / "up.lock"):
         running = read_state(data_dir)

@@ -62,7 +62,9 @@ def login(data_dir: Path, name: str) -> Driver:
     state = read_state(data_dir)
     assert state is not None
     settings = connection_settings(data_dir)
-    auth = (settings["neo4j_user"], settings["neo4j_password"])
+    auth = None
+    if "neo4j_user" in settings:
+        auth = (settings["neo4j_user"], settings["neo4j_password"])
     return GraphDatabase.driver(state.neo4j_urls[name], auth=auth)
 
 
