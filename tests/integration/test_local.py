@@ -190,7 +190,7 @@ def test_up_reports_restarts_and_goes_down(
 ) -> None:
     assert read_state(data_dir) is None
     began = time.monotonic()
-    first = up(data_dir, detach=True)
+    first = up(data_dir, detach=True, auth=True)
     record_property("up_s", round(time.monotonic() - began, 1))
     assert up(data_dir, detach=True) == first  # a second one only reports
     with redis.from_url(first.redis_url) as client:
