@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
         app, "replay", panel=PANEL, example="recollect replay projection --from 1770806400000-0"
     )(replay)
     command(app, "rebuild", panel=PANEL, example="recollect rebuild --into green --switch")(rebuild)
-    command(app, "recover", panel=PANEL, example="recollect recover --yes")(recover)
+    command(app, "recover", panel=PANEL, example="recollect recover --dry-run")(recover)
 
 
 def verify(
@@ -163,23 +164,30 @@ def rebuild(
 
 def recover(
     invocation: Invocation,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="do it; without, only say what would be done")
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="list what is lost and change nothing")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask at a terminal")] = False,
 ) -> int:
     """After Redis lost entries that the graph has: list what is lost, and let the ledger go on.
 
     Takes from the graph what the ledger no longer supports, resets the checkpoints, writes the gap
-    into the ledger and lets the halted partitions take events again.
+    into the ledger and lets the halted partitions take events again. At a terminal it asks first.
     """
     from pipelines.recover import recover as run
 
-    report = run(invocation.services, apply=yes)
+    ask = not (dry_run or yes or invocation.json) and sys.stdin.isatty()
+    report = run(invocation.services, apply=not (dry_run or ask))
+    if ask and report.gaps:
+        document = report.as_dict()
+        invocation.answer(document, lambda out: show_report(out, "would recover", document))
+        typer.confirm("Take this out of the graph and go on?", abort=True)
+        report = run(invocation.services, apply=True)
     document = report.as_dict()
     if not document["graph_ahead"]:
         title = "nothing is lost, nothing to recover"
     else:
-        title = "recovered" if yes else "would recover (nothing was changed; --yes does it)"
+        title = "recovered" if report.applied else "would recover (nothing was changed)"
     invocation.answer(document, lambda out: show_report(out, title, document))
     return OK if document.get("ok", True) else FAILED
 
