@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -139,7 +140,13 @@ class Companions:
             elif name not in wanted:
                 child.terminate()
         for name in wanted - set(self._children):
-            self._children[name] = subprocess.Popen(self._command(name), stdin=subprocess.PIPE)
+            self._children[name] = subprocess.Popen(
+                self._command(name),
+                stdin=subprocess.PIPE,
+                # one port cannot serve two: the metrics of a target that stands by are its own
+                # worker's, started with --target and a port
+                env={**os.environ, "RECOLLECT_METRICS_PORT": "0"},
+            )
 
 
 def end_with_standard_input(end: Callable[[], None]) -> None:
