@@ -130,6 +130,7 @@ def _ledger(ledger: Ledger, tails: list[Tail], halted: dict[int, str]) -> dict[s
     used, limit = ledger.memory()
     return {
         "partitions": len(tails),
+        "epoch": ledger.epoch(),
         "entries": sum(tail.seq for tail in tails),
         "tails": [
             {"partition": partition, "position": str(tail.position), "seq": tail.seq}

@@ -27,7 +27,9 @@ def environment(home: Path) -> dict[str, str]:
 
 def running_below(folder: Path) -> list[str]:
     """Command lines that name the folder."""
-    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, check=True, text=True)
+    listed = subprocess.run(
+        ["ps", "-eww", "-o", "args="], capture_output=True, check=True, text=True
+    )
     return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from pipelines.adapters.targets import Target, Targets
-from pipelines.demo import EVENTS, scenario_path
+from pipelines.demo import EVENTS, FAILURE, scenario_path
 from pipelines.local.processes import is_alive
 
 pytestmark = pytest.mark.acceptance
@@ -38,7 +38,7 @@ def recollect(*arguments: str, data: Path, code: int = 0) -> dict[str, Any]:
         check=False,
         text=True,
     )
-    assert done.returncode == code, done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -54,7 +54,10 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 def children(pid: int) -> dict[int, str]:
     """Child processes and their command lines."""
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, check=False, text=True
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)],
+        capture_output=True,
+        check=False,
+        text=True,
     )
     rows = (line.split(maxsplit=1) for line in listed.stdout.splitlines())
     return {int(number): arguments for number, arguments in rows}
@@ -106,6 +109,7 @@ def test_waiting_without_a_worker_gives_up_with_1(data: Path) -> None:
     source = data / "one.jsonl"
     source.write_text(json.dumps(line), encoding="utf-8")
     waited = recollect("import", str(source), "--wait", "--wait-timeout", "1", data=data, code=1)
+    assert "error" not in waited, waited
     assert (waited["new"], waited["projected"]) == (1, False)
 
 
@@ -142,7 +146,7 @@ def test_all_adds_worker_and_api_and_down_leaves_nothing(data: Path) -> None:
     key = Path(up["api_key_file"])
     assert key.stat().st_mode & 0o077 == 0
     question = urllib.request.Request(
-        f"{up['api_url']}/v1/context/checkout-4711?query=charge",
+        f"{up['api_url']}/v1/events/{FAILURE}",
         headers={"X-API-Key": key.read_text(encoding="utf-8")},
     )
     with urllib.request.urlopen(question, timeout=30) as answer:

@@ -242,6 +242,7 @@ def test_status_tells_lag_counts_and_targets(recollect: Recollect, neo4j_url: st
     assert status["graph"]["nodes"]["Event"] == 0
     assert set(status["graph"]["edges"]) >= {"FOLLOWS", "CAUSED_BY"}
     assert status["ledger"]["entries"] == 5
+    assert status["ledger"]["epoch"] == 1
     assert sum(tail["seq"] for tail in status["ledger"]["tails"]) == 5
     assert status["targets"] == [
         {"name": "blue", "uri": neo4j_url, "database": "neo4j", "state": "active", "active": True}
