@@ -189,7 +189,8 @@ RESET_CHECKPOINT = (
 
 # Facts of Stage 1, each found by an index and never by a scan. The hint is needed: on an empty
 # graph the planner thinks that the key's index, searched by tenant alone, is as good, and keeps
-# that plan while the graph grows.
+# that plan while the graph grows. For the same reason ties are decided by CASE: an OR it plans as
+# the union of two searches, sorted, which reads all the rest of a session.
 _CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
 _CHAIN_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _CHAIN_ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
@@ -205,11 +206,13 @@ NEIGHBOURS = (
     "UNWIND $links AS l WITH l, datetime({epochMillis: l[2]}) AS at "
     f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
     "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at <= at "
-    "AND e.event_id IS NOT NULL AND (e.occurred_at < at OR e.event_id < l[3]) "
+    "AND e.event_id IS NOT NULL "
+    "AND CASE WHEN e.occurred_at = at THEN e.event_id < l[3] ELSE true END "
     f"RETURN e AS before ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 }} "
     f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
     "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at >= at "
-    "AND e.event_id IS NOT NULL AND (e.occurred_at > at OR e.event_id > l[3]) "
+    "AND e.event_id IS NOT NULL "
+    "AND CASE WHEN e.occurred_at = at THEN e.event_id > l[3] ELSE true END "
     f"RETURN e AS after ORDER BY {_CHAIN_ORDER} LIMIT 1 }} "
     "RETURN l[0] AS tenant, l[1] AS session_id, l[2] AS occurred_at_ms, l[3] AS event_id, "
     "before.occurred_at.epochMillis AS before_ms, before.event_id AS before_id, "

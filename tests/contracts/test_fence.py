@@ -1,0 +1,305 @@
+"""Two workers at once, on a real Neo4j: the fence, and what look-ups alone would miss."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import neo4j
+import pytest
+
+from pipelines.adapters.block import Block
+from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
+from pipelines.adapters.ledger import Entry
+from pipelines.runner import Runner
+from pipelines.stages import PROJECTION
+from projections.errors import Fenced, GraphUnavailable
+from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
+from projections.positions import Position
+from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
+from projections.structural import Facts, event_node, project, wanted_facts
+from tests.factories import block, event, event_id
+
+pytestmark = pytest.mark.integration
+STAGE = "projection"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
+    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
+        yield driver
+
+
+@pytest.fixture
+def writer(driver: neo4j.Driver) -> GraphWriter:
+    made = GraphWriter(driver)
+    made.ensure_schema()
+    made.ensure_checkpoints(STAGE, 2, 1)
+    return made
+
+
+@pytest.fixture
+def other_worker() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def at(seq: int, partition: int = 0) -> Checkpoint:
+    position = Position(seq, 0)
+    return Checkpoint(STAGE, partition, position, seq, str(seq) if seq else "")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def is_blocked(driver: neo4j.Driver) -> bool:
+    """Whether a transaction waits for a lock that another holds."""
+    with driver.session() as session:
+        rows = session.run("SHOW TRANSACTIONS YIELD status RETURN status")
+        return any("Blocked" in row["status"] for row in rows)
+
+
+def visible_edges(driver: neo4j.Driver) -> list[tuple[str, ...]]:
+    with driver.session() as session:
+        rows = session.run(
+            "MATCH (a:Event)-[r]->(b:Event) RETURN type(r), a.event_id, b.event_id ORDER BY 1, 2, 3"
+        )
+        return [tuple(row) for row in rows]
+
+
+def count(driver: neo4j.Driver, label: str) -> int:
+    with driver.session() as session:
+        text = f"MATCH (n:{label}) RETURN count(n)"
+        return int(session.run(text).single(strict=True)[0])
+
+
+# -- the fence -------------------------------------------------------------------------------------
+
+
+def write_event(transaction: GraphTransaction, number: int) -> None:
+    batch = Operations()
+    batch.add(event_node(event(number), Position(number, 0)))
+    transaction.apply(batch, STAGE)
+
+
+def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
+    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+) -> None:
+    """It began before the first committed, so a test before the lock would have let it pass."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def late() -> None:
+        with writer.transaction() as transaction:
+            # Its snapshot, if it had one, would be of before the first worker's commit.
+            transaction._run("MATCH (c:Checkpoint) RETURN c.position").consume()
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+            transaction.advance(at(0), at(3))
+            write_event(transaction, 2)
+
+    with writer.transaction() as first:
+        rival = other_worker.submit(late)
+        assert begun.wait(PATIENCE_S)
+        first.advance(at(0), at(2))
+        go_on.set()
+        wait_until(lambda: is_blocked(driver))  # the rival waits for the checkpoint's lock
+        write_event(first, 1)
+    with pytest.raises(Fenced):
+        rival.result(PATIENCE_S)
+    assert writer.checkpoints(STAGE)[0] == at(2)
+    with driver.session() as session:
+        assert session.run("MATCH (e:Event) RETURN e.event_id").value() == [event_id(1)]
+        assert session.run("MATCH (c:Checkpoint) WHERE c.lock RETURN count(c)").value() == [0]
+
+
+def test_the_second_goes_on_when_the_first_rolls_back(
+    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+) -> None:
+    def second() -> None:
+        with writer.transaction() as transaction:
+            transaction.advance(at(0), at(3))
+            write_event(transaction, 2)
+
+    def first() -> Future[None]:
+        with writer.transaction() as transaction:
+            transaction.advance(at(0), at(2))
+            waiting = other_worker.submit(second)
+            wait_until(lambda: is_blocked(driver))
+            raise KeyboardInterrupt(waiting)
+
+    with pytest.raises(KeyboardInterrupt) as died:
+        first()
+    died.value.args[0].result(PATIENCE_S)
+    assert writer.checkpoints(STAGE)[0] == at(3)
+
+
+def test_facts_are_read_behind_the_lock(
+    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+) -> None:
+    """Who waited for the lock sees what the holder wrote."""
+
+    def second() -> Facts:
+        with writer.transaction() as transaction:
+            transaction.lock(STAGE, 0)
+            asked = [event(5)]
+            return transaction.facts(asked, wanted_facts(asked))
+
+    with writer.transaction() as first:
+        first.advance(at(0), at(2))
+        waiting = other_worker.submit(second)
+        wait_until(lambda: is_blocked(driver))
+        write_event(first, 1)
+    (known,) = waiting.result(PATIENCE_S).neighbours.values()
+    assert known.before is not None
+    assert known.before.event_id == event_id(1)
+
+
+# -- write skew ------------------------------------------------------------------------------------
+
+CHILD = event(2, session_id="child", parent=1)
+PARENT = event(1, session_id="parent")
+
+
+@pytest.mark.parametrize("first_is_child", [True, False], ids=["child first", "parent first"])
+def test_a_child_and_its_parent_at_the_same_moment(
+    driver: neo4j.Driver,
+    writer: GraphWriter,
+    other_worker: ThreadPoolExecutor,
+    first_is_child: bool,
+) -> None:
+    """Both transactions are open and neither sees the other's node; both end in one edge."""
+    mine, theirs = (CHILD, PARENT) if first_is_child else (PARENT, CHILD)
+    ready, go_on = threading.Event(), threading.Event()
+
+    def fold(transaction: GraphTransaction, made: object, partition: int) -> None:
+        chosen = CHILD if made is CHILD else PARENT
+        transaction.advance(at(0, partition), at(5, partition))
+        facts = transaction.facts([chosen], wanted_facts([chosen]))
+        if partition:
+            ready.set()
+            assert go_on.wait(PATIENCE_S)
+        transaction.apply(project([(Position(5, 0), chosen)], facts), STAGE)
+
+    def rival() -> None:
+        with writer.transaction() as transaction:
+            fold(transaction, theirs, 1)
+
+    with writer.transaction() as transaction:
+        other = other_worker.submit(rival)
+        assert ready.wait(PATIENCE_S)
+        fold(transaction, mine, 0)
+        go_on.set()
+        wait_until(lambda: is_blocked(driver) or other.done())
+    other.result(PATIENCE_S)
+    assert visible_edges(driver) == [(CAUSED_BY.type, event_id(2), event_id(1))]
+    assert count(driver, PLACEHOLDER) == 0
+    assert count(driver, EVENT.label) == 2
+
+
+def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None:
+    """Parents of each partition are caused by events of the other, block by block."""
+    pairs = 60
+    sides = [
+        [
+            event(2 * n + side, session_id=f"side-{side}", parent=2 * n + 1 - side)
+            for n in range(pairs)
+        ]
+        for side in (0, 1)
+    ]
+    start = threading.Barrier(2)
+
+    def work(side: int) -> None:
+        runner = Runner(PROJECTION, writer, target="blue")
+        start.wait(PATIENCE_S)
+        for first in range(0, pairs, 5):
+            made = sides[side][first : first + 5]
+            runner.apply(block(*made, first_seq=first + 1, partition=side))
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work, side) for side in (0, 1)]:
+            done.result(120)
+    edges = visible_edges(writer.driver)
+    assert len([edge for edge in edges if edge[0] == CAUSED_BY.type]) == 2 * pairs
+    assert len(set(edges)) == len(edges)
+    assert count(writer.driver, PLACEHOLDER) == 0
+    assert [c.seq for c in writer.checkpoints(STAGE)] == [pairs, pairs]
+
+
+# -- deadlocks -------------------------------------------------------------------------------------
+
+
+def test_a_deadlock_is_an_error_to_retry(
+    writer: GraphWriter, other_worker: ThreadPoolExecutor
+) -> None:
+    """Two transactions that touch two keys in opposite orders: one of them is told to go."""
+    both_hold_one = threading.Barrier(2)
+
+    def touch(first: int, second: int) -> None:
+        with writer.transaction() as transaction:
+            ensure(transaction, first)
+            both_hold_one.wait(PATIENCE_S)
+            ensure(transaction, second)
+
+    with ThreadPoolExecutor(1) as third:
+        both = [other_worker.submit(touch, 2, 1), third.submit(touch, 1, 2)]
+        (victim,) = [error for one in both if (error := one.exception(PATIENCE_S)) is not None]
+    assert isinstance(victim, GraphUnavailable)
+    assert "Deadlock" in str(victim)
+
+
+def ensure(transaction: GraphTransaction, number: int) -> None:
+    batch = Operations()
+    batch.add(EnsureNode(EVENT.label, ("default", event_id(number))))
+    batch.add(
+        MergeEdge(
+            CAUSED_BY.type,
+            *(("default", event_id(number)), ("default", event_id(number))),
+            (DIRECT,),
+        )
+    )
+    transaction.apply(batch, STAGE)
+
+
+def test_the_runner_goes_on_after_a_deadlock(
+    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+) -> None:
+    """The rival holds key 2 and wants the checkpoint; the runner holds it and wants key 2."""
+    tries: list[int] = []
+    holds, may_want = threading.Event(), threading.Event()
+
+    class Watched(Runner):
+        def _advance(
+            self, start: Checkpoint, entries: object, poison: str | None = None
+        ) -> Checkpoint:
+            tries.append(start.seq)
+            may_want.set()
+            assert isinstance(entries, tuple)
+            found: tuple[Entry, ...] = entries
+            return super()._advance(start, found, poison)
+
+    def rival() -> None:
+        try:
+            with writer.transaction() as transaction:
+                ensure(transaction, 2)
+                holds.set()
+                assert may_want.wait(PATIENCE_S)
+                wait_until(lambda: is_blocked(driver))
+                transaction.lock(STAGE, 0)
+        except GraphUnavailable:
+            pass  # either of the two may be the victim
+
+    other = other_worker.submit(rival)
+    assert holds.wait(PATIENCE_S)
+    runner = Watched(PROJECTION, writer, target="blue")
+    end = runner.apply(Block(0, block(event(1), event(2)).entries))
+    other.result(PATIENCE_S)
+    assert end.seq == 2
+    assert count(driver, "DeadLetter") == 0
+    assert len(tries) in (1, 2)
