@@ -1,0 +1,71 @@
+"""The README's commands, run as they stand there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.local.processes import free_port
+
+ROOT = Path(__file__).parents[2]
+TOUR = "## A five-minute tour"
+
+
+def tour() -> str:
+    """Every shell block of the tour, one after the other."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text[text.index(TOUR) + len(TOUR) :].split("\n## ")[0]
+    return "\n".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL))
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the tour asks the API with curl")
+def test_the_tour_works_as_printed(tmp_path: Path) -> None:
+    port, data = free_port(), tmp_path / "data"
+    script = tour()
+    assert ". .venv/bin/activate" in script
+    script = script.replace(". .venv/bin/activate", f'PATH="{Path(sys.executable).parent}:$PATH"')
+    script = script.replace("localhost:8080", f"127.0.0.1:{port}")
+    script = script.replace(".recollect/", f"{data}/")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")},
+        "RECOLLECT_DATA_DIR": str(data),
+        "RECOLLECT_API_PORT": str(port),
+    }
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=540,
+            check=False,
+        )
+    finally:
+        subprocess.run(
+            [sys.executable, "-m", "pipelines.cli", "down", "--data", str(data)],
+            check=False,
+            capture_output=True,
+            timeout=90,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "019cb8a0-4711-7000-8000-000000000012" in done.stdout
+
+
+def test_the_two_commands_are_targets_of_make_and_ci_runs_the_second() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    commands = re.findall(r"^make (\w+) ", readme, re.MULTILINE)
+
+    assert commands == ["demo", "test"]
+    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in commands)
+    assert (ROOT / ".ci/run").read_text(encoding="utf-8").rstrip().endswith("exec make test")
