@@ -99,6 +99,8 @@ class Runner:
                 self._test_version(found)
                 self._known[partition] = found
                 return found
+        # An emptied graph, perhaps another server: folding starts again from the ledger's start.
+        self.writer.ensure_schema()
         self.writer.ensure_checkpoints(self.stage.name, partition + 1, self.stage.fold_version)
         return self.checkpoint(partition)
 

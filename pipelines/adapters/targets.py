@@ -14,7 +14,7 @@ from pipelines.adapters.ledger_retry import call_patiently
 from projections.errors import OperationFailed, UnknownTarget
 
 Result = TypeVar("Result")
-TargetState = Literal["building", "standby", "active", "retired"]
+TargetState = Literal["building", "standby", "active"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Target:
 
     Attributes:
         uri: of the server, without credentials.
-        state: building (being filled, not yet to be read), standby (kept in step), active
-            (answers reads) or retired (no longer kept in step).
+        state: building (being filled, not yet to be read), standby (kept in step) or active
+            (answers reads).
     """
 
     name: str

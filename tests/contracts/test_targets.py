@@ -42,18 +42,18 @@ def test_switching_leaves_one_active(targets: Targets) -> None:
     ]
 
 
-def test_the_active_target_is_neither_dropped_nor_retired(targets: Targets) -> None:
+def test_the_active_target_is_neither_dropped_nor_built_anew(targets: Targets) -> None:
     targets.register(BLUE)
     targets.register(GREEN)
     targets.activate("blue")
     with pytest.raises(OperationFailed):
         targets.drop("blue")
     with pytest.raises(OperationFailed):
-        targets.set_state("blue", "retired")
+        targets.set_state("blue", "building")
     with pytest.raises(OperationFailed):
         targets.set_state("green", "active")
-    targets.set_state("green", "retired")
-    assert targets.get("green").state == "retired"
+    targets.set_state("green", "building")
+    assert targets.get("green").state == "building"
     targets.drop("green")
     assert [target.name for target in targets.all()] == ["blue"]
 
