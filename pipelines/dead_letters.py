@@ -72,7 +72,7 @@ def retry(
     seq: int | None = None,
     progress: Progress | None = None,
 ) -> LettersReport:
-    """Fold dead letters once more: one, those of a stage, or all that were not dropped.
+    """Fold dead letters once more: one, those of a stage or partition, or all not dropped.
 
     The record goes in the transaction that folds the entry; one that fails again stays.
     """
@@ -81,8 +81,11 @@ def retry(
     for number, letter in enumerate(report.dead_letters, 1):
         runner = Runner(STAGES[letter["stage"]], services.writer(target), target=target.name)
         entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))
-        reason = "its entry is no longer in the ledger"
-        if entry is not None:
+        if entry is None:
+            reason = "its entry is no longer in the ledger"
+        elif runner.checkpoint(letter["partition"]).position < entry.position:
+            reason = "it lies beyond the checkpoint, the worker will come to it"
+        else:
             failed = runner.refold(letter["partition"], [entry])
             reason = failed[0][1] if failed else ""
         if reason:
@@ -128,4 +131,8 @@ def _chosen(
 ) -> list[dict[str, Any]]:
     if stage is not None and partition is not None and seq is not None:
         return [_find(services, stage, partition, seq)]
-    return list_(services, stage=stage).dead_letters
+    return [
+        letter
+        for letter in list_(services, stage=stage).dead_letters
+        if partition in (None, letter["partition"]) and seq in (None, letter["seq"])
+    ]

@@ -160,7 +160,7 @@ class Runner:
             raise
         except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
             if len(entries) == 1:
-                return [(entries[0], str(error))]
+                return [(entries[0], _reason(error))]
             middle = len(entries) // 2
             return [
                 *self.refold(partition, entries[:middle]),
@@ -191,7 +191,8 @@ class Runner:
                 raise
             except Exception as again:  # noqa: BLE001  as above
                 error = again
-        end = self._retrying(lambda: self._advance(start, [entry], poison=str(error)))
+        reason = _reason(error)
+        end = self._retrying(lambda: self._advance(start, [entry], poison=reason))
         telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
         self._log.error(
             "dead letter",
@@ -199,7 +200,7 @@ class Runner:
             position=str(entry.position),
             request_id=entry.request_id,
             attempts=self.max_attempts,
-            reason=str(error),
+            reason=reason,
         )
         return end
 
@@ -214,7 +215,7 @@ class Runner:
             seq=last.seq,
             digest=content_digest(last.data).hex(),
         )
-        events = [] if poison else self._decode(entries)
+        events = self._decode(entries) if poison is None else []
         try:
             with self.writer.transaction() as transaction:
                 transaction.advance(start, end)
@@ -346,3 +347,10 @@ class Runner:
         now = perf_counter()
         telemetry.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
         return now
+
+
+def _reason(error: Exception) -> str:
+    """What a dead letter says; an error that is not ours may have no words but its name."""
+    if isinstance(error, RecollectError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -273,6 +273,10 @@ def decode_event(
             get("payload_ref"),
             get("payload"),
         )
+        # keys are hashed and stored before anything else looks at them
+        for part in (event.tenant, event.event_id, event.event_type, event.session_id):
+            if type(part) is not str:
+                raise TypeError(f"{part!r:.60} where a string belongs")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise UndecodableEntry(partition=partition, position=position, reason=reason) from error

@@ -29,6 +29,7 @@ _RETRYABLE_CLIENT_ERRORS = (
     "Neo.ClientError.Database.",
     "Neo.ClientError.Cluster.",
     "Neo.ClientError.Transaction.",
+    "Neo.ClientError.Statement.EntityNotFound",  # deleted between being found and being written
     "Neo.ClientError.General.TransactionOutOfMemory",
     "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase",
 )

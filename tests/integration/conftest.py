@@ -1,0 +1,30 @@
+"""A projected ledger for tests of the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.integration.stack import Stack
+
+
+@pytest.fixture
+def make_stack(redis_url: str, neo4j_url: str) -> Iterator[Callable[..., Stack]]:
+    """Makes stacks on the session's services: `make_stack(prefix="other")`."""
+    with ExitStack() as opened:
+
+        def make(**options: Any) -> Stack:
+            made = Stack(**{"redis_url": redis_url, "neo4j_url": neo4j_url, **options})
+            opened.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def stack(make_stack: Callable[..., Stack]) -> Stack:
+    """An empty ledger and an empty graph."""
+    return make_stack()

@@ -1,0 +1,179 @@
+"""A ledger, its graph and a worker's runner, driven by a test block by block."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from pipelines.adapters.block import Block
+from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.adapters.ledger import Appended, Entry
+from pipelines.adapters.targets import Target
+from pipelines.runner import Runner
+from pipelines.services import Services
+from pipelines.settings import Settings
+from pipelines.stages import PROJECTION, Stage
+from pipelines.verify import Report, verify
+from projections.errors import Fenced
+from projections.events import Event
+from tests.factories import sessions
+
+PARTITIONS = 2
+
+
+class Stack:
+    """Services with few partitions, and what a worker would do on the active target."""
+
+    def __init__(self, redis_url: str, neo4j_url: str, **options: Any) -> None:
+        settings: dict[str, Any] = {
+            "redis_url": redis_url,
+            "neo4j_url": neo4j_url,
+            "partitions": PARTITIONS,
+            "id_buckets": 64,
+            **options,
+        }
+        self.services = Services(Settings(**settings))
+        self.ledger = self.services.ledger
+        self.target: Target = self.services.active()
+        self.writer: GraphWriter = self.services.writer(self.target)
+        self.runner = self.new_runner()
+        self.runner.prepare(self.ledger.partitions)
+
+    def close(self) -> None:
+        self.services.close()
+
+    def new_runner(self, stage: Stage = PROJECTION, **options: Any) -> Runner:
+        return Runner(stage, self.writer, target=self.target.name, **options)
+
+    def append(self, *events: Event) -> list[Appended]:
+        outcomes = self.ledger.append(events)
+        accepted = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
+        assert len(accepted) == len(events), outcomes
+        return accepted
+
+    def append_raw(self, partition: int, data: bytes) -> Entry:
+        """Write bytes into the stream as the append script writes events."""
+        redis: Any = self.services.redis
+        keys = self.ledger.keys
+        seq = redis.incr(keys.seq(partition))
+        redis.xadd(keys.stream(partition), {"e": data, "s": seq})
+        tail = self.ledger.tails()[partition]
+        entry = self.ledger.entry_at(partition, tail.position)
+        assert entry is not None
+        return entry
+
+    def fold(self, size: int = 500, runner: Runner | None = None) -> None:
+        """Fold what the ledger has, partition by partition."""
+        runner = runner or self.runner
+        for partition in range(self.ledger.partitions):
+            while entries := self.ledger.read(
+                partition, runner.checkpoint(partition).position, size
+            ):
+                runner.apply(Block(partition, tuple(entries)))
+
+    def fill(self, count: int = 4, length: int = 5) -> list[Event]:
+        """Append and fold some sessions."""
+        events = sessions(count, length)
+        self.append(*events)
+        self.fold()
+        return events
+
+    def blocks(self, partition: int, size: int = 500) -> Iterator[Block]:
+        for entries in self.ledger.scan(partition, count=size):
+            yield Block(partition, tuple(entries))
+
+    def verify(self, **options: Any) -> Report:
+        return verify(self.services, **options)
+
+    def cypher(self, text: str, **parameters: Any) -> list[Any]:
+        """Run Cypher by hand; of each row its values, or the only one."""
+        with self.writer.driver.session() as session:
+            rows = [list(record) for record in session.run(text, parameters)]  # type: ignore[arg-type]  # of a test
+        return [row[0] if len(row) == 1 else row for row in rows]
+
+    def dump(self) -> list[Any]:
+        """The whole graph but checkpoints, in an order of its own."""
+        nodes = self.cypher("MATCH (n) WHERE NOT n:Checkpoint RETURN labels(n), properties(n) AS p")
+        edges = self.cypher(
+            "MATCH (a)-[r]->(b) RETURN type(r), properties(r), properties(a), properties(b)"
+        )
+        return sorted(
+            map(repr, [(sorted(row[0]), sorted(row[1].items())) for row in nodes])
+        ) + sorted(repr([row[0], *(sorted(p.items()) for p in row[1:])]) for row in edges)
+
+
+class Worker:
+    """A thread that folds what comes, as the live worker does, until it is stopped."""
+
+    def __init__(self, stack: Stack, size: int = 20) -> None:
+        self._stop = threading.Event()
+        self._stack = stack
+        self._size = size
+        self._thread = threading.Thread(target=self._work)
+        self.error: BaseException | None = None
+
+    def _work(self) -> None:
+        runner = self._stack.new_runner(stop=self._stop)
+        ledger = self._stack.ledger
+        try:
+            while not self._stop.is_set():
+                idle = True
+                for partition in range(ledger.partitions):
+                    at = runner.checkpoint(partition).position
+                    entries = ledger.read(partition, at, self._size)
+                    if entries:
+                        idle = False
+                        try:
+                            runner.apply(Block(partition, tuple(entries)))
+                        except Fenced:
+                            continue
+                if idle:
+                    self._stop.wait(0.01)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Worker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+
+class Ingest(Worker):
+    """A thread that appends events, a few at a time, until they are used up or it is stopped."""
+
+    def __init__(self, stack: Stack, events: Iterable[Event], *, pause_s: float = 0.0) -> None:
+        super().__init__(stack)
+        self._events = iter(events)
+        self._pause_s = pause_s
+        self.appended = 0
+
+    def _work(self) -> None:
+        try:
+            for event in self._events:
+                if self._stop.wait(self._pause_s):
+                    return
+                self._stack.append(event)
+                self.appended += 1
+        except BaseException as error:
+            self.error = error
+
+
+def wait_until(condition: Callable[[], object], what: str, patience_s: float = 30.0) -> None:
+    """Wait for a condition, with a bound."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        time.sleep(0.02)
+
+
+def keys_of(report: Report) -> Sequence[tuple[str, str, str, tuple[Any, ...]]]:
+    """What a report names: kind, element, type, key."""
+    return [(d.kind, d.element, d.type, d.key) for d in report.differences]
