@@ -153,7 +153,8 @@ def end_with_standard_input(end: Callable[[], None]) -> None:
     """Call `end` when standard input closes, that is when the parent that holds it is gone."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not through sys.stdin: its lock, held by a read, makes the interpreter abort at its end.
+        while os.read(0, 4096):
             pass
         end()
 

@@ -123,6 +123,9 @@ class StageApp(faust.App):
         ledger = self.topic(LEDGER_TOPIC, partitions=settings.partitions, schema=BlockSchema())
         self.agent(ledger, name=stage)(self.positions.run)
 
+    async def on_first_start(self) -> None:
+        """No folders, which is all that Faust does here: a worker keeps nothing on disk."""
+
     async def on_start(self) -> None:
         """Metrics as everywhere else in the project."""
         telemetry.prepare_stage(**self._labels)
