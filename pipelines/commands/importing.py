@@ -70,7 +70,7 @@ def import_(
         typer.Option(
             "--wait-timeout", min=0.1, help="seconds without any progress to give up after"
         ),
-    ] = 60.0,
+    ] = 300.0,
 ) -> int:
     """Append events, or chat conversations, to the ledger.
 

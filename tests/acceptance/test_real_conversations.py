@@ -1,0 +1,180 @@
+"""Two hundred real conversations: whatever the order, the workers and the blocks, one digest."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipelines.chat import conversation_events
+from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.services import Services
+from pipelines.settings import load_settings
+from pipelines.status import status
+from pipelines.verify import graph_number
+from projections.digest import digest_text
+from projections.events import parse_event
+from projections.positions import START
+from projections.structural import session_graph
+
+CONVERSATIONS = Path(__file__).parents[3] / "shared/data/tau-bench/gpt-4o-airline.json.gz"
+MESSAGES = 5_308
+FAR_FUTURE_MS = 2**45
+PATIENCE_S = 240.0
+COMMAND = [sys.executable, "-m", "pipelines.cli"]
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not CONVERSATIONS.exists(), reason="the shared data are not here"),
+]
+
+
+class Deployment:
+    """The session's services, emptied for each run, and the command line against them."""
+
+    def __init__(self, valkey: str, neo4j: str) -> None:
+        self.urls = ["--redis", valkey, "--neo4j", neo4j]
+        self._valkey, self._neo4j = valkey, neo4j
+
+    def empty(self) -> None:
+        import redis
+        from neo4j import GraphDatabase
+
+        with redis.from_url(self._valkey) as client:
+            client.flushall()
+            client.script_flush()
+        with GraphDatabase.driver(self._neo4j) as driver, driver.session() as session:
+            session.run(
+                "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
+            ).consume()
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [*COMMAND, *arguments, *self.urls, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env=environment(),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    @contextmanager
+    def workers(self, count: int, batch_size: int) -> Iterator[None]:
+        running = [
+            subprocess.Popen(
+                [*COMMAND, "worker", "projection", "--target", "blue", *self.urls],
+                env=environment(RECOLLECT_BATCH_SIZE=str(batch_size)),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for _ in range(count)
+        ]
+        try:
+            yield
+        finally:
+            for worker in running:
+                worker.terminate()
+            codes = [worker.wait(60) for worker in running]
+        assert codes == [0] * count
+
+    def wait_until_projected(self) -> None:
+        settings = load_settings(redis_url=self._valkey, neo4j_url=self._neo4j)
+        deadline = time.monotonic() + PATIENCE_S
+        with Services(settings) as services:
+            while status(services)["stages"]["projection"]["lag_entries"]:
+                assert time.monotonic() < deadline, "the workers did not catch up"
+                time.sleep(0.1)
+
+
+def environment(**more: str) -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+    return own | more
+
+
+@pytest.fixture(scope="module")
+def deployment(valkey: ValkeyServer, neo4j: Neo4jServer) -> Deployment:
+    return Deployment(valkey.url, neo4j.url)
+
+
+def envelopes(conversations: int | None = None) -> list[dict[str, Any]]:
+    with gzip.open(CONVERSATIONS) as stream:
+        trajectories = orjson.loads(stream.read())[:conversations]
+    mapped = [item for trajectory in trajectories for item in conversation_events(trajectory)]
+    assert all(item.error is None for item in mapped)
+    return [item.envelope for item in mapped if item.envelope is not None]
+
+
+def expected_digest(found: list[dict[str, Any]]) -> str:
+    """Folded in memory, by the reference and without a graph."""
+    events = [parse_event(envelope, now_ms=FAR_FUTURE_MS) for envelope in found]
+    return digest_text(graph_number(session_graph((START, event) for event in events)))
+
+
+def shuffled_with_duplicates(found: list[dict[str, Any]], path: Path, seed: int) -> Path:
+    chance = random.Random(seed)
+    lines = found + chance.sample(found, len(found) // 5)
+    chance.shuffle(lines)
+    path.write_bytes(b"\n".join(orjson.dumps(line) for line in lines))
+    return path
+
+
+def test_imported_as_they_are_by_one_worker(deployment: Deployment) -> None:
+    deployment.empty()
+    with deployment.workers(1, batch_size=500):
+        first = deployment.run("import", str(CONVERSATIONS), "--format", "chat", "--wait")
+        status = deployment.run("status")
+        again = deployment.run("import", str(CONVERSATIONS), "--format", "chat")
+    report = deployment.run("verify")
+
+    assert (first["new"], again["new"], again["duplicates"]) == (MESSAGES, 0, MESSAGES)
+    assert status["stages"]["projection"]["lag_entries"] == 0
+    assert status["graph"]["nodes"]["Event"] == MESSAGES
+    assert (report["ok"], report["events"]) == (True, MESSAGES)
+    assert report["digest"] == expected_digest(envelopes())
+
+
+def test_shuffled_with_duplicates_by_three_workers(deployment: Deployment, tmp_path: Path) -> None:
+    found = envelopes()
+    source = shuffled_with_duplicates(found, tmp_path / "events.jsonl", seed=3)
+    deployment.empty()
+
+    with deployment.workers(3, batch_size=500):
+        imported = deployment.run("import", str(source), "--format", "events")
+        deployment.wait_until_projected()
+    report = deployment.run("verify")
+
+    assert (imported["new"], imported["duplicates"]) == (MESSAGES, MESSAGES // 5)
+    assert (report["ok"], report["events"]) == (True, MESSAGES)
+    assert report["digest"] == expected_digest(found)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_shuffled_one_event_a_transaction(
+    deployment: Deployment, tmp_path: Path, workers: int
+) -> None:
+    found = envelopes(conversations=6)
+    source = shuffled_with_duplicates(found, tmp_path / "events.jsonl", seed=workers)
+    deployment.empty()
+
+    with deployment.workers(workers, batch_size=1):
+        deployment.run("import", str(source), "--format", "events")
+        deployment.wait_until_projected()
+    report = deployment.run("verify")
+
+    assert (report["ok"], report["events"]) == (True, len(found))
+    assert report["digest"] == expected_digest(found)
