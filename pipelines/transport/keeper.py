@@ -62,6 +62,7 @@ class Keeper:
         async with group.redis_calls(what), group.reading:
             if lane.held:
                 await self._move_cursor(start.position, start.seq)
+            if lane.held:  # still: one that was let go meanwhile must not be watched, or it is kept
                 self._tell_reason()
                 lane.start(start.position, start.seq)
         return lane.reading
