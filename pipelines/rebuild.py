@@ -20,6 +20,7 @@ from typing import Any
 import structlog
 
 from pipelines.adapters.block import Block
+from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.adapters.ledger import Entry, Ledger, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
@@ -28,7 +29,7 @@ from pipelines.services import Services
 from pipelines.stages import PROJECTION, Stage, group_name
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
-from projections.errors import Fenced, OperationFailed, UndecodableEntry
+from projections.errors import Fenced, GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
 from projections.positions import START, Position
@@ -214,10 +215,12 @@ class _Rebuild:
         self._catch_up()
         fold_s = time.perf_counter() - begun
         entries = sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
-        # from here on workers keep it in step; until one does, this process does
-        self.services.targets.set_state(self.target.name, "standby")
-        self._catch_up()
+        # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
+        if verified.ok:
+            # from here on workers keep it in step; until one does, this process does
+            self.services.targets.set_state(self.target.name, "standby")
+            self._catch_up()
         generation = None
         if switch:
             if not verified.ok:
@@ -273,13 +276,24 @@ class _Rebuild:
         return sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
 
     def _refuse_shared(self, others: Iterable[Target]) -> None:
+        """A target is emptied first: never the graph of another, by whatever address it goes."""
+        store = self._store_id(self.target)
         for other in others:
-            same = (other.uri, other.database) == (self.target.uri, self.target.database)
-            if same and other.name != self.target.name:
+            if other.name != self.target.name and store == self._store_id(other):
                 raise OperationFailed(
                     reason=f"{self.target.name} would share the graph of {other.name} "
                     f"({other.uri}, {other.database})"
                 )
+
+    def _store_id(self, target: Target) -> str | None:
+        if (target.uri, target.database) == (self.target.uri, self.target.database):
+            target = self.target
+        try:
+            return GraphAudit(self.services.driver(target), target.database).store_id()
+        except GraphUnavailable:
+            if target is self.target:
+                raise
+            return None  # away, so not the one that is here
 
     def _catch_up(self) -> None:
         """Fold until what is left arrived while the last of it was folded."""

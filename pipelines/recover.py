@@ -122,11 +122,13 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     # A checkpoint that still names a lost entry is what finds the gap again, so it goes back last:
     # killed at any point, this is run once more and nothing is left half done.
     ahead = [target.name for target in targets if any(g.target == target.name for g in report.gaps)]
-    for name in ahead:
-        verify(services, target=name, repair=True, graph_ahead=True)
+    # Until then no worker folds: what it reads next does not follow the checkpoint's number. And
+    # the loss is recorded before the graph, which alone knows the lost ids, is mended.
     _release(services)
     if report.gaps:
         _record(services, report)
+    for name in ahead:
+        verify(services, target=name, repair=True, graph_ahead=True)
     for gap in report.gaps:
         _reset(services, gap)
     _release(services)  # a worker may have found the gap once more meanwhile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, Literal, NamedTuple
 
 from projections.operations import (
@@ -113,17 +113,22 @@ def field_differences(
     }
 
 
-def repairs(expected: SessionGraph, found: SessionGraph) -> Operations:
+def repairs(
+    expected: SessionGraph, found: SessionGraph, elsewhere: Set[tuple[str, str]] = frozenset()
+) -> Operations:
     """Operations that make exactly the difference good and touch nothing else.
 
     An extra node is removed with its edges; where one of them was rightly there (the node stands
-    where a parent is still to come), the next look finds it missing and brings it back.
+    where a parent is still to come), the next look finds it missing and brings it back. An extra
+    node of `elsewhere` belongs to another session, which takes it back with all that others wrote
+    to it.
     """
     operations = Operations()
     for key in expected.nodes.keys() | found.nodes.keys():
         should = expected.nodes.get(key)
         if should is None:
-            operations.add(RemoveNode(EVENT.label, key))
+            if key not in elsewhere:
+                operations.add(RemoveNode(EVENT.label, key))
         elif not _same(should, found.nodes.get(key, ())):
             operations.add(MergeNode(EVENT.label, key, should))
     removed = {op.key for op in operations.remove_nodes.values()}

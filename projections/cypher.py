@@ -239,6 +239,7 @@ TOMBSTONES = (
     "RETURN f.tenant AS tenant, f.event_id AS event_id"
 )
 
+STORE_ID = "CALL db.info() YIELD id RETURN id"
 CLEAR = (
     f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in NODES)} "
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
@@ -323,6 +324,14 @@ STREAM_ODD_EVENTS = (
 """Placeholders, and nodes that the chain's index does not hold because a property is missing."""
 STREAM_SESSIONS = f"{_ALL_CHAINS} RETURN DISTINCT e.tenant, e.session_id"
 STREAM_TOMBSTONES = "MATCH (f:Forgotten) RETURN f.tenant, f.event_id"
+READ_HIDDEN_EVENTS = (
+    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
+    f"WHERE e:{PLACEHOLDER} AND e.session_id IS NOT NULL RETURN e.tenant, e.event_id"
+)
+SHOW_EVENTS = (
+    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
+    f"WHERE e.session_id IS NOT NULL REMOVE e:{PLACEHOLDER}"
+)
 REMOVE_ODD_EVENT = "MATCH (e:Event) WHERE elementId(e) = $id DETACH DELETE e"
 READ_DEAD_LETTERS = (
     "MATCH (d:DeadLetter) WHERE ($stage IS NULL OR d.stage = $stage) "

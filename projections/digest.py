@@ -22,6 +22,8 @@ def element_digest(label_or_type: str, *values: Any) -> int:
     Taken over its label or type, its keys and its folded properties in the order of the schema,
     as JSON. Times are milliseconds, real numbers are integers (times 10,000).
     """
+    if float in map(type, values):  # never a value of ours; JSON would make null of NaN
+        values = tuple(repr(value) if type(value) is float else value for value in values)
     data = orjson.dumps([label_or_type, *values], default=repr)
     return int.from_bytes(blake2b(data, digest_size=32).digest(), "big")
 

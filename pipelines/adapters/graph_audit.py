@@ -54,6 +54,11 @@ class GraphAudit:
         self._driver = driver
         self._database = database
 
+    def store_id(self) -> str:
+        """Which database this is, by whatever address it is reached."""
+        (record,) = self._stream(cypher.STORE_ID)
+        return str(record[0])
+
     def stream_events(self) -> Iterator[FoundEvent]:
         """Every event, session by session in the chain's order, with bounded memory."""
         for record in self._stream(cypher.STREAM_EVENTS):
@@ -67,7 +72,7 @@ class GraphAudit:
     def sessions(self) -> Iterator[SessionKey]:
         """Every (tenant, session) that has an event."""
         for record in self._stream(cypher.STREAM_SESSIONS):
-            yield (record[0], record[1])
+            yield (_frozen(record[0]), _frozen(record[1]))
 
     def positions(self) -> Iterator[tuple[SessionKey, str, str]]:
         """Of every visible event its session, event id and position, in no order."""
@@ -95,6 +100,16 @@ class GraphAudit:
             ).single(strict=True)
             return bool(record["changed"])
 
+    def hidden_events(self, keys: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of the events that no read sees, though they are more than placeholders."""
+        rows = self._stream(cypher.READ_HIDDEN_EVENTS, keys=[list(key) for key in keys])
+        return [(record[0], record[1]) for record in rows]
+
+    def show_events(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Let reads see events that were hidden."""
+        with driver_errors(), self._driver.session(database=self._database) as session:
+            session.run(cypher.SHOW_EVENTS, keys=[list(key) for key in keys]).consume()
+
     def remove_odd_event(self, element_id: str) -> None:
         """Delete a node that nothing supports."""
         with driver_errors(), self._driver.session(database=self._database) as session:
@@ -105,7 +120,7 @@ class GraphAudit:
         return {
             found.key: found
             for record in self._stream(cypher.READ_EVENTS, keys=[list(key) for key in keys])
-            if not record[-1]
+            if not record[1 + len(_EDGE_TYPES)]  # a record knows no index from the end
             for found in [_found(record)]
         }
 
@@ -135,13 +150,19 @@ def found_sessions(
         graph.nodes[event.key] = event.values
         for type_, edges in zip(_EDGE_TYPES, event.edges, strict=True):
             for edge in edges:
-                target = tuple(edge[:_KEY])
+                target = tuple(map(_frozen, edge[:_KEY]))
                 graph.edges.setdefault((type_, event.key, target), []).append(tuple(edge[_KEY:]))
     return sessions
 
 
 def _found(record: neo4j.Record | Sequence[Any]) -> FoundEvent:
-    values = record[0]
+    values, *edges = record  # a slice of a record is another record, at five times the price
+    if list in map(type, values):  # never a value of ours; keys and values are hashed
+        values = _frozen(values)
     return FoundEvent(
-        (values[0], values[1]), tuple(values[_KEY:]), tuple(record[1 : 1 + len(_EDGE_TYPES)])
+        (values[0], values[1]), tuple(values[_KEY:]), tuple(edges[: len(_EDGE_TYPES)])
     )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -90,7 +90,7 @@ class Stack:
     def cypher(self, text: str, **parameters: Any) -> list[Any]:
         """Run Cypher by hand; of each row its values, or the only one."""
         with self.writer.driver.session() as session:
-            rows = [list(record) for record in session.run(text, parameters)]  # type: ignore[arg-type]  # of a test
+            rows = [list(record) for record in session.run(text, parameters)]
         return [row[0] if len(row) == 1 else row for row in rows]
 
     def dump(self) -> list[Any]:
