@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := $(VENV)/.jars
 CHAOS_FAULTS ?= 1000
+CHAOS_SEED ?= 1
+CHAOS_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -32,7 +34,7 @@ bench: setup ## measure beside hand-written limits
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
-	RECOLLECT_CHAOS_FAULTS=$(CHAOS_FAULTS) $(BIN)/python -m pytest tests/acceptance -m chaos --timeout 0 $(PYTEST_ARGS)
+	$(BIN)/python -m tests.acceptance.chaos --faults $(CHAOS_FAULTS) --seed $(CHAOS_SEED) $(CHAOS_ARGS)
 
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
