@@ -131,10 +131,13 @@ class GraphTransaction:
     """What may happen between begin and commit. Take the checkpoint's lock first."""
 
     def __init__(self, transaction: neo4j.Transaction) -> None:
-        self._run = transaction.run
+        self._transaction = transaction
         self._tombstones = 0
         self.dead_letters = 0
         """How many dead letters the graph holds, known after the lock."""
+
+    def _run(self, text: str, parameters: Any = None, **named: Any) -> neo4j.Result:
+        return self._transaction.run(cypher.planned_once(text), parameters, **named)
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         """Lock the checkpoint, test that it is at `start`, and move it to `to`.
