@@ -1,0 +1,248 @@
+"""The bench's own Valkey and two Neo4j: `blue` is live, `green` for rebuilds and limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import neo4j
+
+from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.adapters.ledger import Appended, Ledger
+from pipelines.adapters.targets import Target
+from pipelines.local import LocalServices
+from pipelines.local.processes import free_port
+from pipelines.services import Services
+from pipelines.settings import Settings
+from pipelines.stages import PROJECTION
+from projections.events import Event
+
+HEAP_MB = 1_024
+PAGE_CACHE_MB = 512
+PATIENCE_S = 900.0
+_APPENDED_AT_ONCE = 500
+
+
+@dataclass
+class Stack:
+    """What a measurement needs of the services."""
+
+    local: LocalServices
+    folder: Path
+
+    @cached_property
+    def settings(self) -> Settings:
+        assert self.local.valkey is not None
+        return Settings(
+            redis_url=self.local.valkey.url,
+            neo4j_url=self.local.neo4j["blue"].url,
+            data_dir=self.folder,
+            log_level="warning",
+        )
+
+    @cached_property
+    def services(self) -> Services:
+        return Services(self.settings)
+
+    @cached_property
+    def metrics_port(self) -> int:
+        """Where the worker serves its metrics."""
+        return free_port()
+
+    @cached_property
+    def blue(self) -> neo4j.Driver:
+        return self._driver("blue")
+
+    @cached_property
+    def green(self) -> neo4j.Driver:
+        return self._driver("green")
+
+    @property
+    def green_target(self) -> Target:
+        return Target("green", self.local.neo4j["green"].url, "neo4j", "building")
+
+    def _driver(self, name: str) -> neo4j.Driver:
+        url = self.local.neo4j[name].url
+        return neo4j.GraphDatabase.driver(url, notifications_min_severity="OFF")
+
+    @property
+    def redis(self) -> Any:
+        return self.services.redis
+
+    @property
+    def streams(self) -> list[str]:
+        keys = self.services.ledger.keys
+        return [keys.stream(partition) for partition in range(self.settings.partitions)]
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.services.ledger
+
+    def clear(self) -> None:
+        """Empty everything: an empty ledger, empty graphs, JVMs that stay warm."""
+        for driver in (self.blue, self.green):
+            GraphWriter(driver).clear()
+        self.redis.flushall()
+        self.redis.config_resetstat()
+        self.__dict__.pop("services").close()
+        self.services.active()
+        self.ledger.admit()
+
+    def append(self, events: Iterator[Event], count: int) -> None:
+        """Append the next `count` events."""
+        done = 0
+        while done < count:
+            part = list(islice(events, min(_APPENDED_AT_ONCE, count - done)))
+            outcomes = self.ledger.append(part)
+            assert all(isinstance(one, Appended) and not one.duplicate for one in outcomes)
+            done += len(part)
+
+    def wait_projected(self) -> None:
+        """Wait until the live graph's checkpoints stand at the ledger's tails."""
+        tails = [tail.seq for tail in self.ledger.tails()]
+        writer = GraphWriter(self.blue)
+        wait_until(
+            lambda: [c.seq for c in writer.checkpoints(PROJECTION.name)] == tails, every_s=0.02
+        )
+
+    def child(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start `recollect ARGUMENTS` on these services."""
+        variables = {
+            **os.environ,
+            "RECOLLECT_REDIS_URL": self.settings.redis_url,
+            "RECOLLECT_NEO4J_URL": self.settings.neo4j_url,
+            "RECOLLECT_DATA_DIR": str(self.folder),
+            "RECOLLECT_LOG_LEVEL": "warning",
+            **(environment or {}),
+        }
+        command = [sys.executable, "-m", "pipelines.cli", *arguments]
+        return subprocess.Popen(command, env=variables, **options)
+
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A projection worker that holds all partitions."""
+        log = (self.folder / "worker.log").open("ab")
+        process = self.child(
+            *("worker", "projection", "--target", "blue"),
+            environment={"RECOLLECT_METRICS_PORT": str(self.metrics_port)},
+            stdout=log,
+            stderr=log,
+        )
+        group = f"{PROJECTION.name}@blue"
+        leases = [self.ledger.keys.lease(group, n) for n in range(self.settings.partitions)]
+        try:
+            wait_until(
+                lambda: self.redis.exists(*leases) == len(leases) or process.poll() is not None
+            )
+            if process.poll() is not None:
+                raise RuntimeError(f"the worker ended: {self.folder / 'worker.log'}")
+            yield process
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(60)
+            log.close()
+
+
+@contextmanager
+def running_stack(folder: Path) -> Iterator[Stack]:
+    """Start everything in a folder; stopped by process id at the end."""
+    local = LocalServices(
+        folder / "data",
+        targets=("blue", "green"),
+        heap_mb=HEAP_MB,
+        page_cache_mb=PAGE_CACHE_MB,
+    )
+    with local:
+        stack = Stack(local, folder)
+        stack.services.active()
+        stack.ledger.admit()
+        try:
+            yield stack
+        finally:
+            stack.blue.close()
+            stack.green.close()
+            stack.services.close()
+
+
+def wait_until(
+    condition: Callable[[], object], *, every_s: float = 0.02, patience_s: float = PATIENCE_S
+) -> None:
+    """Return once the condition holds.
+
+    Raises:
+        TimeoutError: it does not within `patience_s`.
+    """
+    end = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the bench waited in vain")
+        time.sleep(every_s)
+
+
+def resident_mb(pid: int) -> float:
+    """Memory of a running process, MB; 0 where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time a running process has used; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def phase_seconds(text: str) -> Mapping[str, float]:
+    """Sum of each phase of `block_duration_seconds` in a worker's metrics."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("recollect_block_duration_seconds_sum{"):
+            labels, _, value = line.rpartition(" ")
+            phase = labels.split('phase="')[1].split('"')[0]
+            found[phase] = found.get(phase, 0.0) + float(value)
+    return found
+
+
+def finished(process: subprocess.Popen[bytes]) -> tuple[bytes, float, float]:
+    """Wait for a child that writes to a pipe: its output, peak memory in MB and CPU seconds."""
+    peak_mb = cpu_s = 0.0
+
+    def watch() -> None:
+        # Not ru_maxrss: that starts with what this process held when it forked.
+        nonlocal peak_mb, cpu_s
+        while process.returncode is None:
+            peak_mb = max(peak_mb, resident_mb(process.pid))
+            cpu_s = max(cpu_s, cpu_seconds(process.pid))
+            time.sleep(0.05)
+
+    watching = threading.Thread(target=watch, name="watch")
+    watching.start()
+    output, _ = process.communicate()
+    watching.join()
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"a child ended with {process.returncode}")
+    return output, peak_mb, cpu_s
+
+
+def per_second(counts: Sequence[int], seconds: Sequence[float]) -> int:
+    """Events a second over several rounds."""
+    return round(sum(counts) / sum(seconds))
