@@ -49,6 +49,9 @@ class Neighbours(NamedTuple):
     """Whether the graph holds the event itself already."""
 
 
+_ALONE = Neighbours(None, None, False)
+
+
 def neighbours_in(chain: Sequence[Link], link: Link) -> Neighbours:
     """Who stands next to an event in a sorted stretch of its chain that reaches beyond it."""
     place = bisect_left(chain, link)
@@ -192,10 +195,15 @@ def follows_splice(
     before and is not now is removed.
     """
     new = set(links)
+    around = {link: neighbours.get((session, link), _ALONE) for link in new}
+    if all(found.after is None and not found.present for found in around.values()):
+        # the usual case: everything comes after what is there, so no link is cut
+        tail = {found.before for found in around.values() if found.before is not None}
+        if len(tail) <= 1:
+            return [follows_edge(session, a, b) for a, b in pairwise(sorted(new | tail))]
     known = set(new)
     before: set[tuple[Link, Link]] = set()
-    for link in new:
-        found = neighbours.get((session, link), Neighbours(None, None, False))
+    for link, found in around.items():
         known.update(n for n in (found.before, found.after) if n is not None)
         if found.present:
             if found.before is not None:

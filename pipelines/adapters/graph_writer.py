@@ -205,9 +205,10 @@ class GraphTransaction:
         late: dict[SessionKey, list[Link]] = {}
         for session, links in wanted.sessions.items():
             tail = tails.get(session)
+            last = Neighbours(tail, None, False)
             for link in links:
                 if tail is None or link > tail:
-                    neighbours[session, link] = Neighbours(tail, None, False)
+                    neighbours[session, link] = last
                 else:
                     late.setdefault(session, []).append(link)
         if late:
