@@ -212,8 +212,9 @@ class _Rebuild:
     def run(self, switch: bool) -> RebuildReport:
         begun = time.perf_counter()
         resumed_at = self._claim()
+        claimed = time.perf_counter()
         self._catch_up()
-        fold_s = time.perf_counter() - begun
+        fold_s = time.perf_counter() - claimed
         entries = sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
