@@ -165,7 +165,7 @@ def rebuild(
         progress: called with done, total and what is being done.
 
     Raises:
-        OperationFailed: `into` is kept in step already, or holds somebody else's data, or the
+        OperationFailed: `into` is kept in step already, or is the graph of another target, or the
             fold differs from the ledger (then nothing is switched).
     """
     if into is None:
