@@ -134,7 +134,8 @@ class Services:
         """What writes to a target's graph."""
         from pipelines.adapters.graph_writer import GraphWriter
 
-        return GraphWriter(self.driver(target), target.database)
+        timeout_s = self.settings.transaction_timeout_s
+        return GraphWriter(self.driver(target), target.database, timeout_s=timeout_s)
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""

@@ -1,0 +1,13 @@
+"""Services hand their settings on."""
+
+from __future__ import annotations
+
+from pipelines.adapters.targets import Target
+from pipelines.services import Services
+from pipelines.settings import Settings
+
+
+def test_a_writer_has_the_transaction_time_limit_of_the_settings() -> None:
+    with Services(Settings(transaction_timeout_s=7)) as services:
+        writer = services.writer(Target("blue", "bolt://127.0.0.1:1", "neo4j", "active"))
+        assert writer.timeout_s == 7
