@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 Deploy = Callable[[ValkeyServer], Deployment]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_500)
 def test_faults_lose_and_double_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def tell(text: str) -> None:
         with capsys.disabled():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ def main() -> int:
         storm = Storm(folder, seed, size, tell)
         try:
             storm.run()
+            shutil.rmtree(folder)
         except AssertionError as failure:
             failures += 1
             _say(f"FAILED\n{failure}")

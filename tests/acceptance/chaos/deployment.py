@@ -49,6 +49,13 @@ class Worker:
         """Send a signal."""
         os.kill(self.pid, number)
 
+    def wait_end(self, timeout_s: float = 60.0) -> int:
+        """Wait for its end; its exit code. One that does not end is killed."""
+        try:
+            return self.process.wait(timeout_s)
+        finally:
+            self.kill()
+
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self.process.kill()
@@ -211,7 +218,7 @@ class Deployment:
                 for n in range(self.settings.partitions)
             )
 
-    def wait(self, condition: Callable[[], object], what: str, patience_s: float = 90.0) -> float:
+    def wait(self, condition: Callable[[], object], what: str, patience_s: float = 180.0) -> float:
         """Wait for a condition while no worker ends by itself; a passing error means: not yet.
 
         Returns:

@@ -265,11 +265,7 @@ class Storm:
         self._note(f"  {worker} told to end, {self.deployment.start_worker()} started")
 
         def finish() -> None:
-            try:
-                code = worker.process.wait(60)
-            except BaseException:
-                worker.kill()
-                raise
+            code = worker.wait_end()
             if code != 0:
                 raise AssertionError(f"{worker} ended with {code} on SIGTERM")
 
@@ -530,7 +526,7 @@ class Storm:
         for worker in workers:
             worker.signal(signal.SIGTERM)
         for worker in workers:
-            code = worker.process.wait(60)
+            code = worker.wait_end()
             self.deployment.remove(worker)
             if code != 0:
                 raise AssertionError(f"{worker} ended with {code} on SIGTERM")
