@@ -114,17 +114,21 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     settings = ", ".join(
         f"n.{p.name} = {_assigned(p.kind, f'row[{first + n}]')}" for n, p in enumerate(owned)
     )
-    merge = f"UNWIND $rows AS row MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
+    merge = f"MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
     if not owned:
-        return merge
+        return f"UNWIND $rows AS row {merge}"
     if label != EVENT.label:
-        return f"{merge} SET {settings}"
+        return f"UNWIND $rows AS row {merge} SET {settings}"
+    visible = f"{merge} SET {settings} REMOVE n:{PLACEHOLDER}"
     if not with_placeholders:
-        return f"{merge} SET {settings} REMOVE n:{PLACEHOLDER}"
+        return f"UNWIND $rows AS row {visible}"
+    # Two branches, so that only what stays a placeholder ever gets the label; still one pass in
+    # the order of the keys, and MERGE takes the lock under which it finds nobody there.
     return (
-        f"{merge} ON CREATE SET n:{PLACEHOLDER} "
-        f"FOREACH (_ IN CASE WHEN row[{last}] THEN [1] ELSE [] END | "
-        f"SET {settings} REMOVE n:{PLACEHOLDER})"
+        "UNWIND $rows AS row "
+        f"FOREACH (_ IN CASE WHEN row[{last}] THEN [1] ELSE [] END | {visible}) "
+        f"FOREACH (_ IN CASE WHEN row[{last}] THEN [] ELSE [1] END | "
+        f"{merge} ON CREATE SET n:{PLACEHOLDER})"
     )
 
 

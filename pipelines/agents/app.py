@@ -15,6 +15,7 @@ from faust.types import EventT, StreamT
 
 from pipelines import telemetry
 from pipelines.adapters.block import Block
+from pipelines.collector import collect_rarely
 from pipelines.settings import Settings
 from pipelines.stages import group_name
 from pipelines.transport import LEDGER_TOPIC, BlockSchema, Consumer, Start
@@ -59,6 +60,7 @@ class Work:
         with self._making:
             if self._folder is None:
                 self._folder = self._make_folder(self.stop)
+                collect_rarely()
             return self._folder
 
     async def run(self, stream: StreamT[Block]) -> None:

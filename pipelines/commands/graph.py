@@ -50,8 +50,10 @@ def verify(
 
     The digest is the same for the same events in another ledger.
     """
+    from pipelines.collector import collect_rarely
     from pipelines.verify import verify as run
 
+    collect_rarely()
     with invocation.progress() as progress:
         report = run(
             invocation.services,
@@ -100,9 +102,11 @@ def replay(
     tenant: Tenant = None,
 ) -> None:
     """Run a stage again over a range of the ledger, into the same graph."""
+    from pipelines.collector import collect_rarely
     from pipelines.rebuild import replay as run
     from pipelines.stages import STAGES
 
+    collect_rarely()
     if stage not in STAGES:
         raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
     first = position(start, "--from")
@@ -145,8 +149,10 @@ def rebuild(
     has caught up. Without it the graph is folded again in place, and what the ledger no longer
     supports is swept.
     """
+    from pipelines.collector import collect_rarely
     from pipelines.rebuild import rebuild as run
 
+    collect_rarely()
     if redecide is not None:
         raise typer.BadParameter(
             f"{redecide}: no stage of this version takes decisions, so none can be taken anew",
