@@ -7,6 +7,7 @@ either the whole block is in the graph and the checkpoint behind it, or nothing 
 What may go wrong, and what is done about it:
 
 - retryable (the graph is away, a deadlock, a time-out): again, with backoff, as long as it takes;
+  a block that takes longer than a transaction may is halved, which never counts as an attempt;
 - fenced (another worker moved the checkpoint): the caller starts again at the checkpoint;
 - anything else: the block is halved until the poison entry is alone, and after `max_attempts` the
   entry becomes a DeadLetter in the transaction that passes it. Its neighbours flow.
@@ -35,7 +36,7 @@ from pipelines.adapters.block import Block
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry
 from pipelines.stages import Stage
-from projections.errors import Fenced, FoldVersionMismatch, RecollectError
+from projections.errors import Fenced, FoldVersionMismatch, RecollectError, TransactionTimeout
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint
 from projections.positions import Position
@@ -155,7 +156,9 @@ class Runner:
         if not entries:
             return []
         try:
-            self._retrying(lambda: self._refold_once(partition, entries))
+            self._retrying(
+                lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
+            )
         except (Stopped, FoldVersionMismatch):
             raise
         except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
@@ -172,7 +175,7 @@ class Runner:
 
     def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
         try:
-            return self._retrying(lambda: self._advance(start, entries))
+            return self._retrying(lambda: self._advance(start, entries), may_halve=len(entries) > 1)
         except (Stopped, Fenced, FoldVersionMismatch):
             raise
         except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
@@ -316,12 +319,19 @@ class Runner:
                 expected=self.stage.fold_version,
             )
 
-    def _retrying(self, call: Callable[[], Result]) -> Result:
-        """Call until it succeeds or fails with something that a retry cannot mend."""
+    def _retrying(self, call: Callable[[], Result], *, may_halve: bool = False) -> Result:
+        """Call until it succeeds or fails with something that a retry cannot mend.
+
+        With `may_halve` a transaction that ran into its limit is such a thing: halves are faster.
+        """
+
+        def again(error: BaseException) -> bool:
+            if may_halve and isinstance(error, TransactionTimeout):
+                return False
+            return isinstance(error, RecollectError) and error.retryable
+
         retrying = Retrying(
-            retry=retry_if_exception(
-                lambda error: isinstance(error, RecollectError) and error.retryable
-            ),
+            retry=retry_if_exception(again),
             wait=wait_random_exponential(multiplier=0.05, max=5),
             sleep=sleep_using_event(self.stop),
             stop=stop_when_event_set(self.stop),
@@ -331,7 +341,7 @@ class Runner:
         try:
             return retrying(call)
         except RecollectError as error:
-            if error.retryable:
+            if again(error):  # only `stop` ends the tries of such a one
                 raise Stopped() from error
             raise
 

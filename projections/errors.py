@@ -13,6 +13,7 @@ RecollectError
 │   └── UndecodableEntry       an entry that is not an event                      (poison)
 ├── GraphError
 │   ├── GraphUnavailable       Neo4j is away or asks to try again         (503, retryable)
+│   │   └── TransactionTimeout  a transaction took longer than its limit
 │   ├── QueryTimeout           the database stopped a query at its limit              (504)
 │   ├── Fenced                 the checkpoint is not where the block starts
 │   ├── FoldVersionMismatch    the graph was folded by other rules: rebuild
@@ -131,6 +132,10 @@ class GraphUnavailable(GraphError):
     """The graph is away or asks to try again: {reason}"""
 
     retryable = True
+
+
+class TransactionTimeout(GraphUnavailable):
+    """A transaction took longer than its limit: {reason}"""
 
 
 class QueryTimeout(GraphError):

@@ -17,7 +17,7 @@ from neo4j.exceptions import (
 )
 
 from projections import cypher
-from projections.errors import Fenced, GraphRejected, GraphUnavailable
+from projections.errors import Fenced, GraphRejected, GraphUnavailable, TransactionTimeout
 from projections.events import Event
 from projections.operations import Checkpoint, Operations
 from projections.positions import START, Position
@@ -34,6 +34,8 @@ _RETRYABLE_CLIENT_ERRORS = (
     "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase",
 )
 """Not the fault of what was sent: the same block may pass later."""
+
+_TIMED_OUT = "Neo.ClientError.Transaction.TransactionTimedOut"
 
 _RETRYABLE_DATABASE_ERRORS = (
     "Neo.DatabaseError.Transaction.",
@@ -62,6 +64,8 @@ def driver_errors() -> Iterator[None]:
         raise GraphUnavailable(reason=_reason(error)) from error
     except (ClientError, DatabaseError) as error:
         code = error.code or ""
+        if code.startswith(_TIMED_OUT):
+            raise TransactionTimeout(reason=_reason(error)) from error
         if code.startswith(_RETRYABLE_CLIENT_ERRORS + _RETRYABLE_DATABASE_ERRORS):
             raise GraphUnavailable(reason=_reason(error)) from error
         raise GraphRejected(reason=_reason(error)) from error
