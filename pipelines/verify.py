@@ -11,58 +11,45 @@ makes a false alarm. Memory is bounded by the buckets and by the largest judged 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from pipelines.adapters.graph_audit import FoundEvent, GraphAudit, found_sessions
+from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Entry, Ledger
 from pipelines.adapters.reports import Report as LastReport
+from pipelines.judge import ROUNDS, Judge, Judgement, Progress, decodable
 from pipelines.services import Services
 from pipelines.stages import PROJECTION
-from projections.comparison import (
-    Difference,
-    differences,
-    field_differences,
-    repairs,
-)
+from projections.comparison import Difference
 from projections.cypher import event_edges
-from projections.digest import MODULUS, BucketSums, digest_text, element_digest
+from projections.digest import (
+    NAMES,
+    POSITION,
+    BucketSums,
+    digest_text,
+    edge_number,
+    element_digest,
+)
 from projections.errors import FoldVersionMismatch, GraphAhead, UndecodableEntry
 from projections.events import DEFAULT_TENANT, Event, decode_event
 from projections.identity import partition_of
-from projections.operations import Checkpoint, Operations
+from projections.operations import Checkpoint
 from projections.positions import Position
-from projections.schema import DEAD_LETTER, EVENT, FOLLOWS, Certainty
-from projections.structural import (
-    SessionGraph,
-    SessionKey,
-    direct_cause,
-    event_node,
-    session_graph,
-)
+from projections.schema import DEAD_LETTER, EVENT, FOLLOWS
+from projections.structural import SessionKey, direct_cause, event_node
 from projections.system_events import is_system_event
 
-Progress = Callable[[int, int | None, str], None]
 logger = structlog.get_logger(__name__)
 
 BUCKETS = 4_096
-JUDGED_AT_ONCE = 200
-"""Sessions compared under one lock: the live worker of the partition waits that long."""
-ROUNDS = 3
-"""How often a difference must be found before it is believed."""
 LISTED = 1_000
 """Differences, dead letters and waiting parents listed at most; all are counted."""
 
-_PROPERTIES = EVENT.owned("projection")
-_NAMES = [p.name for p in _PROPERTIES]
-_SESSION, _TIME = _NAMES.index("session_id"), _NAMES.index("occurred_at")
-_POSITION = len(_NAMES) - 1
-if _PROPERTIES[_POSITION].certainty is not Certainty.POSITION:
-    raise AssertionError("the position stands last in the row, so that a digest can leave it out")
+_SESSION, _TIME = NAMES.index("session_id"), NAMES.index("occurred_at")
 _TYPES = [row.type for row in event_edges()]
 _FOLLOWS = _TYPES.index(FOLLOWS.type)
 _CAUSES = [n for n in range(len(_TYPES)) if n != _FOLLOWS]
@@ -179,25 +166,6 @@ def verify(
     return report
 
 
-@dataclass
-class _Judgement:
-    """What judging sessions exactly has shown."""
-
-    differences: list[Difference] = field(default_factory=list)
-    sessions: set[SessionKey] = field(default_factory=set)
-    """Those that differ."""
-    judged: int = 0
-    events: int = 0
-    digest: int = 0
-
-    def add(self, other: _Judgement) -> None:
-        self.differences += other.differences
-        self.sessions |= other.sessions
-        self.judged += other.judged
-        self.events += other.events
-        self.digest += other.digest
-
-
 class Verifier:
     """Compares one target with the ledger."""
 
@@ -261,22 +229,24 @@ class Verifier:
             report.lag_entries += tail.seq - self._checkpoints[partition].seq
         digest = 0
         if only is not None:
-            judged = self._judge([only])
-            report.events = judged.events
+            judged = self._judge().judge([only])
+            report.events = sum(judged.events.values())
         else:
             sums = BucketSums(BUCKETS)
             self._add_ledger(sums, report)
             self._add_graph(sums, report.events)
             suspects = sums.suspects()
             digest = sums.digest(excluding=suspects)
-            judged = self._judge(self._sessions_in(suspects)) if suspects else _Judgement()
+            judged = Judgement()
+            if suspects:
+                judged = self._judge().judge(self._sessions_in(suspects))
             self._check_odd(report)
             self._check_unreadable(report)
         self._differing = judged.sessions
-        report.judged_sessions = judged.judged
+        report.judged_sessions = len(judged.digests)
         for difference in judged.differences:
             report.add(difference)
-        report.digest = digest_text(digest + judged.digest)
+        report.digest = digest_text(digest + sum(judged.digests.values()))
         return report
 
     def repair(self) -> int:
@@ -284,10 +254,22 @@ class Verifier:
         for element_id in self._odd:
             self.audit.remove_odd_event(element_id)
         self.audit.show_events(self._hidden)
-        judged = self._judge(sorted(self._differing, key=repr), repair=True)
+        judged = self._judge().judge(sorted(self._differing, key=repr), repair=True)
         repaired = len(judged.differences) + len(self._odd) + len(self._hidden)
         logger.info("repaired", target=self.target, differences=repaired)
         return repaired
+
+    def _judge(self) -> Judge:
+        return Judge(
+            self.ledger,
+            self.writer,
+            self.audit,
+            stage=self.stage,
+            checkpoints=self._checkpoints,
+            dead=self._dead,
+            tombstones=self._tombstones,
+            progress=self.progress,
+        )
 
     # -- the streamed pass -----------------------------------------------------------------------
 
@@ -309,13 +291,13 @@ class Verifier:
                     if event.key in self._tombstones:
                         continue
                     node = event_node(event, entry.position)
-                    number = element_digest(EVENT.label, *node.key, *node.values[:_POSITION])
+                    number = element_digest(EVENT.label, *node.key, *node.values[:POSITION])
                     cause = direct_cause(event)
                     if cause is not None:
-                        number += _edge_number(cause.type, cause.source, cause.target, cause.values)
+                        number += edge_number(cause.type, cause.source, cause.target, cause.values)
                     sums.add_expected(
                         _bucket((event.tenant, event.session_id)),
-                        number + hash((node.key, node.values[_POSITION])),
+                        number + hash((node.key, node.values[POSITION])),
                     )
                 done += len(entries)
                 self.progress(done, total, "reading the ledger")
@@ -367,13 +349,13 @@ class Verifier:
             before, last = last, event
             if done % 5_000 == 0:
                 self.progress(done, total, "reading the graph")
-            if _is_behind(values[_POSITION], until):
+            if _is_behind(values[POSITION], until):
                 continue
-            number = element_digest(EVENT.label, *key, *values[:_POSITION])
+            number = element_digest(EVENT.label, *key, *values[:POSITION])
             for n in _CAUSES:
                 for edge in event.edges[n]:
-                    number += _edge_number(_TYPES[n], key, edge[:2], edge[2:])
-            sums.add_found(bucket, number + hash((key, values[_POSITION])))
+                    number += edge_number(_TYPES[n], key, edge[:2], edge[2:])
+            sums.add_found(bucket, number + hash((key, values[POSITION])))
             if last_counted is not None:
                 if link is None or last_counted is not before:
                     link = _link(last_counted, event)
@@ -393,7 +375,7 @@ class Verifier:
         sessions = {s for s in self.audit.sessions() if _bucket(s) in buckets}
         for partition, checkpoint in self._checkpoints.items():
             for entries in self.ledger.scan(partition, until=checkpoint.position):
-                for event in _decodable(entries):
+                for event in decodable(entries):
                     session = (event.tenant, event.session_id)
                     if _bucket(session) in buckets and not is_system_event(event.event_type):
                         sessions.add(session)
@@ -435,146 +417,9 @@ class Verifier:
             if len(report.dead_letters) < LISTED:
                 report.dead_letters.append(letter)
 
-    # -- judging sessions exactly ------------------------------------------------------------------
-
-    def _judge(self, sessions: Sequence[SessionKey], *, repair: bool = False) -> _Judgement:
-        """Compare sessions under the lock; what differs is looked at again before it counts."""
-        judged = _Judgement()
-        by_partition: dict[int, list[SessionKey]] = {}
-        for session in sessions:
-            known = all(isinstance(part, str) for part in session)
-            partition = partition_of(*session, self.ledger.partitions) if known else 0
-            by_partition.setdefault(partition, []).append(session)
-        done = 0
-        for partition, members in sorted(by_partition.items()):
-            for first in range(0, len(members), JUDGED_AT_ONCE):
-                chunk = members[first : first + JUDGED_AT_ONCE]
-                result = self._judge_chunk(partition, chunk, repair=repair)
-                for _ in range(0 if repair else ROUNDS - 1):
-                    if not result.sessions:
-                        break
-                    suspects = sorted(result.sessions, key=repr)
-                    again = self._judge_chunk(partition, suspects, repair=False)
-                    result.differences, result.sessions = again.differences, again.sessions
-                judged.add(result)
-                done += len(chunk)
-                self.progress(done, len(sessions), "judging sessions")
-        judged.differences = self._explained(judged.differences)
-        return judged
-
-    def _judge_chunk(
-        self, partition: int, sessions: Sequence[SessionKey], *, repair: bool
-    ) -> _Judgement:
-        start = self._checkpoints[partition].position
-        wanted = set(sessions)
-        entries = list(self._entries_of(wanted, self.ledger.scan(partition, until=start)))
-        judged = _Judgement(judged=len(sessions))
-        with self.writer.transaction() as transaction:
-            current = transaction.lock(self.stage, partition)
-            if current is not None and current.position > start:
-                newer = self.ledger.scan(partition, after=start, until=current.position)
-                entries += self._entries_of(wanted, newer)
-            dead = transaction.dead_letter_seqs(self.stage, partition)
-            found = found_sessions(transaction.sessions(sessions))
-            expected = self._folded(entries, dead)
-            operations = Operations()
-            for session in sessions:
-                should = expected.get(session, SessionGraph({}, {}))
-                does = found.get(session, SessionGraph({}, {}))
-                different = list(differences(should, does))
-                if different:
-                    judged.differences += different
-                    judged.sessions.add(session)
-                    extra = does.nodes.keys() - should.nodes.keys()
-                    operations.extend(repairs(should, does, self._elsewhere(extra)))
-            if repair:
-                transaction.apply(operations, self.stage)
-        until_start = self._folded([pair for pair in entries if pair[0].position <= start], dead)
-        for session in sessions:
-            graph = found.get(session) if session in judged.sessions else until_start.get(session)
-            if graph is not None:
-                judged.digest = (judged.digest + graph_number(graph)) % MODULUS
-                judged.events += len(graph.nodes)
-        return judged
-
-    def _elsewhere(self, keys: Set[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Those of the events that the graph should hold, in whichever session."""
-        found = set()
-        for key in keys - self._tombstones:
-            entry = self.ledger.find(*key) if all(isinstance(part, str) for part in key) else None
-            if entry is None or entry.seq in self._dead.get(entry.partition, ()):
-                continue
-            if entry.position <= self._checkpoints[entry.partition].position:
-                found.add(key)
-        return found
-
-    def _entries_of(
-        self, sessions: Set[SessionKey], blocks: Iterable[Sequence[Entry]]
-    ) -> Iterator[tuple[Entry, Event]]:
-        for entries in blocks:
-            for entry in entries:
-                for event in _decodable([entry]):
-                    if (event.tenant, event.session_id) in sessions and not is_system_event(
-                        event.event_type
-                    ):
-                        yield entry, event
-
-    def _folded(
-        self, entries: Iterable[tuple[Entry, Event]], dead: Set[int]
-    ) -> dict[SessionKey, SessionGraph]:
-        sessions: dict[SessionKey, list[tuple[Position, Event]]] = {}
-        for entry, event in entries:
-            if entry.seq not in dead:
-                session = (event.tenant, event.session_id)
-                sessions.setdefault(session, []).append((entry.position, event))
-        return {
-            session: session_graph(events, self._tombstones) for session, events in sessions.items()
-        }
-
-    def _explained(self, found: list[Difference]) -> list[Difference]:
-        """Say "different" of a node that was missed in its session but exists elsewhere."""
-        missing = {d.key for d in found if (d.kind, d.element) == ("missing", "node")}
-        elsewhere = self.audit.find_events(missing) if missing else {}
-        explained = []
-        for difference in found:
-            if difference.element == "node" and difference.key in elsewhere:
-                if difference.kind != "missing":
-                    continue
-                entry = self.ledger.find(*difference.key)
-                event = next(iter(_decodable([entry])), None) if entry else None
-                if entry is not None and event is not None:
-                    should = event_node(event, entry.position).values
-                    does = elsewhere[difference.key].values
-                    difference = Difference(
-                        "different",
-                        "node",
-                        difference.type,
-                        difference.key,
-                        field_differences(_NAMES, should, does),
-                    )
-            explained.append(difference)
-        return explained
-
-
-def graph_number(graph: SessionGraph) -> int:
-    """Digest of a session's nodes and edges."""
-    number = sum(
-        element_digest(EVENT.label, *key, *values[:_POSITION])
-        for key, values in graph.nodes.items()
-    )
-    for (type_, source, target), copies in graph.edges.items():
-        number += sum(_edge_number(type_, source, target, values) for values in copies)
-    return number % MODULUS
-
 
 def _bucket(session: SessionKey) -> int:
     return hash(session) % BUCKETS
-
-
-def _edge_number(
-    type_: str, source: Sequence[Any], target: Sequence[Any], values: Sequence[Any]
-) -> int:
-    return element_digest(type_, *source, *target, *values)
 
 
 def _link(earlier: FoundEvent, later: FoundEvent) -> list[Any]:
@@ -604,11 +449,3 @@ def _is_behind(position: Any, until: Position) -> bool:
         return (int(ms), int(seq)) > until
     except (ValueError, TypeError, AttributeError):
         return False
-
-
-def _decodable(entries: Iterable[Entry]) -> Iterator[Event]:
-    for entry in entries:
-        try:
-            yield decode_event(entry.data)
-        except UndecodableEntry:
-            continue

@@ -7,13 +7,24 @@ Equal digests mean equal graphs up to a collision of BLAKE2b.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from hashlib import blake2b
 from typing import Any
 
 import orjson
 
+from projections.schema import EVENT, Certainty
+from projections.structural import SessionGraph
+
 MODULUS = 1 << 256
+
+_PROPERTIES = EVENT.owned("projection")
+NAMES = [p.name for p in _PROPERTIES]
+"""Properties of an Event that Stage 1 writes, in the order in which values stand."""
+POSITION = len(NAMES) - 1
+"""Place of the one that no digest covers."""
+if _PROPERTIES[POSITION].certainty is not Certainty.POSITION:
+    raise AssertionError("the position stands last in the row, so that a digest can leave it out")
 
 
 def element_digest(label_or_type: str, *values: Any) -> int:
@@ -26,6 +37,23 @@ def element_digest(label_or_type: str, *values: Any) -> int:
         values = tuple(repr(value) if type(value) is float else value for value in values)
     data = orjson.dumps([label_or_type, *values], default=repr)
     return int.from_bytes(blake2b(data, digest_size=32).digest(), "big")
+
+
+def graph_number(graph: SessionGraph) -> int:
+    """Digest of a session's nodes and edges."""
+    number = sum(
+        element_digest(EVENT.label, *key, *values[:POSITION]) for key, values in graph.nodes.items()
+    )
+    for (type_, source, target), copies in graph.edges.items():
+        number += sum(edge_number(type_, source, target, values) for values in copies)
+    return number % MODULUS
+
+
+def edge_number(
+    type_: str, source: Sequence[Any], target: Sequence[Any], values: Sequence[Any]
+) -> int:
+    """Digest of one edge."""
+    return element_digest(type_, *source, *target, *values)
 
 
 def digest_text(digest: int) -> str:

@@ -22,8 +22,7 @@ from pipelines.local import Neo4jServer, ValkeyServer
 from pipelines.services import Services
 from pipelines.settings import load_settings
 from pipelines.status import status
-from pipelines.verify import graph_number
-from projections.digest import digest_text
+from projections.digest import digest_text, graph_number
 from projections.events import parse_event
 from projections.positions import START
 from projections.structural import session_graph

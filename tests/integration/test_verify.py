@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines import verify as module
-from pipelines.verify import Report, graph_number
-from projections.digest import digest_text
+from pipelines.judge import Judge
+from pipelines.verify import Report
+from projections.digest import digest_text, graph_number
 from projections.errors import FoldVersionMismatch, GraphAhead
 from projections.events import Event
 from projections.identity import event_partition
@@ -317,18 +318,16 @@ def test_an_empty_graph_misses_everything_and_is_filled(projected: Stack) -> Non
 
 
 def test_sessions_are_judged_a_few_at_once(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "JUDGED_AT_ONCE", 3)
+    monkeypatch.setattr("pipelines.judge.JUDGED_AT_ONCE", 3)
     stack.fill(count=12, length=3)
     sizes: list[int] = []
-    judge = module.Verifier._judge_chunk
+    judge = Judge._judge_chunk
 
-    def watched(
-        self: module.Verifier, partition: int, members: Sequence[Any], *, repair: bool
-    ) -> Any:
+    def watched(self: Judge, partition: int, members: Sequence[Any], *, repair: bool) -> Any:
         sizes.append(len(members))
         return judge(self, partition, members, repair=repair)
 
-    monkeypatch.setattr(module.Verifier, "_judge_chunk", watched)
+    monkeypatch.setattr(Judge, "_judge_chunk", watched)
     assert stack.verify().ok
     assert sizes == []
     stack.cypher("MATCH (e:Event) SET e.agent_id = 'x'")

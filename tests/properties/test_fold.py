@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines.adapters.block import Block
 from pipelines.runner import Runner
 from pipelines.stages import PROJECTION
-from pipelines.verify import graph_number
+from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event
 from projections.identity import event_partition

@@ -141,7 +141,7 @@ class Producer(threading.Thread):
 
     def digest(self) -> str:
         """Digest of an undisturbed fold of these events, in memory, without any service."""
-        from pipelines.verify import graph_number
+        from projections.digest import graph_number
 
         folded = session_graph((one.position, one.event) for one in self.accepted.values())
         return digest_text(graph_number(folded) % MODULUS)
