@@ -347,6 +347,8 @@ def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=clean_environment(),
+        # a job in the background, as CI may run us, hands an ignored SIGINT down
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None
     process.stdin.write(lines(envelope(1), envelope(2), ""))
