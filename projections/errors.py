@@ -19,6 +19,7 @@ RecollectError
 │   ├── FoldVersionMismatch    the graph was folded by other rules: rebuild
 │   └── GraphRejected          the database refuses an operation                  (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
+├── Stopped                    the process is stopping; nothing was changed
 ├── UnknownTarget              no target of that name is registered
 └── OperationFailed            a command could not do what was asked
 ```
@@ -176,6 +177,10 @@ class UnknownTarget(RecollectError):
 
     name: str
     known: str
+
+
+class Stopped(RecollectError):
+    """The worker is stopping; the block was not applied"""
 
 
 class OperationFailed(RecollectError):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, cast
 
 import faust
@@ -19,7 +21,7 @@ from pipelines.collector import collect_rarely
 from pipelines.settings import Settings
 from pipelines.stages import group_name
 from pipelines.transport import LEDGER_TOPIC, BlockSchema, Consumer, Start
-from projections.errors import Fenced, RecollectError
+from projections.errors import Fenced, RecollectError, Stopped
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +32,12 @@ class Folder(Protocol):
     def checkpoint(self, partition: int) -> Start:
         """Where the partition goes on."""
 
-    def apply(self, block: Block) -> object:
-        """Fold the block and move the checkpoint, or raise and change nothing."""
+    def apply_together(self, blocks: Sequence[Block]) -> Mapping[int, RecollectError | None]:
+        """Fold blocks of different partitions and move their checkpoints.
+
+        Returns:
+            By partition None, or why its block was not applied; then nothing of it was.
+        """
 
 
 MakeFolder = Callable[[threading.Event], Folder]
@@ -39,17 +45,25 @@ MakeFolder = Callable[[threading.Event], Folder]
 
 
 class Work:
-    """The runner behind an app, made when first needed, and how blocks get to it."""
+    """The runner behind an app, made when first needed, and how blocks get to it.
 
-    def __init__(self, make_folder: MakeFolder, concurrency: int) -> None:
+    Args:
+        make_folder: makes the runner.
+        concurrency: transactions at once.
+        together: entries of different partitions that may share one.
+    """
+
+    def __init__(self, make_folder: MakeFolder, concurrency: int, together: int) -> None:
         self.stop = threading.Event()
         self._make_folder = make_folder
         self._folder: Folder | None = None
         self._making = threading.Lock()
         # Threads of their own: checkpoints that wait for an absent Neo4j must not hold up blocks.
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="apply")
-        self._room = asyncio.Semaphore(concurrency)
-        self._turns: dict[int, asyncio.Lock] = {}
+        self._room = concurrency
+        self._together = together
+        self._waiting: dict[int, deque[EventT[Block]]] = {}
+        self._busy: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, partition: int) -> Start:
@@ -66,30 +80,77 @@ class Work:
     async def run(self, stream: StreamT[Block]) -> None:
         """The agent. Nothing that happens to a block leaves this loop: Faust would lose others."""
         async for event in cast(faust.Stream[Block], stream).noack().events():
-            task = asyncio.create_task(self._apply(event))
+            self._waiting.setdefault(event.message.partition, deque()).append(event)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Work on what waits, as long as there is room."""
+        while self._room and (events := self._take()):
+            self._room -= 1
+            task = asyncio.create_task(self._apply(events))
             self._tasks.add(task)  # the event loop keeps only a weak reference
             task.add_done_callback(self._tasks.discard)
 
-    async def _apply(self, event: EventT[Block]) -> None:
-        """Apply one block after its partition's earlier ones. The transport bounds how many wait.
+    def _take(self) -> list[EventT[Block]]:
+        """The first waiting block of each partition that nobody works on, a transaction's worth.
 
-        Locks and semaphores are fair, so blocks of a partition keep their order.
+        Small blocks go together: a transaction costs as much for one event as for fifty.
         """
-        partition = event.message.partition
-        turn = self._turns.setdefault(partition, asyncio.Lock())
-        consumer = cast(Consumer, event.app.consumer)
+        taken: list[EventT[Block]] = []
+        entries = 0
+        for partition, waiting in sorted(self._waiting.items()):
+            if not waiting or partition in self._busy:
+                continue
+            size = len(cast(Block, waiting[0].value).entries)
+            if taken and entries + size > self._together:
+                continue
+            entries += size
+            taken.append(waiting.popleft())
+            self._busy.add(partition)
+        return taken
+
+    async def _apply(self, events: Sequence[EventT[Block]]) -> None:
+        """Apply blocks of different partitions. The transport bounds how many wait."""
+        held: list[tuple[AbstractContextManager[Block | None], Block]] = []
+        outcomes: Mapping[int, RecollectError | None] = {}
         try:
-            async with turn, self._room:
-                with consumer.in_hand(event) as block:
-                    if block is not None:
-                        await asyncio.get_running_loop().run_in_executor(
-                            self._threads, lambda: self._ready().apply(block)
-                        )
-        except Fenced as error:
-            logger.info("partition %d: %s", partition, error)
-        except RecollectError as error:
-            if not self.stop.is_set():
-                logger.error("partition %d stands still: %s", partition, error)
+            for event in events:
+                hold = cast(Consumer, event.app.consumer).in_hand(event)
+                block = hold.__enter__()
+                if block is None:
+                    hold.__exit__(None, None, None)
+                else:
+                    held.append((hold, block))
+            blocks = [taken for _, taken in held]
+            if blocks:
+                outcomes = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, lambda: self._ready().apply_together(blocks)
+                )
+        except RecollectError as error:  # of making the folder: no block was touched
+            outcomes = dict.fromkeys((taken.partition for _, taken in held), error)
+        finally:
+            for context, taken in held:
+                self._let_go(context, taken, outcomes)
+            self._room += 1
+            self._busy -= {event.message.partition for event in events}
+            self._begin()
+
+    def _let_go(
+        self,
+        context: AbstractContextManager[Block | None],
+        block: Block,
+        outcomes: Mapping[int, RecollectError | None],
+    ) -> None:
+        """Settle the block if it was applied, else let its partition start again."""
+        error = outcomes.get(block.partition, Stopped())  # cancelled: nobody knows
+        if error is None:
+            context.__exit__(None, None, None)
+            return
+        context.__exit__(type(error), error, None)
+        if isinstance(error, Fenced):
+            logger.info("partition %d: %s", block.partition, error)
+        elif not self.stop.is_set():
+            logger.error("partition %d stands still: %s", block.partition, error)
 
 
 class WithoutWeb(BootStrategy):
@@ -111,7 +172,7 @@ class StageApp(faust.App):
     ) -> None:
         # Before Faust's own: it may build the transport as soon as it runs.
         self.settings = settings
-        self.positions = Work(make_folder, settings.worker_concurrency)
+        self.positions = Work(make_folder, settings.worker_concurrency, settings.batch_size)
         self._labels = {"stage": stage, "target": target}
         super().__init__(
             group_name(stage, target),

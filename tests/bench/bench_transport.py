@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipelines.agents.app import StageApp, run
 from pipelines.local.valkey_server import ValkeyServer
 from pipelines.settings import Settings, load_settings
 from pipelines.transport.connect import connect
+from projections.errors import RecollectError
 from projections.operations import Checkpoint
 
 PARTITIONS = 8
@@ -81,7 +83,12 @@ class Counter:
     def checkpoint(self, partition: int) -> Checkpoint:
         return self._checkpoints.get(partition, Checkpoint("noop", partition))
 
-    def apply(self, block: Block) -> None:
+    def apply_together(self, blocks: Sequence[Block]) -> dict[int, RecollectError | None]:
+        for block in blocks:
+            self._apply(block)
+        return dict.fromkeys(block.partition for block in blocks)
+
+    def _apply(self, block: Block) -> None:
         last = block.entries[-1]
         with self._lock:
             self._checkpoints[block.partition] = Checkpoint(

@@ -36,6 +36,7 @@ from pipelines.agents.app import StageApp
 from pipelines.settings import Settings
 from pipelines.transport import LEDGER_TOPIC, Transport
 from pipelines.transport import Consumer as LedgerConsumer
+from projections.errors import RecollectError
 from projections.operations import Checkpoint
 
 
@@ -45,7 +46,7 @@ class NoFolder:
     def checkpoint(self, partition: int) -> Checkpoint:
         return Checkpoint("toy", partition)
 
-    def apply(self, block: Any) -> None:
+    def apply_together(self, blocks: Any) -> dict[int, RecollectError | None]:
         raise NotImplementedError
 
 

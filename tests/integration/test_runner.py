@@ -14,9 +14,15 @@ from prometheus_client import REGISTRY
 from pipelines import dead_letters
 from pipelines.adapters.block import Block
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
-from pipelines.runner import Runner, Stopped
+from pipelines.runner import Runner
 from pipelines.stages import PROJECTION, Stage
-from projections.errors import Fenced, FoldVersionMismatch, GraphUnavailable, RecollectError
+from projections.errors import (
+    Fenced,
+    FoldVersionMismatch,
+    GraphUnavailable,
+    RecollectError,
+    Stopped,
+)
 from projections.events import Event, encode_event
 from projections.identity import event_partition
 from projections.operations import Operations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 
 import redis
 
@@ -16,7 +17,7 @@ from pipelines.adapters.block import Block
 from pipelines.adapters.connect import connect_redis
 from pipelines.agents.app import StageApp
 from pipelines.settings import Settings, load_settings
-from projections.errors import Fenced, GraphUnavailable
+from projections.errors import Fenced, GraphUnavailable, RecollectError
 from projections.operations import Checkpoint
 from projections.positions import Position
 
@@ -46,6 +47,16 @@ class ToyFolder:
         if not found:
             return Checkpoint("toy", partition)
         return Checkpoint("toy", partition, Position.parse(found[b"position"]), int(found[b"seq"]))
+
+    def apply_together(self, blocks: Sequence[Block]) -> dict[int, RecollectError | None]:
+        outcomes: dict[int, RecollectError | None] = {}
+        for block in blocks:
+            try:
+                self.apply(block)
+                outcomes[block.partition] = None
+            except RecollectError as error:
+                outcomes[block.partition] = error
+        return outcomes
 
     def apply(self, block: Block) -> None:
         pid = os.getpid()
