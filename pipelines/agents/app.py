@@ -94,11 +94,12 @@ class Work:
     def _take(self) -> list[EventT[Block]]:
         """The first waiting block of each partition that nobody works on, a transaction's worth.
 
-        Small blocks go together: a transaction costs as much for one event as for fifty.
+        Small blocks go together: a transaction costs as much for one event as for fifty. Who was
+        taken goes to the end of the line, so that no partition waits for ever behind busier ones.
         """
         taken: list[EventT[Block]] = []
         entries = 0
-        for partition, waiting in sorted(self._waiting.items()):
+        for partition, waiting in list(self._waiting.items()):
             if not waiting or partition in self._busy:
                 continue
             size = len(cast(Block, waiting[0].value).entries)
@@ -107,6 +108,7 @@ class Work:
             entries += size
             taken.append(waiting.popleft())
             self._busy.add(partition)
+            self._waiting[partition] = self._waiting.pop(partition)
         return taken
 
     async def _apply(self, events: Sequence[EventT[Block]]) -> None:
