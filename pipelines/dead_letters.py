@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.runner import Runner
-from pipelines.services import Services
+from pipelines.services import Progress, Services
 from pipelines.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope, decode_event
 from projections.positions import Position
 from projections.schema import DROPPED
-
-Progress = Callable[[int, int | None, str], None]
 
 
 @dataclass

@@ -6,12 +6,13 @@ meanwhile, so ledger and graph are seen at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from pipelines.adapters.graph_audit import GraphAudit, found_sessions
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Entry, Ledger
+from pipelines.services import Progress
 from projections.comparison import Difference, differences, field_differences, repairs
 from projections.digest import NAMES, graph_number
 from projections.errors import UndecodableEntry
@@ -21,8 +22,6 @@ from projections.operations import Checkpoint, Operations
 from projections.positions import Position
 from projections.structural import SessionGraph, SessionKey, event_node, session_graph
 from projections.system_events import is_system_event
-
-Progress = Callable[[int, int | None, str], None]
 
 JUDGED_AT_ONCE = 200
 """Sessions compared under one lock: the live worker of the partition waits that long."""

@@ -25,7 +25,7 @@ from pipelines.adapters.ledger import Entry, Ledger, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
 from pipelines.runner import Runner
-from pipelines.services import Services
+from pipelines.services import Progress, Services
 from pipelines.stages import PROJECTION, Stage, group_name
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
@@ -34,7 +34,6 @@ from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
 from projections.positions import START, Position
 
-Progress = Callable[[int, int | None, str], None]
 logger = structlog.get_logger(__name__)
 
 HANDOVER_S = 15.0

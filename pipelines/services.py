@@ -6,7 +6,7 @@ Neo4j is away, and `recollect --help` loads neither driver.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pipelines.adapters.reports import Reports
     from pipelines.adapters.targets import Target, Targets
     from projections.operations import Checkpoint
+
+Progress = Callable[[int, int | None, str], None]
+"""What a long piece of work calls with done, total (None: unknown) and what is being done."""
 
 
 @dataclass

@@ -21,8 +21,8 @@ from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Entry, Ledger
 from pipelines.adapters.reports import Report as LastReport
-from pipelines.judge import ROUNDS, Judge, Judgement, Progress, decodable
-from pipelines.services import Services
+from pipelines.judge import ROUNDS, Judge, Judgement, decodable
+from pipelines.services import Progress, Services
 from pipelines.stages import PROJECTION
 from projections.comparison import Difference
 from projections.cypher import event_edges
