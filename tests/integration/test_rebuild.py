@@ -163,6 +163,7 @@ def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:
     stack.append(*disordered(200))
     stack.fold()
     stop = threading.Event()
+    green_answered = threading.Event()
     counts: list[tuple[str, int]] = []
 
     def poll() -> None:
@@ -171,6 +172,8 @@ def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:
             with stack.services.driver(active).session() as reading:
                 rows = reading.run("MATCH (e:Event) WHERE NOT e:Placeholder RETURN count(e)")
                 counts.append((active.name, int(rows.single(strict=True)[0])))
+            if active.name == "green":
+                green_answered.set()
             stop.wait(0.05)
 
     ingest = Ingest(stack, disordered(100_000, start=10_000), pause_s=0.01)
@@ -178,6 +181,7 @@ def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:
         polled = pool.submit(poll)
         with ingest, Worker(stack):
             report = rebuild(stack.services, into=green, switch=True)
+        green_answered.wait(30)
         stop.set()
         polled.result(30)  # no read failed
     assert report.switched
