@@ -1,0 +1,1 @@
+"""Stage 2, pure: from bare events to text, keywords, entities, causes and facts."""
