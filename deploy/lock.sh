@@ -6,5 +6,5 @@ compile() {
     .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
         --no-emit-index-url --constraints requirements.lock "$@"
 }
-compile --output-file deploy/requirements.lock pyproject.toml
+compile --extra models --output-file deploy/requirements.lock pyproject.toml
 echo "hatchling" | compile --output-file deploy/build-requirements.lock -
