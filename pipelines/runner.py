@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from tenacity import (
@@ -35,7 +35,7 @@ from pipelines import telemetry
 from pipelines.adapters.block import Block
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry
-from pipelines.stages import Stage
+from pipelines.stages import Horizon, Horizons, Placed, Stage
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
@@ -45,7 +45,6 @@ from projections.errors import (
 )
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import POISON
 
 Result = TypeVar("Result")
@@ -61,6 +60,7 @@ class Runner:
         target: its name, for logs and metrics.
         max_attempts: of an entry alone, before it becomes a dead letter.
         stop: set by whoever wants a retrying runner to give up (nothing is lost).
+        decide: appends decisions to the ledger; None: this runner only applies recorded ones.
     """
 
     def __init__(
@@ -71,9 +71,11 @@ class Runner:
         target: str,
         max_attempts: int = 5,
         stop: threading.Event | None = None,
+        decide: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
         self.stage = stage
         self.writer = writer
+        self.decide = decide
         self.target = target
         self.max_attempts = max_attempts
         self.stop = stop or threading.Event()
@@ -159,15 +161,20 @@ class Runner:
     def _advance_all(self, blocks: Sequence[Block]) -> list[tuple[Block, Checkpoint]]:
         """One transaction for several partitions, their checkpoints locked in order."""
         moves = []
-        events: list[tuple[Position, Event]] = []
+        events: list[Placed] = []
         for block in blocks:
             start = self._start_of(block)
             moves.append((block, start, _end_of(start, block.entries)))
             events += self._decode(block.entries)
+        derived = self._derive(events)
+        self._await_upstream([end for _, _, end in moves])
         with self.writer.transaction() as transaction:
             for _, start, end in moves:
                 transaction.advance(start, end)
-            self._write(transaction, events)
+            horizons = {
+                start.partition: Horizon(start.position, end.position) for _, start, end in moves
+            }
+            self._write(transaction, derived, horizons)
         return [(block, end) for block, _, end in moves]
 
     def _start_of(self, block: Block) -> Checkpoint:
@@ -267,12 +274,14 @@ class Runner:
     ) -> Checkpoint:
         """One transaction. With `poison` the entry is recorded instead of folded."""
         end = _end_of(start, entries)
-        events = self._decode(entries) if poison is None else []
+        derived = self._derive(self._decode(entries)) if poison is None else []
+        self._await_upstream([end])
         try:
             with self.writer.transaction() as transaction:
                 transaction.advance(start, end)
                 if poison is None:
-                    self._write(transaction, events)
+                    horizons = {start.partition: Horizon(start.position, end.position)}
+                    self._write(transaction, derived, horizons)
                 else:
                     self._record(transaction, entries[0], poison)
         except Fenced:
@@ -280,18 +289,40 @@ class Runner:
         return end
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
+        self._derive(self._decode(entries))  # models run before the lock is taken, and remember
         with self.writer.transaction() as transaction:
             current = transaction.lock(self.stage.name, partition)
             if current is None:
                 return
             self._test_version(current)
             passed = [entry for entry in entries if entry.position <= current.position]
-            self._write(transaction, self._decode(passed))
+            horizons = {partition: Horizon(current.position, current.position)}
+            self._write(transaction, self._derive(self._decode(passed)), horizons)
             transaction.drop_dead_letters(
                 self.stage.name, partition, [entry.seq for entry in passed]
             )
 
-    def _decode(self, entries: Sequence[Entry]) -> list[tuple[Position, Event]]:
+    def _await_upstream(self, ends: Sequence[Checkpoint]) -> None:
+        """Wait until the earlier stage has folded these entries too, as long as it takes.
+
+        Raises:
+            Stopped: `stop` was set meanwhile.
+        """
+        if self.stage.upstream is None:
+            return
+        wait_s = 0.02
+        wanted = {end.partition: end.seq for end in ends}
+        while True:
+            for found in self.writer.checkpoints(self.stage.upstream):
+                if found.seq >= wanted.get(found.partition, -1):
+                    wanted.pop(found.partition, None)
+            if not wanted:
+                return
+            if self.stop.wait(wait_s):
+                raise Stopped()
+            wait_s = min(1.0, wait_s * 1.5)
+
+    def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
         begun = perf_counter()
         events = [
             (
@@ -303,17 +334,25 @@ class Runner:
         self._observe("decode", begun)
         return events
 
+    def _derive(self, events: Sequence[Placed]) -> Sequence[Any]:
+        begun = perf_counter()
+        derived = self.stage.derive(events)
+        self._observe("derive", begun)
+        return derived
+
     def _write(
-        self, transaction: GraphTransaction, events: Sequence[tuple[Position, Event]]
+        self, transaction: GraphTransaction, derived: Sequence[Any], horizons: Horizons
     ) -> None:
         begun = perf_counter()
-        bare = [event for _, event in events]
-        facts = transaction.facts(bare, self.stage.wanted(bare))
+        facts = self.stage.gather(transaction, derived, horizons)
         begun = self._observe("gather", begun)
-        operations = self.stage.fold(events, facts)
+        operations = self.stage.fold(derived, facts)
         begun = self._observe("fold", begun)
         transaction.apply(operations, self.stage.name)
         self._observe("write", begun)
+        if operations.decisions and self.decide is not None:
+            # Before the commit: a crash in between decides again, under the same event ids.
+            self.decide(operations.decisions)
         for kind, count in operations.counts().items():
             if count:
                 telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections import structural
 from projections.events import Event
 from projections.operations import Operations
 from projections.positions import Position
-from projections.structural import Facts, Wanted
+from projections.structural import Facts
+
+if TYPE_CHECKING:
+    from pipelines.adapters.graph_writer import GraphTransaction
+
+Placed = tuple[Position, Event]
+"""An event and where the ledger keeps it."""
+
+
+class Horizon(NamedTuple):
+    """How far a partition is folded before and after a transaction; equal when folded again."""
+
+    before: Position
+    after: Position
+
+
+Horizons = Mapping[int, Horizon]
+"""By partition."""
+
+
+def as_they_are(events: Sequence[Placed]) -> Sequence[Any]:
+    """Nothing is derived from an event alone."""
+    return events
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +43,31 @@ class Stage:
         name: one word.
         fold_version: rises when the rules change what the graph holds; a graph folded by another
             version is rebuilt, never mixed.
-        wanted: which facts the events need from the graph.
-        fold: events and facts → operations.
+        gather: reads those facts, in the transaction and under the checkpoint's lock.
+        fold: what was derived, and the facts → operations.
+        derive: what can be said of each event alone, before the transaction; models run here.
+            Called again with the same events when a transaction is tried again.
+        upstream: name of the stage that must have folded an entry first.
+        models: which models the graph depends on, beside the rules; empty: none.
     """
 
     name: str
     fold_version: int
-    wanted: Callable[[Sequence[Event]], Wanted]
-    fold: Callable[[Sequence[tuple[Position, Event]], Facts], Operations]
+    gather: Callable[[GraphTransaction, Sequence[Any], Horizons], Any]
+    fold: Callable[[Sequence[Any], Any], Operations]
+    derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
+    upstream: str | None = None
+    models: str = ""
 
 
-PROJECTION = Stage(
-    "projection", structural.FOLD_VERSION, structural.wanted_facts, structural.project
-)
+def _gather_neighbours(
+    transaction: GraphTransaction, events: Sequence[Placed], _: Horizons
+) -> Facts:
+    bare = [event for _, event in events]
+    return transaction.facts(bare, structural.wanted_facts(bare))
+
+
+PROJECTION = Stage("projection", structural.FOLD_VERSION, _gather_neighbours, structural.project)
 
 STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION,)}
 

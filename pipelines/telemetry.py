@@ -47,8 +47,12 @@ PREFIX = "recollect_"
 REGISTRY = CollectorRegistry(auto_describe=True)
 
 Kind = Literal["counter", "gauge", "histogram"]
-Phase = Literal["read", "decode", "gather", "fold", "write"]
+Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
+Model = Literal["embedding", "nlp"]
+Cache = Literal["embedding", "nlp", "llm"]
+CacheOutcome = Literal["hit", "miss", "lost"]
+Degraded = Literal["embedding", "nlp", "payload", "llm"]
 
 # A block of 1,000 entries takes 30 to 300 ms on the reference machine; 60 s is its time limit.
 _BLOCK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
@@ -185,6 +189,31 @@ REBUILD_NEEDED = _gauge(
     "target",
 )
 
+# Models and what is cached of them
+MODEL_TEXTS = _counter(
+    "model_texts_total",
+    "Texts a model computed, cached ones left out: " + ", ".join(get_args(Model)) + ".",
+    "model",
+)
+CACHE_LOOKUPS = _counter(
+    "cache_lookups_total",
+    "Look-ups in the caches in Redis, by cache and outcome: "
+    + ", ".join(get_args(CacheOutcome))
+    + " (lost: Redis did not answer, or what it held is damaged).",
+    "cache",
+    "outcome",
+)
+CACHE_REFUSED = _counter(
+    "cache_refused_total",
+    "Values not cached because the caches hold all the bytes they may, or Redis refused.",
+    "cache",
+)
+DEGRADED = _counter(
+    "degraded_total",
+    "Items that enrichment went without, by what failed: " + ", ".join(get_args(Degraded)) + ".",
+    "kind",
+)
+
 # The graph
 NODES = _gauge("nodes", "Nodes in the graph, by label.", "target", "label")
 EDGES = _gauge("edges", "Edges in the graph, by type.", "target", "type")
@@ -246,6 +275,14 @@ GCCollector(registry=REGISTRY)
 # A counter that first appears with the value 1 has no rate: the outcomes exist from the start.
 for _outcome in get_args(IngestOutcome):
     INGEST_EVENTS.labels(outcome=_outcome)
+for _model in get_args(Model):
+    MODEL_TEXTS.labels(model=_model)
+for _cache in get_args(Cache):
+    CACHE_REFUSED.labels(cache=_cache)
+    for _cache_outcome in get_args(CacheOutcome):
+        CACHE_LOOKUPS.labels(cache=_cache, outcome=_cache_outcome)
+for _kind in get_args(Degraded):
+    DEGRADED.labels(kind=_kind)
 
 
 def prepare_stage(stage: str, target: str) -> None:

@@ -75,7 +75,7 @@ def differences(expected: SessionGraph, found: SessionGraph) -> Iterator[Differe
         type_, source, target = edge
         key = (*source, *target[1:]) if source[0] == target[0] else (*source, *target)
         should_edges, does_edges = expected.edges.get(edge, []), found.edges.get(edge, [])
-        properties = [p.name for p in EDGES[type_].properties]
+        properties = [p.name for p in EDGES[type_].carried("projection")]
         if not does_edges:
             yield Difference("missing", "edge", type_, key)
         elif not should_edges:

@@ -6,9 +6,9 @@ once; every value travels as a parameter. Rows are lists, not maps: property nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from projections.operations import Operations
 from projections.schema import (
@@ -18,6 +18,7 @@ from projections.schema import (
     PLACEHOLDER,
     EdgeRow,
     Kind,
+    Merge,
     NodeRow,
     Property,
 )
@@ -47,10 +48,24 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
     Nodes with content and placeholders are touched by one statement in the order of their keys:
     that is the order in which locks are taken, the same in every worker.
     """
-    made: list[Statement] = []
+    return [
+        *_remove_nodes(operations),
+        *_merge_nodes(operations, stage),
+        *_set_nodes(operations, stage),
+        *_decide_nodes(operations),
+        *_clear_edges(operations, stage),
+        *_remove_edges(operations, stage),
+        *_merge_edges(operations, stage),
+    ]
+
+
+def _remove_nodes(operations: Operations) -> Iterator[Statement]:
     for label in sorted({key[0] for key in operations.remove_nodes}):
         rows = [list(op.key) for op in _sorted(operations.remove_nodes) if op.label == label]
-        made.append(Statement(remove_nodes_text(label), {"rows": rows}))
+        yield Statement(remove_nodes_text(label), {"rows": rows})
+
+
+def _merge_nodes(operations: Operations, stage: str) -> Iterator[Statement]:
     labels = {key[0] for key in operations.merge_nodes} | {
         key[0] for key in operations.ensure_nodes
     }
@@ -68,25 +83,55 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
         ]
         depth = len(NODES[label].key)
         rows = sorted(merged + ensured, key=lambda row: row[:depth])
-        made.append(
-            Statement(
-                merge_nodes_text(label, stage, with_placeholders=bool(ensured)), {"rows": rows}
-            )
-        )
-    for type_ in sorted({key[0] for key in operations.remove_edges}):
+        text = merge_nodes_text(label, stage, with_placeholders=bool(ensured))
+        yield Statement(text, {"rows": rows})
+
+
+def _set_nodes(operations: Operations, stage: str) -> Iterator[Statement]:
+    for label in sorted({key[0] for key in operations.set_nodes}):
+        rows = [[*op.key, *op.values] for op in _sorted(operations.set_nodes) if op.label == label]
+        yield Statement(set_nodes_text(label, stage), {"rows": rows})
+
+
+def _decide_nodes(operations: Operations) -> Iterator[Statement]:
+    for label, name in sorted({(key[0], key[2]) for key in operations.decide_nodes}):
         rows = [
-            [*op.source, *op.target] for op in _sorted(operations.remove_edges) if op.type == type_
+            [*op.key, op.value, list(op.position)]
+            for op in _sorted(operations.decide_nodes)
+            if (op.label, op.name) == (label, name)
         ]
-        made.append(Statement(remove_edges_text(type_), {"rows": rows}))
+        yield Statement(decide_nodes_text(label, name), {"rows": rows})
+
+
+def _clear_edges(operations: Operations, stage: str) -> Iterator[Statement]:
+    for type_ in sorted({key[0] for key in operations.clear_edges}):
+        rows = [list(op.source) for op in _sorted(operations.clear_edges) if op.type == type_]
+        yield Statement(clear_edges_text(type_, stage), {"rows": rows})
+
+
+def _remove_edges(operations: Operations, stage: str) -> Iterator[Statement]:
+    kinds = {(op.type, bool(op.values)) for op in operations.remove_edges.values()}
+    for type_, keyed in sorted(kinds):
+        rows = [
+            [*op.source, *op.target, *op.values]
+            for op in _sorted(operations.remove_edges)
+            if (op.type, bool(op.values)) == (type_, keyed)
+        ]
+        yield Statement(remove_edges_text(type_, stage, keyed=keyed), {"rows": rows})
+
+
+def _merge_edges(operations: Operations, stage: str) -> Iterator[Statement]:
     for type_ in sorted({key[0] for key in operations.merge_edges}):
-        edges = sorted(
-            (op.source, op.target, op.values)
-            for op in operations.merge_edges.values()
-            if op.type == type_
+        depth = len(NODES[EDGES[type_].source].key) + len(NODES[EDGES[type_].target].key)
+        rows = sorted(
+            (
+                [*op.source, *op.target, *op.values]
+                for op in operations.merge_edges.values()
+                if op.type == type_
+            ),
+            key=lambda row: (row[:depth], repr(row[depth:])),
         )
-        rows = [[*source, *target, *values] for source, target, values in edges]
-        made.append(Statement(merge_edges_text(type_), {"rows": rows}))
-    return made
+        yield Statement(merge_edges_text(type_, stage), {"rows": rows})
 
 
 def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
@@ -104,6 +149,27 @@ def _assigned(kind: Kind, value: str) -> str:
     return value
 
 
+def _settings(row: NodeRow, stage: str, first: int) -> str:
+    """SET items for the stage's properties, each merged as its row says.
+
+    Those that compare with what is there stand behind `earlier`, which is computed under the lock.
+    """
+    items = []
+    for n, p in enumerate(row.owned(stage)):
+        new, old = _assigned(p.kind, f"row[{first + n}]"), f"n.{p.name}"
+        if p.merge is Merge.EARLIEST:
+            new = f"CASE WHEN earlier THEN {new} ELSE {old} END"
+        elif p.merge is Merge.LATEST:
+            new = (
+                f"CASE WHEN {old} IS NULL OR {old}.epochMillis < row[{first + n}] "
+                f"THEN {new} ELSE {old} END"
+            )
+        elif p.merge is Merge.KEPT:
+            new = f"coalesce({old}, {new})"
+        items.append(f"{old} = {new}")
+    return ", ".join(items)
+
+
 @cache
 def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     """Rows [key…, value…, visible]: a row that is not visible only makes sure of the key."""
@@ -111,14 +177,14 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     first = len(row.key)
     owned = row.owned(stage)
     last = first + len(owned)
-    settings = ", ".join(
-        f"n.{p.name} = {_assigned(p.kind, f'row[{first + n}]')}" for n, p in enumerate(owned)
-    )
     merge = f"MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
     if not owned:
         return f"UNWIND $rows AS row {merge}"
-    if label != EVENT.label:
+    settings = _settings(row, stage, first)
+    if not row.placeholders:
         return f"UNWIND $rows AS row {merge} SET {settings}"
+    if row.earliest_by is not None:
+        return _merge_earliest(row, stage, merge, settings)
     visible = f"{merge} SET {settings} REMOVE n:{PLACEHOLDER}"
     if not with_placeholders:
         return f"UNWIND $rows AS row {visible}"
@@ -129,6 +195,54 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
         f"FOREACH (_ IN CASE WHEN row[{last}] THEN [1] ELSE [] END | {visible}) "
         f"FOREACH (_ IN CASE WHEN row[{last}] THEN [] ELSE [1] END | "
         f"{merge} ON CREATE SET n:{PLACEHOLDER})"
+    )
+
+
+def _merge_earliest(row: NodeRow, stage: str, merge: str, settings: str) -> str:
+    """Several workers may write the same node: the lock comes first, then what is there is read."""
+    if row.earliest_by is None:
+        raise ValueError(row.label)
+    place = {p.name: f"row[{len(row.key) + n}]" for n, p in enumerate(row.owned(stage))}
+    time, text = row.earliest_by
+    last = len(row.key) + len(place)
+    earlier = (
+        f"n.{time} IS NULL OR {place[time]} < n.{time}.epochMillis "
+        f"OR ({place[time]} = n.{time}.epochMillis AND {place[text]} < n.{text})"
+    )
+    return (
+        f"UNWIND $rows AS row {merge} ON CREATE SET n:{PLACEHOLDER} "
+        "SET n.lock = true REMOVE n.lock "
+        f"WITH n, row, {earlier} AS earlier WHERE row[{last}] SET {settings} REMOVE n:{PLACEHOLDER}"
+    )
+
+
+@cache
+def set_nodes_text(label: str, stage: str) -> str:
+    """Rows [key…, value…]; a node that is not there, or only a placeholder, stays so."""
+    row = NODES[label]
+    hidden = f" WHERE NOT n:{PLACEHOLDER}" if row.placeholders else ""
+    return (
+        f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}){hidden} "
+        f"SET {_settings(row, stage, len(row.key))}"
+    )
+
+
+DECIDED_AT: Final = "_decided_at"
+"""Suffix of the property with the position of the decision that set a decided one."""
+
+
+@cache
+def decide_nodes_text(label: str, name: str) -> str:
+    """Rows [key…, value, position as [ms, seq]]; the later position stays."""
+    row = NODES[label]
+    first, at = len(row.key), f"n.{name}{DECIDED_AT}"
+    new = _assigned(row.property(name).kind, f"row[{first}]")
+    later = f"CASE WHEN {at} IS NULL OR {at} < row[{first + 1}] THEN [1] ELSE [] END"
+    created = f" ON CREATE SET n:{PLACEHOLDER}" if row.placeholders else ""
+    return (
+        f"UNWIND $rows AS row MERGE (n:{label} {{{_key_pattern(row.key, 0)}}}){created} "
+        f"SET n.lock = true REMOVE n.lock WITH n, row "
+        f"FOREACH (_ IN {later} | SET n.{name} = {new}, {at} = row[{first + 1}])"
     )
 
 
@@ -147,26 +261,66 @@ def _ends(row: EdgeRow) -> str:
     )
 
 
+def own_edges(row: EdgeRow, stage: str, variable: str) -> str:
+    """Cypher that is true of the stage's edges of a type it shares, empty where it shares none.
+
+    An edge whose shared property is nobody's counts as the owner's, so that it is noticed.
+    """
+    if row.shared_by is None:
+        return ""
+    name, values = row.shared_by
+    if stage != row.stage:
+        return f"{variable}.{name} = '{values[stage]}'"
+    others = [f"'{value}'" for other, value in values.items() if other != stage]
+    return f"NOT coalesce({variable}.{name}, '') IN [{', '.join(others)}]"
+
+
 @cache
-def merge_edges_text(type_: str) -> str:
+def merge_edges_text(type_: str, stage: str) -> str:
     """Rows [source key…, target key…, value…]."""
     row = EDGES[type_]
     first = len(NODES[row.source].key) + len(NODES[row.target].key)
-    place = {p.name: f"row[{first + n}]" for n, p in enumerate(row.properties)}
-    keyed = ", ".join(f"{name}: {place[name]}" for name in row.key)
-    rest = ", ".join(
-        f"e.{p.name} = {_assigned(p.kind, place[p.name])}"
-        for p in row.properties
-        if p.name not in row.key
-    )
+    carried = row.carried(stage)
+    value = {p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(carried)}
+    keyed = ", ".join(f"{name}: {value[name]}" for name in row.key)
+    rest = ", ".join(f"e.{p.name} = {value[p.name]}" for p in carried if p.name not in row.key)
     merge = f"{_ends(row)} MERGE (a)-[e:{type_}{f' {{{keyed}}}' if keyed else ''}]->(b)"
+    if row.decided_by is not None:
+        at = f"e.{row.decided_by}"
+        later = f"{at} IS NULL OR {at} < {value[row.decided_by]}"
+        return (
+            f"{merge} SET e.lock = true REMOVE e.lock WITH e, row "
+            f"FOREACH (_ IN CASE WHEN {later} THEN [1] ELSE [] END | SET {rest})"
+        )
     return f"{merge} SET {rest}" if rest else merge
 
 
 @cache
-def remove_edges_text(type_: str) -> str:
-    """Rows [source key…, target key…]."""
-    return f"{_ends(EDGES[type_])} MATCH (a)-[e:{type_}]->(b) DELETE e"
+def remove_edges_text(type_: str, stage: str, *, keyed: bool = False) -> str:
+    """Rows [source key…, target key…], with `keyed` the values of the row's key behind them."""
+    row = EDGES[type_]
+    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    carried = {p.name: p for p in row.properties}
+    tests = [own] if (own := own_edges(row, stage, "e")) else []
+    if keyed:
+        tests += [
+            f"e.{name} = {_assigned(carried[name].kind, f'row[{first + n}]')}"
+            for n, name in enumerate(row.key)
+        ]
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    return f"{_ends(row)} MATCH (a)-[e:{type_}]->(b){where} DELETE e"
+
+
+@cache
+def clear_edges_text(type_: str, stage: str) -> str:
+    """Rows [source key…]."""
+    row = EDGES[type_]
+    source = NODES[row.source]
+    own = own_edges(row, stage, "e")
+    return (
+        f"UNWIND $rows AS row MATCH (a:{row.source} {{{_key_pattern(source.key, 0)}}})"
+        f"-[e:{type_}]->(){f' WHERE {own}' if own else ''} DELETE e"
+    )
 
 
 # Checkpoints. Neo4j is read-committed: a test before the lock does not fence, two transactions
@@ -298,12 +452,17 @@ def _event_columns() -> str:
         + [_comparable(p, f"e.{p.name}") for p in EVENT.owned("projection")]
     )
     edges = ", ".join(
-        f"[(e)-[r:{row.type}]->(n) | [n.tenant, n.event_id"
-        + "".join(f", r.{p.name}" for p in row.properties)
+        f"[(e)-[r:{row.type}]->(n){_where(own_edges(row, 'projection', 'r'))} "
+        "| [n.tenant, n.event_id"
+        + "".join(f", r.{p.name}" for p in row.carried("projection"))
         + "]]"
         for row in event_edges()
     )
     return f"[{values}], {edges}"
+
+
+def _where(test: str) -> str:
+    return f" WHERE {test}" if test else ""
 
 
 def event_edges() -> tuple[EdgeRow, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from projections.events import Event
 from projections.positions import START, Position
 
 Key = tuple[Any, ...]
@@ -24,6 +25,24 @@ class MergeNode(NamedTuple):
     label: str
     key: Key
     values: tuple[Any, ...]
+
+
+class SetNode(NamedTuple):
+    """Set the properties that a stage owns on a node that another stage made; absent: nothing."""
+
+    label: str
+    key: Key
+    values: tuple[Any, ...]
+
+
+class DecideNode(NamedTuple):
+    """Set one decided property; of two decisions the one with the later position stays."""
+
+    label: str
+    key: Key
+    name: str
+    value: Any
+    position: Position
 
 
 class EnsureNode(NamedTuple):
@@ -41,7 +60,7 @@ class RemoveNode(NamedTuple):
 
 
 class MergeEdge(NamedTuple):
-    """See that exactly this edge exists; `values` in the order of `EdgeRow.properties`."""
+    """See that exactly this edge exists; `values` in the order of `EdgeRow.carried(stage)`."""
 
     type: str
     source: Key
@@ -50,14 +69,27 @@ class MergeEdge(NamedTuple):
 
 
 class RemoveEdge(NamedTuple):
-    """Delete every edge of the type between two nodes."""
+    """Delete the stage's edges of the type between two nodes.
+
+    `values` are those of `EdgeRow.key`, to delete one of several parallel edges; empty: all.
+    """
 
     type: str
     source: Key
     target: Key
+    values: tuple[Any, ...] = ()
 
 
-Operation = MergeNode | EnsureNode | RemoveNode | MergeEdge | RemoveEdge
+class ClearEdges(NamedTuple):
+    """Delete the stage's edges of the type that start at a node, before others are merged."""
+
+    type: str
+    source: Key
+
+
+Operation = (
+    MergeNode | SetNode | DecideNode | EnsureNode | RemoveNode | MergeEdge | RemoveEdge | ClearEdges
+)
 
 
 @dataclass(slots=True)
@@ -65,10 +97,15 @@ class Operations:
     """A batch, merged as it grows: the last word about a node or an edge wins."""
 
     merge_nodes: dict[tuple[str, Key], MergeNode] = field(default_factory=dict)
+    set_nodes: dict[tuple[str, Key], SetNode] = field(default_factory=dict)
+    decide_nodes: dict[tuple[str, Key, str], DecideNode] = field(default_factory=dict)
     ensure_nodes: dict[tuple[str, Key], EnsureNode] = field(default_factory=dict)
     remove_nodes: dict[tuple[str, Key], RemoveNode] = field(default_factory=dict)
     merge_edges: dict[tuple[Any, ...], MergeEdge] = field(default_factory=dict)
     remove_edges: dict[tuple[Any, ...], RemoveEdge] = field(default_factory=dict)
+    clear_edges: dict[tuple[Any, ...], ClearEdges] = field(default_factory=dict)
+    decisions: list[Event] = field(default_factory=list)
+    """Events to append to the ledger, if this worker may decide; applied when read back."""
 
     def add(self, operation: Operation) -> None:
         """Take an operation in."""
@@ -80,6 +117,15 @@ class Operations:
             self.remove_edges[operation] = operation
         elif isinstance(operation, EnsureNode):
             self.ensure_nodes[operation.label, operation.key] = operation
+        elif isinstance(operation, SetNode):
+            self.set_nodes[operation.label, operation.key] = operation
+        elif isinstance(operation, ClearEdges):
+            self.clear_edges[operation] = operation
+        elif isinstance(operation, DecideNode):
+            place = (operation.label, operation.key, operation.name)
+            known = self.decide_nodes.get(place)
+            if known is None or known.position < operation.position:
+                self.decide_nodes[place] = operation
         else:
             self.remove_nodes[operation.label, operation.key] = operation
 
@@ -94,6 +140,9 @@ class Operations:
             self.remove_nodes,
             self.merge_nodes,
             self.ensure_nodes,
+            self.set_nodes,
+            self.decide_nodes,
+            self.clear_edges,
             self.remove_edges,
             self.merge_edges,
         ):
@@ -107,10 +156,13 @@ class Operations:
         """How many of each kind, for the metrics."""
         return {
             "merge_node": len(self.merge_nodes),
+            "set_node": len(self.set_nodes),
+            "decide_node": len(self.decide_nodes),
             "ensure_node": len(self.ensure_nodes),
             "remove_node": len(self.remove_nodes),
             "merge_edge": len(self.merge_edges),
             "remove_edge": len(self.remove_edges),
+            "clear_edges": len(self.clear_edges),
         }
 
 

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     BOOLEAN = "BOOLEAN"
     TIME = "DATETIME"
     STRINGS = "LIST<STRING>"
+    INTEGERS = "LIST<INTEGER>"
     TIMES = "LIST<DATETIME>"
     VECTOR = "LIST<FLOAT>"
 
@@ -48,6 +49,20 @@ class View(StrEnum):
     HIERARCHICAL = "hierarchical"
 
 
+class Merge(StrEnum):
+    """What becomes of a value when a node or an edge is written again."""
+
+    REPLACED = "replaced"
+    EARLIEST = "earliest"
+    """Stays with the write whose `NodeRow.earliest_by` is the smallest."""
+    LATEST = "latest"
+    """The largest value stays."""
+    KEPT = "kept"
+    """The first value stays; None leaves it as it is."""
+    DECIDED = "decided"
+    """Written by decision events alone; of two the one with the later position stays."""
+
+
 @dataclass(frozen=True, slots=True)
 class Property:
     """One property and the stage that writes it; no other stage ever touches it."""
@@ -56,6 +71,7 @@ class Property:
     kind: Kind
     stage: str = "projection"
     certainty: Certainty = Certainty.FOLDED
+    merge: Merge = Merge.REPLACED
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +87,22 @@ class NodeRow:
     indexes: tuple[tuple[str, ...], ...] = ()
     operational: bool = False
     """Bookkeeping of Recollect itself, not memory."""
+    placeholders: bool = False
+    """It may be asked for before it comes: until then it holds its key alone and is invisible."""
+    earliest_by: tuple[str, str] | None = None
+    """The properties (a time, a string) by which the `EARLIEST` write is chosen."""
+    vector: str | None = None
+    """The property that a vector index covers, within the tenant."""
 
     def owned(self, stage: str) -> tuple[Property, ...]:
         """The properties that a stage writes, in the order in which operations carry them."""
-        return tuple(p for p in self.properties if p.stage == stage)
+        return tuple(
+            p for p in self.properties if p.stage == stage and p.merge is not Merge.DECIDED
+        )
+
+    def property(self, name: str) -> Property:
+        """The property of that name."""
+        return next(p for p in self.properties if p.name == name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +123,24 @@ class EdgeRow:
     cap_per_node: int | None = None
     retention: str = "as its ends"
     origin: str = "S0"
+    shared_by: tuple[str, dict[str, str]] | None = None
+    """A property of the key, and its value for each stage that writes edges of this type."""
+    decided_by: str | None = None
+    """The property with the position of the decision; of two the later one stays."""
 
+    def carried(self, stage: str) -> tuple[Property, ...]:
+        """The properties that a stage's operations carry: the key's and its own, in order."""
+        return tuple(p for p in self.properties if p.stage == stage or p.name in self.key)
+
+    def written_by(self, stage: str) -> bool:
+        """Whether the stage makes edges of this type."""
+        return stage == self.stage or (self.shared_by is not None and stage in self.shared_by[1])
+
+
+DIRECT: Final = "direct"
+"""`mechanism` of a cause that the producer named."""
+INFERRED: Final = "inferred"
+"""`mechanism` of a cause that a rule found."""
 
 INTENTS: Final = ("why", "when", "what", "related", "general")
 
@@ -127,11 +172,57 @@ EVENT: Final = NodeRow(
         Property("payload_ref", Kind.STRING),
         Property("importance_hint", Kind.INTEGER),
         Property("global_position", Kind.STRING, certainty=Certainty.POSITION),
+        Property("text", Kind.STRING, "enrichment"),
+        Property("speaker", Kind.STRING, "enrichment"),
+        Property("keywords", Kind.STRINGS, "enrichment"),
+        Property("summary", Kind.STRING, "enrichment"),
+        Property("importance_score", Kind.INTEGER, "enrichment"),
+        Property("embedding", Kind.VECTOR, "enrichment", Certainty.APPROXIMATE),
+        Property("embedding_model", Kind.STRING, "enrichment", Certainty.APPROXIMATE),
     ),
     stage="projection",
     certainty=Certainty.FOLDED,
     meaning="something an agent did",
     indexes=(("tenant", "session_id", "occurred_at", "event_id"),),
+    placeholders=True,
+    vector="embedding",
+)
+ENTITY: Final = NodeRow(
+    label="Entity",
+    key=("tenant", "entity_id"),
+    properties=(
+        Property("canonical_name", Kind.STRING, "enrichment"),
+        Property("entity_type", Kind.STRING, "enrichment"),
+        Property("name", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
+        Property("subtype", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
+        Property("first_seen", Kind.TIME, "enrichment", merge=Merge.EARLIEST),
+        Property("first_event_id", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
+        Property("last_seen", Kind.TIME, "enrichment", merge=Merge.LATEST),
+        Property("embedding", Kind.VECTOR, "enrichment", Certainty.APPROXIMATE, Merge.KEPT),
+        Property(
+            "display_name", Kind.STRING, "enrichment", Certainty.RECORDED, merge=Merge.DECIDED
+        ),
+        Property(
+            "corrected_type", Kind.STRING, "enrichment", Certainty.RECORDED, merge=Merge.DECIDED
+        ),
+        Property("status", Kind.STRING, "consolidation", Certainty.RECORDED),
+    ),
+    stage="enrichment",
+    certainty=Certainty.FOLDED,
+    meaning="something that events mention, by its own normalised name and type",
+    indexes=(("tenant", "canonical_name"),),
+    placeholders=True,
+    earliest_by=("first_seen", "first_event_id"),
+    vector="embedding",
+)
+FACT_HISTORY: Final = NodeRow(
+    label="FactHistory",
+    key=("tenant", "history_id"),
+    properties=(Property("entries", Kind.STRINGS, "enrichment"),),
+    stage="enrichment",
+    certainty=Certainty.FOLDED,
+    meaning="everything that was ever said about one fact: its intervals are computed from it",
+    operational=True,
 )
 CHECKPOINT: Final = NodeRow(
     label="Checkpoint",
@@ -166,6 +257,8 @@ DEAD_LETTER: Final = NodeRow(
 )
 POISON: Final = "poison"
 """`kind` of a dead letter that its own stage cannot fold."""
+BLOCKED_BY: Final = "blocked_by"
+"""`kind` of one that misses what an earlier stage could not fold."""
 DROPPED: Final = "dropped"
 """`kind` of one that a person gave up: kept, listed on request, no longer counted."""
 
@@ -179,7 +272,7 @@ FORGOTTEN: Final = NodeRow(
     operational=True,
 )
 NODES: Final[dict[str, NodeRow]] = {
-    row.label: row for row in (EVENT, CHECKPOINT, DEAD_LETTER, FORGOTTEN)
+    row.label: row for row in (EVENT, ENTITY, CHECKPOINT, DEAD_LETTER, FORGOTTEN, FACT_HISTORY)
 }
 
 FOLLOWS: Final = EdgeRow(
@@ -198,19 +291,103 @@ CAUSED_BY: Final = EdgeRow(
     type="CAUSED_BY",
     source="Event",
     target="Event",
-    properties=(Property("mechanism", Kind.STRING),),
+    properties=(
+        Property("mechanism", Kind.STRING),
+        Property("rule", Kind.STRING, "enrichment"),
+        Property("confidence", Kind.FLOAT, "enrichment"),
+        Property("evidence", Kind.STRING, "enrichment"),
+    ),
     stage="projection",
     certainty=Certainty.FOLDED,
     view=View.CAUSAL,
     prov="wasGeneratedBy, wasInformedBy",
     weights=_weights(5.0, 1.0, 2.0, 1.5, 2.0),
-    meaning="effect to cause; direct from parent_event_id",
+    meaning="effect to cause; direct from parent_event_id, inferred by a named rule",
     key=("mechanism",),
+    shared_by=("mechanism", {"projection": DIRECT, "enrichment": INFERRED}),
 )
-EDGES: Final[dict[str, EdgeRow]] = {row.type: row for row in (FOLLOWS, CAUSED_BY)}
-
-DIRECT: Final = "direct"
-"""`mechanism` of a cause that the producer named."""
+SIMILAR_TO: Final = EdgeRow(
+    type="SIMILAR_TO",
+    source="Event",
+    target="Event",
+    properties=(Property("score", Kind.FLOAT, "enrichment", Certainty.APPROXIMATE),),
+    stage="enrichment",
+    certainty=Certainty.APPROXIMATE,
+    view=View.SEMANTIC,
+    prov="(none; alternateOf is narrower)",
+    weights=_weights(1.5, 0.5, 2.0, 5.0, 2.0),
+    meaning="plain cosine of the two texts above the threshold; one edge a pair, "
+    "smaller event_id first, read as undirected",
+    cap_per_node=10,
+    retention="warm: the top 3 of an event",
+)
+REFERENCES: Final = EdgeRow(
+    type="REFERENCES",
+    source="Event",
+    target="Entity",
+    properties=(Property("role", Kind.STRING, "enrichment"),),
+    stage="enrichment",
+    certainty=Certainty.FOLDED,
+    view=View.ENTITY,
+    prov="wasAssociatedWith, used",
+    weights=_weights(2.0, 1.0, 5.0, 2.0, 2.0),
+    meaning="the event mentions the entity; never redirected",
+    key=("role",),
+    cap_per_node=10,
+)
+RELATES_TO: Final = EdgeRow(
+    type="RELATES_TO",
+    source="Entity",
+    target="Entity",
+    properties=(
+        Property("relation", Kind.STRING, "enrichment"),
+        Property("edge_type", Kind.STRING, "enrichment"),
+        Property("valid_from", Kind.TIME, "enrichment"),
+        Property("event_id", Kind.STRING, "enrichment"),
+        Property("fact", Kind.STRING, "enrichment"),
+        Property("confidence", Kind.FLOAT, "enrichment"),
+        Property("valid_to", Kind.TIME, "enrichment"),
+        Property("expired_at", Kind.TIME, "enrichment", Certainty.POSITION),
+        Property("source", Kind.STRING, "enrichment"),
+        Property("status", Kind.STRING, "enrichment"),
+        Property("user_id", Kind.STRING, "enrichment"),
+        Property("supporting_event_ids", Kind.STRINGS, "enrichment"),
+        Property("support_count", Kind.INTEGER, "enrichment"),
+    ),
+    stage="enrichment",
+    certainty=Certainty.FOLDED,
+    view=View.ENTITY,
+    prov="wasInfluencedBy",
+    # by its own edge_type: causal as CAUSED_BY, temporal as FOLLOWS, semantic as SIMILAR_TO,
+    # entity as REFERENCES; this is the entity one
+    weights=_weights(2.0, 1.0, 5.0, 2.0, 2.0),
+    meaning="a fact: what one entity is to another, and when it was true",
+    key=("relation", "edge_type", "valid_from", "event_id"),
+    origin="S2",
+)
+SAME_AS: Final = EdgeRow(
+    type="SAME_AS",
+    source="Entity",
+    target="Entity",
+    properties=(
+        Property("confidence", Kind.FLOAT, "enrichment", Certainty.RECORDED),
+        Property("justification", Kind.STRING, "enrichment", Certainty.RECORDED),
+        Property("retracted", Kind.BOOLEAN, "enrichment", Certainty.RECORDED),
+        Property("event_id", Kind.STRING, "enrichment", Certainty.RECORDED),
+        Property("decided_at", Kind.INTEGERS, "enrichment", Certainty.POSITION),
+    ),
+    stage="enrichment",
+    certainty=Certainty.RECORDED,
+    view=View.ENTITY,
+    prov="alternateOf",
+    weights=_weights(5.0, 5.0, 5.0, 5.0, 5.0),
+    meaning="two entities were found to be the same; smaller entity_id first",
+    origin="S2",
+    decided_by="decided_at",
+)
+EDGES: Final[dict[str, EdgeRow]] = {
+    row.type: row for row in (FOLLOWS, CAUSED_BY, SIMILAR_TO, REFERENCES, RELATES_TO, SAME_AS)
+}
 
 MAX_WEIGHT: Final = 5.0
 """The largest intent weight; path scores multiply weight / MAX_WEIGHT."""
@@ -236,3 +413,29 @@ def schema_statements() -> list[str]:
                 f"FOR (n:{row.label}) ON ({listed})"
             )
     return statements
+
+
+VECTOR_DIMENSIONS: Final = 384
+
+
+def vector_index(row: NodeRow) -> str:
+    """Name of the vector index of a label."""
+    return f"{row.label.lower()}_vector"
+
+
+def vector_statements(*, filtered: bool) -> list[str]:
+    """Cypher that creates the vector indexes.
+
+    Args:
+        filtered: the server can keep the tenant in the index and search within it (Neo4j 2026);
+            else the search asks for more and filters what it gets (5.26).
+    """
+    language, tenant = ("CYPHER 25 ", "WITH [n.tenant] ") if filtered else ("", "")
+    return [
+        f"{language}CREATE VECTOR INDEX {vector_index(row)} IF NOT EXISTS "
+        f"FOR (n:{row.label}) ON n.{row.vector} {tenant}"
+        f"OPTIONS {{indexConfig: {{`vector.dimensions`: {VECTOR_DIMENSIONS}, "
+        "`vector.similarity_function`: 'cosine'}}"
+        for row in NODES.values()
+        if row.vector is not None
+    ]

@@ -25,7 +25,16 @@ from projections.operations import (
     RemoveNode,
 )
 from projections.positions import START, Position
-from projections.schema import CAUSED_BY, DIRECT, EDGES, EVENT, FOLLOWS, PLACEHOLDER
+from projections.schema import (
+    CAUSED_BY,
+    DIRECT,
+    EDGES,
+    ENTITY,
+    EVENT,
+    FOLLOWS,
+    PLACEHOLDER,
+    RELATES_TO,
+)
 from projections.structural import Facts, Link, Neighbours, event_node, project, wanted_facts
 from tests.factories import START_MS, event, event_id
 from tests.fakes.graph import FakeGraphWriter
@@ -634,8 +643,17 @@ TEXTS = {
     "remove nodes": cypher.remove_nodes_text(EVENT.label),
     "merge nodes": cypher.merge_nodes_text(EVENT.label, STAGE, with_placeholders=False),
     "merge placeholders": cypher.merge_nodes_text(EVENT.label, STAGE, with_placeholders=True),
-    **{f"merge {type_}": cypher.merge_edges_text(type_) for type_ in EDGES},
-    **{f"remove {type_}": cypher.remove_edges_text(type_) for type_ in EDGES},
+    **{
+        f"{text.__name__} {row.type} {stage}": text(row.type, stage)
+        for row in EDGES.values()
+        for stage in (STAGE, "enrichment")
+        if row.written_by(stage)
+        for text in (cypher.merge_edges_text, cypher.remove_edges_text, cypher.clear_edges_text)
+    },
+    "remove one of several": cypher.remove_edges_text(RELATES_TO.type, "enrichment", keyed=True),
+    "set nodes": cypher.set_nodes_text(EVENT.label, "enrichment"),
+    "merge entities": cypher.merge_nodes_text(ENTITY.label, "enrichment", with_placeholders=True),
+    "decide": cypher.decide_nodes_text(ENTITY.label, "display_name"),
 }
 PARAMETERS = {
     "sessions": [["t", "s"]],

@@ -87,7 +87,8 @@ class FakeGraph:
             },
             {
                 edge: [
-                    tuple(copy.get(p.name) for p in EDGES[edge[0]].properties) for copy in copies
+                    tuple(copy.get(p.name) for p in EDGES[edge[0]].carried("projection"))
+                    for copy in copies
                 ]
                 for edge, copies in self.edges.items()
             },
@@ -212,7 +213,7 @@ class FakeGraphTransaction:
                 graph.nodes[node] = dict(zip(NODES[node[0]].key, node[1], strict=True))
                 if node[0] == EVENT.label:
                     graph.placeholders.add(node)
-        for type_, source, target in operations.remove_edges:
+        for type_, source, target, *_ in operations.remove_edges:
             graph.edges.pop((type_, source, target), None)
         for edge in operations.merge_edges.values():
             self._merge_edge(edge.type, edge.source, edge.target, edge.values)
@@ -224,7 +225,8 @@ class FakeGraphTransaction:
             target,
         ) not in self._graph.nodes:
             return
-        properties = dict(zip((p.name for p in row.properties), values, strict=True))
+        carried = row.carried("projection")
+        properties = dict(zip((p.name for p in carried), values, strict=True))
         place = (type_, source, target)
         copies = list(self._graph.edges.get(place, ()))
         matching = [

@@ -43,7 +43,7 @@ def troubled(stack: Stack) -> Stack:
             event(10 * partition + 5, session_id=name),
             event(10 * partition + 2, session_id=name, agent_id="bad"),
         )
-    stack.fold(runner=stack.new_runner(Stage("projection", 1, PROJECTION.wanted, refusing_bad)))
+    stack.fold(runner=stack.new_runner(Stage("projection", 1, PROJECTION.gather, refusing_bad)))
     return stack
 
 

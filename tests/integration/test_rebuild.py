@@ -93,7 +93,7 @@ def test_new_rules_are_refused_until_the_rebuild(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.fill()
-    newer = Stage("projection", 2, PROJECTION.wanted, PROJECTION.fold)
+    newer = Stage("projection", 2, PROJECTION.gather, PROJECTION.fold)
     for place in (stages, module, verify_module):
         monkeypatch.setattr(place, "PROJECTION", newer)
     worker = stack.new_runner(newer)

@@ -49,7 +49,7 @@ def letters(stack: Stack) -> list[dict[str, Any]]:
 
 def folding(fold: Callable[[Sequence[tuple[Position, Event]], Facts], Operations]) -> Stage:
     """Stage 1 with another fold."""
-    return Stage(PROJECTION.name, PROJECTION.fold_version, PROJECTION.wanted, fold)
+    return Stage(PROJECTION.name, PROJECTION.fold_version, PROJECTION.gather, fold)
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def test_a_stopping_worker_gives_up_and_loses_nothing(stack: Stack, flaky: Flaky
 def test_other_rules_refuse_to_write(stack: Stack) -> None:
     stack.append(*session("session-1", range(1, 4)))
     stack.fold()
-    newer = stack.new_runner(Stage("projection", 2, PROJECTION.wanted, PROJECTION.fold))
+    newer = stack.new_runner(Stage("projection", 2, PROJECTION.gather, PROJECTION.fold))
     partition = event_partition(event(1), PARTITIONS)
     with pytest.raises(FoldVersionMismatch) as caught:
         newer.checkpoint(partition)
