@@ -40,10 +40,12 @@ MAX_ENTRY_BYTES = 320 * 1024
 """Of one event's canonical JSON: the payload's 256 KiB and what the other fields may add."""
 
 _CHUNK_EVENTS = 128
+_FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
 _CHUNK_BYTES = 1024 * 1024
-_HEADER_BYTES = 34
-# Forms of `ledger_append.lua`: ms and seq before the first new event; an event that is not new
-# (number in the chunk, status, place); a value of the id index behind the content's digest.
+# Forms of `ledger_append.lua`: what is sent of an event beside its JSON (key digest, content
+# digest, partition); ms and seq before the first new event; an event that is not new (number in
+# the chunk, status, place); a value of the id index behind the content's digest.
+_RECORD = Struct(">16s16sH")
 _CLOCK = Struct(">QI")
 _KNOWN = Struct(">HBHQI")
 _PLACE = Struct(">HQI")
@@ -86,18 +88,23 @@ class _Chunk(NamedTuple):
 
     Attributes:
         places: the caller's index and the partition of each event.
-        arguments: what is sent for each, two bulk strings in the protocol's own form; redis-py's
-            packing takes five times as long as this.
+        records: of each event its digests and its partition.
+        data: canonical JSON of each event as a bulk string of the protocol; redis-py's packing
+            takes five times as long as this.
     """
 
     places: list[tuple[int, int]]
-    arguments: list[bytes]
+    records: list[bytes]
+    data: list[bytes]
 
-    def packed(self, script: str) -> list[bytes]:
+    def packed(self, script: str, request: bytes) -> list[bytes]:
         """The EVALSHA command; `script` is a SHA-1 in hex."""
-        count = 3 + 2 * len(self.arguments)
-        head = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n0\r\n" % (count, script.encode())
-        return [head + b"".join(self.arguments)]
+        records = b"".join(self.records)
+        head = (b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n0\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n") % (
+            *(5 + len(self.data), script.encode(), len(request), request),
+            *(len(records), records),
+        )
+        return [b"".join((head, *self.data))]
 
 
 class Ledger:
@@ -156,63 +163,72 @@ class Ledger:
             LedgerError: Redis refuses for another reason.
         """
         outcomes: list[Outcome | None] = [None] * len(events)
-        queue = _Chunks(self._encode(events, outcomes, request_id[:128].encode()))
+        queue = _Chunks(self._encode(events, outcomes))
+        request = request_id[:128].encode()
         call_patiently(
-            lambda: self._send(queue, events, outcomes),
+            lambda: self._send(queue, request, events, outcomes),
             patience_s=self._patience_s,
             retry_on=lambda error: is_passing(error) or is_not_admitted(error),
         )
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def _encode(
-        self, events: Sequence[Event], outcomes: list[Outcome | None], request: bytes
-    ) -> Iterator[_Chunk]:
+    def _encode(self, events: Sequence[Event], outcomes: list[Outcome | None]) -> Iterator[_Chunk]:
         """Chunks, made when asked for; events that may not be sent get their outcome at once."""
-        chunk, size = _Chunk([], []), 0
-        argument = b"$%d\r\n%%b%b\r\n$%%d\r\n%%b\r\n" % (
-            _HEADER_BYTES + len(request),
-            request.replace(b"%", b"%%"),
-        )
+        partitions = self.partitions
+        chunk, size, most = _Chunk([], [], []), 0, _FIRST_CHUNK_EVENTS
         for index, event in enumerate(events):
             try:
                 data = encode_event(event)
             except ValueError as error:
                 outcomes[index] = InvalidEvent((("payload", str(error)),))
                 continue
-            if len(data) > MAX_ENTRY_BYTES:
+            length = len(data)
+            if length > MAX_ENTRY_BYTES:
                 rule = f"at most {MAX_ENTRY_BYTES // 1024} KiB serialised"
                 outcomes[index] = InvalidEvent((("(event)", rule),))
                 continue
-            if len(chunk.places) == _CHUNK_EVENTS or size + len(data) > _CHUNK_BYTES:
+            if len(chunk.places) == most or size + length > _CHUNK_BYTES:
                 yield chunk
-                chunk, size = _Chunk([], []), 0
-            partition = event_partition(event, self.partitions)
+                chunk, size, most = _Chunk([], [], []), 0, _CHUNK_EVENTS
+            partition = event_partition(event, partitions)
             key = event_key_digest(event.tenant, event.event_id)
             chunk.places.append((index, partition))
-            header = key + content_digest(data) + partition.to_bytes(2, "big")
-            chunk.arguments.append(argument % (header, len(data), data))
-            size += len(data)
+            chunk.records.append(_RECORD.pack(key, content_digest(data), partition))
+            chunk.data.append(b"$%d\r\n%b\r\n" % (length, data))
+            size += length
         if chunk.places:
             yield chunk
 
     def _send(
-        self, queue: _Chunks, events: Sequence[Event], outcomes: list[Outcome | None]
+        self,
+        queue: _Chunks,
+        request: bytes,
+        events: Sequence[Event],
+        outcomes: list[Outcome | None],
     ) -> None:
         """Send what is left.
 
         While Redis works on one chunk the next is encoded, not yet sent: a chunk that fails must
-        not be overtaken by the next, or a session would change its order.
+        not be overtaken by the next, or a session would change its order. Meanwhile the places
+        of the one before are made too, when all its events are new: that asks Redis nothing.
         """
         if not self._script:
             self._admit_for_append()
         pool = self._redis.connection_pool
         connection = pool.get_connection()
+        new: tuple[_Chunk, bytes] | None = None
         try:
             while (chunk := queue.first()) is not None:
-                connection.send_packed_command(chunk.packed(self._script))
+                connection.send_packed_command(chunk.packed(self._script, request))
+                if new is not None:
+                    _place_new(*new, outcomes)
+                    new = None
                 queue.prepare()
                 reply = connection.read_response()
-                self._settle(chunk, reply, events, outcomes)
+                if len(reply) == _CLOCK.size:
+                    new = chunk, reply
+                else:
+                    self._settle(chunk, reply, events, outcomes)
                 queue.done()
         except BaseException as error:
             if is_not_admitted(error):
@@ -222,6 +238,8 @@ class Ledger:
             raise
         finally:
             pool.release(connection)
+            if new is not None:
+                _place_new(*new, outcomes)
 
     def _settle(
         self,
@@ -377,6 +395,13 @@ class Ledger:
         """The server's time, milliseconds since the epoch."""
         seconds, micros = call_patiently(self._redis.time, patience_s=self._patience_s)
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _place_new(chunk: _Chunk, reply: bytes, outcomes: list[Outcome | None]) -> None:
+    """The outcomes of a chunk in which every event is new."""
+    ms, before = _CLOCK.unpack(reply)
+    for seq, (index, partition) in enumerate(chunk.places, before + 1):
+        outcomes[index] = Appended(Position(ms, seq), partition, False)
 
 
 class _Chunks:
