@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+FOLD_VERSION: Final = 1
+"""Of Stage 2; rises when its rules change what the graph holds."""
 
 EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]
 Role = Literal["subject", "object", "tool", "target", "participant"]

@@ -195,6 +195,7 @@ def _reset(services: Services, gap: Gap) -> None:
                 seq=last.seq if last else 0,
                 digest=content_digest(last.data).hex() if last else "",
                 fold_version=current.fold_version,
+                models=current.models,
             )
         )
 

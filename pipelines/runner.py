@@ -39,6 +39,7 @@ from pipelines.stages import Horizon, Horizons, Placed, Stage
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
+    ModelsMismatch,
     RecollectError,
     Stopped,
     TransactionTimeout,
@@ -88,7 +89,7 @@ class Runner:
         self._retrying(self.writer.ensure_schema)
         self._retrying(
             lambda: self.writer.ensure_checkpoints(
-                self.stage.name, partitions, self.stage.fold_version
+                self.stage.name, partitions, self.stage.fold_version, self.stage.models
             )
         )
 
@@ -106,7 +107,9 @@ class Runner:
                 return found
         # An emptied graph, perhaps another server: folding starts again from the ledger's start.
         self.writer.ensure_schema()
-        self.writer.ensure_checkpoints(self.stage.name, partition + 1, self.stage.fold_version)
+        self.writer.ensure_checkpoints(
+            self.stage.name, partition + 1, self.stage.fold_version, self.stage.models
+        )
         return self.checkpoint(partition)
 
     def apply(self, block: Block) -> Checkpoint:
@@ -123,7 +126,7 @@ class Runner:
         begun = perf_counter()
         try:
             end = self._fold(start, block.entries)
-        except (Fenced, FoldVersionMismatch):
+        except (Fenced, FoldVersionMismatch, ModelsMismatch):
             self._forget(start)
             raise
         self._note_applied(block, end, begun)
@@ -221,7 +224,7 @@ class Runner:
             self._retrying(
                 lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
             )
-        except (Stopped, FoldVersionMismatch):
+        except (Stopped, FoldVersionMismatch, ModelsMismatch):
             raise
         except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
             if len(entries) == 1:
@@ -238,7 +241,7 @@ class Runner:
     def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
         try:
             return self._retrying(lambda: self._advance(start, entries), may_halve=len(entries) > 1)
-        except (Stopped, Fenced, FoldVersionMismatch):
+        except (Stopped, Fenced, FoldVersionMismatch, ModelsMismatch):
             raise
         except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
             if len(entries) == 1:
@@ -252,7 +255,7 @@ class Runner:
         for _ in range(1, self.max_attempts):
             try:
                 return self._retrying(lambda: self._advance(start, [entry]))
-            except (Stopped, Fenced, FoldVersionMismatch):
+            except (Stopped, Fenced, FoldVersionMismatch, ModelsMismatch):
                 raise
             except Exception as again:  # noqa: BLE001  as above
                 error = again
@@ -405,6 +408,10 @@ class Runner:
                 stage=self.stage.name,
                 found=found.fold_version,
                 expected=self.stage.fold_version,
+            )
+        if found.models != self.stage.models:
+            raise ModelsMismatch(
+                stage=self.stage.name, found=found.models or "none", expected=self.stage.models
             )
 
     def _retrying(self, call: Callable[[], Result], *, may_halve: bool = False) -> Result:

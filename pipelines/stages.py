@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from enrichment import enriched
 from projections import structural
 from projections.events import Event
 from projections.operations import Operations
@@ -14,6 +15,8 @@ from projections.structural import Facts
 
 if TYPE_CHECKING:
     from pipelines.adapters.graph_writer import GraphTransaction
+    from pipelines.adapters.targets import Target
+    from pipelines.services import Services
 
 Placed = tuple[Position, Event]
 """An event and where the ledger keeps it."""
@@ -69,7 +72,41 @@ def _gather_neighbours(
 
 PROJECTION = Stage("projection", structural.FOLD_VERSION, _gather_neighbours, structural.project)
 
-STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION,)}
+
+def _without_models(*_: object) -> Any:
+    raise AssertionError("`ready` puts the models in")
+
+
+def _enrich(batch: Sequence[Any], facts: Any) -> Operations:
+    from enrichment.stage import enrich  # numpy; `recollect status` and the API do without
+
+    return enrich(batch, facts)
+
+
+ENRICHMENT = Stage(
+    "enrichment",
+    enriched.FOLD_VERSION,
+    _without_models,
+    _enrich,
+    _without_models,
+    upstream=PROJECTION.name,
+)
+
+STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION, ENRICHMENT)}
+"""In the order in which they fold."""
+
+
+def ready(stage: Stage, services: Services, target: Target) -> Stage:
+    """The stage as it runs on a target, with the models it needs.
+
+    Raises:
+        GraphUnavailable, ModelUnavailable: see `enriching.with_models`.
+    """
+    if stage.name != ENRICHMENT.name:
+        return stage
+    from pipelines.enriching import with_models
+
+    return with_models(stage, services, target)
 
 
 def group_name(stage: str, target: str) -> str:

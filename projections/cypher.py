@@ -33,13 +33,14 @@ class Statement(NamedTuple):
     parameters: dict[str, Any]
 
 
-def planned_once(text: str) -> str:
+def planned_once(text: str, *, version: int | None = None) -> str:
     """The text with its first plan for good, until the schema changes.
 
     A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
     a text; here every step goes through a unique key or a named index, so no plan gets better.
     """
-    return f"CYPHER replan=skip {text}"
+    language = "CYPHER" if version is None else f"CYPHER {version}"
+    return f"{language} replan=skip {text}"
 
 
 def statements(operations: Operations, stage: str) -> list[Statement]:
@@ -181,11 +182,11 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     if not owned:
         return f"UNWIND $rows AS row {merge}"
     settings = _settings(row, stage, first)
-    if not row.placeholders:
+    if row.placeholder is None:
         return f"UNWIND $rows AS row {merge} SET {settings}"
     if row.earliest_by is not None:
         return _merge_earliest(row, stage, merge, settings)
-    visible = f"{merge} SET {settings} REMOVE n:{PLACEHOLDER}"
+    visible = f"{merge} SET {settings} REMOVE n:{row.placeholder}"
     if not with_placeholders:
         return f"UNWIND $rows AS row {visible}"
     # Two branches, so that only what stays a placeholder ever gets the label; still one pass in
@@ -194,7 +195,7 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
         "UNWIND $rows AS row "
         f"FOREACH (_ IN CASE WHEN row[{last}] THEN [1] ELSE [] END | {visible}) "
         f"FOREACH (_ IN CASE WHEN row[{last}] THEN [] ELSE [1] END | "
-        f"{merge} ON CREATE SET n:{PLACEHOLDER})"
+        f"{merge} ON CREATE SET n:{row.placeholder})"
     )
 
 
@@ -210,9 +211,10 @@ def _merge_earliest(row: NodeRow, stage: str, merge: str, settings: str) -> str:
         f"OR ({place[time]} = n.{time}.epochMillis AND {place[text]} < n.{text})"
     )
     return (
-        f"UNWIND $rows AS row {merge} ON CREATE SET n:{PLACEHOLDER} "
+        f"UNWIND $rows AS row {merge} ON CREATE SET n:{row.placeholder} "
         "SET n.lock = true REMOVE n.lock "
-        f"WITH n, row, {earlier} AS earlier WHERE row[{last}] SET {settings} REMOVE n:{PLACEHOLDER}"
+        f"WITH n, row, {earlier} AS earlier WHERE row[{last}] SET {settings} "
+        f"REMOVE n:{row.placeholder}"
     )
 
 
@@ -220,7 +222,7 @@ def _merge_earliest(row: NodeRow, stage: str, merge: str, settings: str) -> str:
 def set_nodes_text(label: str, stage: str) -> str:
     """Rows [key…, value…]; a node that is not there, or only a placeholder, stays so."""
     row = NODES[label]
-    hidden = f" WHERE NOT n:{PLACEHOLDER}" if row.placeholders else ""
+    hidden = f" WHERE NOT n:{row.placeholder}" if row.placeholder else ""
     return (
         f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}){hidden} "
         f"SET {_settings(row, stage, len(row.key))}"
@@ -238,7 +240,7 @@ def decide_nodes_text(label: str, name: str) -> str:
     first, at = len(row.key), f"n.{name}{DECIDED_AT}"
     new = _assigned(row.property(name).kind, f"row[{first}]")
     later = f"CASE WHEN {at} IS NULL OR {at} < row[{first + 1}] THEN [1] ELSE [] END"
-    created = f" ON CREATE SET n:{PLACEHOLDER}" if row.placeholders else ""
+    created = f" ON CREATE SET n:{row.placeholder}" if row.placeholder else ""
     return (
         f"UNWIND $rows AS row MERGE (n:{label} {{{_key_pattern(row.key, 0)}}}){created} "
         f"SET n.lock = true REMOVE n.lock WITH n, row "
@@ -335,22 +337,24 @@ ADVANCE = (
 LOCK = (
     f"{_LOCK}REMOVE c.lock RETURN c.position AS position, c.seq AS seq, c.digest AS digest, "
     "c.generation AS generation, c.fold_version AS fold_version, "
+    "coalesce(c.models, '') AS models, "
     "COUNT { (:Forgotten) } AS forgotten, COUNT { (:DeadLetter) } AS dead_letters"
 )
 READ_CHECKPOINTS = (
     "MATCH (c:Checkpoint) WHERE $stage IS NULL OR c.stage = $stage "
     "RETURN c.stage AS stage, c.partition AS partition, c.position AS position, c.seq AS seq, "
-    "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version "
-    "ORDER BY stage, partition"
+    "c.digest AS digest, c.generation AS generation, c.fold_version AS fold_version, "
+    "coalesce(c.models, '') AS models ORDER BY stage, partition"
 )
 CREATE_CHECKPOINTS = (
     "UNWIND $partitions AS partition MERGE (c:Checkpoint {stage: $stage, partition: partition}) "
     "ON CREATE SET c.position = $position, c.seq = 0, c.digest = '', c.generation = 1, "
-    "c.fold_version = $fold_version"
+    "c.fold_version = $fold_version, c.models = $models"
 )
 RESET_CHECKPOINT = (
     f"{_LOCK}SET c.position = $position, c.seq = $seq, c.digest = $digest, "
-    "c.generation = c.generation + 1, c.fold_version = $fold_version REMOVE c.lock "
+    "c.generation = c.generation + 1, c.fold_version = $fold_version, c.models = $models "
+    "REMOVE c.lock "
     "RETURN c.generation AS generation"
 )
 
@@ -407,6 +411,10 @@ TOMBSTONES = (
 )
 
 STORE_ID = "CALL db.info() YIELD id RETURN id"
+SERVER_VERSION = (
+    "CALL dbms.components() YIELD name, versions WITH name, versions WHERE name = 'Neo4j Kernel' "
+    "RETURN versions[0] AS version"
+)
 CLEAR = (
     f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in NODES)} "
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"

@@ -17,7 +17,12 @@ RecollectError
 │   ├── QueryTimeout           the database stopped a query at its limit              (504)
 │   ├── Fenced                 the checkpoint is not where the block starts
 │   ├── FoldVersionMismatch    the graph was folded by other rules: rebuild
+│   ├── ModelsMismatch         it was derived with other models: rebuild
+│   ├── UpstreamDeadLetter     an earlier stage could not fold the entry          (poison)
 │   └── GraphRejected          the database refuses an operation                  (poison)
+├── ModelError
+│   ├── ModelUnavailable       a model is not installed, or its files are damaged
+│   └── ModelFailed            a model gave up on a text                         (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
 ├── Stopped                    the process is stopping; nothing was changed
 ├── UnknownTarget              no target of that name is registered
@@ -162,8 +167,40 @@ class FoldVersionMismatch(GraphError):
     expected: int
 
 
+class ModelsMismatch(GraphError):
+    """The graph was derived with the models {found}, this {stage} has {expected}: rebuild needed"""
+
+    stage: str
+    found: str
+    expected: str
+
+
+class UpstreamDeadLetter(GraphError):
+    """Event {event_id} is a dead letter of {stage}, which comes first; retry that one"""
+
+    stage: str
+    event_id: str
+
+
 class GraphRejected(GraphError):
     """The database refused: {reason}"""
+
+
+class ModelError(RecollectError):
+    """Model {model}: {reason}"""
+
+    model: str
+    reason: str
+
+
+class ModelUnavailable(ModelError):
+    """The model {model} cannot be used: {reason}; {fix}"""
+
+    fix: str
+
+
+class ModelFailed(ModelError):
+    """The model {model} failed: {reason}"""
 
 
 class UnknownSystemEvent(RecollectError):

@@ -175,6 +175,7 @@ class Checkpoint:
         digest: hex of `content_digest` of that entry, empty before the first.
         generation: rises at every reset, so that a worker of before the reset is fenced off.
         fold_version: of the stage's rules that folded the graph.
+        models: which models it depends on beside the rules; empty: none.
     """
 
     stage: str
@@ -184,3 +185,4 @@ class Checkpoint:
     digest: str = ""
     generation: int = 1
     fold_version: int = 1
+    models: str = ""

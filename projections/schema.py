@@ -87,8 +87,9 @@ class NodeRow:
     indexes: tuple[tuple[str, ...], ...] = ()
     operational: bool = False
     """Bookkeeping of Recollect itself, not memory."""
-    placeholders: bool = False
-    """It may be asked for before it comes: until then it holds its key alone and is invisible."""
+    placeholder: str | None = None
+    """Second label of a node that was asked for before it came: until then it holds its key (and
+    what was decided of it) alone, and no read or count sees it."""
     earliest_by: tuple[str, str] | None = None
     """The properties (a time, a string) by which the `EARLIEST` write is chosen."""
     vector: str | None = None
@@ -184,7 +185,7 @@ EVENT: Final = NodeRow(
     certainty=Certainty.FOLDED,
     meaning="something an agent did",
     indexes=(("tenant", "session_id", "occurred_at", "event_id"),),
-    placeholders=True,
+    placeholder=PLACEHOLDER,
     vector="embedding",
 )
 ENTITY: Final = NodeRow(
@@ -211,7 +212,7 @@ ENTITY: Final = NodeRow(
     certainty=Certainty.FOLDED,
     meaning="something that events mention, by its own normalised name and type",
     indexes=(("tenant", "canonical_name"),),
-    placeholders=True,
+    placeholder="Unmentioned",
     earliest_by=("first_seen", "first_event_id"),
     vector="embedding",
 )
@@ -233,6 +234,7 @@ CHECKPOINT: Final = NodeRow(
         Property("digest", Kind.STRING),
         Property("generation", Kind.INTEGER),
         Property("fold_version", Kind.INTEGER),
+        Property("models", Kind.STRING),
     ),
     stage="every",
     certainty=Certainty.RECORDED,

@@ -145,6 +145,7 @@ def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
     return f"coalesce({', '.join([*asked, default])})"
 
 
+_PLACEHOLDERS = {row.label: row.placeholder for row in NODES.values() if row.placeholder}
 _EVENT_COLUMNS = _columns("e", EVENT)
 _IMPORTANCE = _coalesce("e", ("importance_score", "importance_hint"), "$default_importance")
 _ACCESS_COUNT = _coalesce("e", ("access_count",), "0")
@@ -207,7 +208,7 @@ RETURN {_EVENT_COLUMNS} AS node
 
 def _counts() -> str:
     """One count per label and type, each answered by Neo4j's count store without a scan."""
-    patterns = [("node", label, f"(x:{label})") for label in (*NODES, PLACEHOLDER)]
+    patterns = [("node", label, f"(x:{label})") for label in (*NODES, *_PLACEHOLDERS.values())]
     patterns += [("edge", kind, f"()-[x:{kind}]->()") for kind in EDGES]
     patterns += [("hidden", kind, f"()-[x:{kind}]->(:{PLACEHOLDER})") for kind in EDGES]
     # Aggregated before the constants join it: beside them, no match would be no row.
@@ -322,14 +323,21 @@ class GraphRead:
         numbers = {(row["kind"], row["name"]): row["number"] for row in self._rows(_COUNTS)}
         hidden = numbers["node", PLACEHOLDER]
         nodes = {label: numbers["node", label] for label in NODES}
-        nodes[EVENT.label] -= hidden
+        for label, placeholder in _PLACEHOLDERS.items():
+            nodes[label] -= numbers["node", placeholder]
         edges = {kind: numbers["edge", kind] - numbers["hidden", kind] for kind in EDGES}
         return Counts(nodes, edges, hidden)
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """Checkpoints of one stage or of all, sorted by stage and partition."""
         return [
-            Checkpoint(**{**row["node"], "position": Position.parse(row["node"]["position"])})
+            Checkpoint(
+                **{
+                    **row["node"],
+                    "position": Position.parse(row["node"]["position"]),
+                    "models": row["node"]["models"] or "",
+                }
+            )
             for row in self._rows(_CHECKPOINTS, stage=stage)
         ]
 

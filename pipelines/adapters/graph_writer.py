@@ -21,7 +21,7 @@ from projections.errors import Fenced, GraphRejected, GraphUnavailable, Transact
 from projections.events import Event
 from projections.operations import Checkpoint, Operations
 from projections.positions import START, Position
-from projections.schema import schema_statements
+from projections.schema import schema_statements, vector_statements
 from projections.structural import Facts, Link, Neighbours, SessionKey, Wanted, neighbours_in
 
 _RETRYABLE_CLIENT_ERRORS = (
@@ -73,6 +73,12 @@ def driver_errors() -> Iterator[None]:
         raise GraphUnavailable(reason=_reason(error)) from error
 
 
+def searches_within_tenants(session: neo4j.Session) -> bool:
+    """Whether the server's vector index can be searched within a tenant (Neo4j 2026, not 5.26)."""
+    version = session.run(cypher.SERVER_VERSION).single(strict=True)["version"]
+    return not str(version).startswith("5.")
+
+
 def _reason(error: Exception) -> str:
     code = getattr(error, "code", None)
     text = (getattr(error, "message", None) or str(error)).splitlines()
@@ -92,11 +98,16 @@ class GraphWriter:
     def ensure_schema(self) -> None:
         """Create what is missing of constraints and indexes, and wait until they are online."""
         with driver_errors(), self.driver.session(database=self.database) as session:
-            for text in schema_statements():
+            for text in (
+                *schema_statements(),
+                *vector_statements(filtered=searches_within_tenants(session)),
+            ):
                 session.run(text).consume()
             session.run("CALL db.awaitIndexes($seconds)", seconds=300).consume()
 
-    def ensure_checkpoints(self, stage: str, partitions: int, fold_version: int) -> None:
+    def ensure_checkpoints(
+        self, stage: str, partitions: int, fold_version: int, models: str = ""
+    ) -> None:
         """Create a stage's missing checkpoints at the start of the ledger."""
         with driver_errors(), self.driver.session(database=self.database) as session:
             session.run(
@@ -105,6 +116,7 @@ class GraphWriter:
                 stage=stage,
                 position=str(START),
                 fold_version=fold_version,
+                models=models,
             ).consume()
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
@@ -142,6 +154,13 @@ class GraphTransaction:
 
     def _run(self, text: str, parameters: Any = None, **named: Any) -> neo4j.Result:
         return self._transaction.run(cypher.planned_once(text), parameters, **named)
+
+    def ask(
+        self, text: str, parameters: Mapping[str, Any], *, version: int | None = None
+    ) -> list[neo4j.Record]:
+        """The rows of a stage's own question; `version` of Cypher, where it needs one."""
+        begun = cypher.planned_once(text, version=version)
+        return list(self._transaction.run(begun, dict(parameters)))
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         """Lock the checkpoint, test that it is at `start`, and move it to `to`.
@@ -187,6 +206,7 @@ class GraphTransaction:
             seq=checkpoint.seq,
             digest=checkpoint.digest,
             fold_version=checkpoint.fold_version,
+            models=checkpoint.models,
         ).single(strict=True)
         return int(record["generation"])
 
@@ -269,6 +289,10 @@ class GraphTransaction:
         """The sessions' events and the edges that start there, as rows of `READ_SESSIONS`."""
         return list(self._run(cypher.READ_SESSIONS, sessions=[list(key) for key in sessions]))
 
+    def dead_letters_of(self, stage: str, partition: int) -> list[neo4j.Record]:
+        """What a stage could not fold of a partition."""
+        return list(self._run(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition))
+
     def dead_letter_seqs(self, stage: str, partition: int) -> set[int]:
         """Numbers of the entries that the stage has passed without folding them."""
         if not self.dead_letters:
@@ -323,4 +347,5 @@ def _checkpoint(record: Mapping[str, Any] | neo4j.Record) -> Checkpoint:
         digest=record["digest"],
         generation=record["generation"],
         fold_version=record["fold_version"],
+        models=record["models"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 
 from pipelines import telemetry
 from pipelines.adapters.graph_writer import GraphWriter
@@ -12,8 +13,9 @@ from pipelines.agents.app import StageApp
 from pipelines.runner import Runner
 from pipelines.services import Services
 from pipelines.settings import Settings
-from pipelines.stages import Stage
-from projections.errors import GraphAhead
+from pipelines.stages import Stage, ready
+from projections.errors import EventConflict, GraphAhead, RecollectError
+from projections.events import Event
 from projections.operations import Checkpoint
 
 
@@ -33,8 +35,11 @@ class LiveRunner(Runner):
         target: str,
         max_attempts: int,
         stop: threading.Event,
+        decide: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
-        super().__init__(stage, writer, target=target, max_attempts=max_attempts, stop=stop)
+        super().__init__(
+            stage, writer, target=target, max_attempts=max_attempts, stop=stop, decide=decide
+        )
         self.ledger = ledger
 
     def checkpoint(self, partition: int) -> Checkpoint:
@@ -57,6 +62,31 @@ class LiveRunner(Runner):
         )
 
 
+class Decisions:
+    """Appends what a live worker decided, if its target is the active one.
+
+    Others only apply what is recorded. A decision has an id of its own, so one that was appended
+    before a crash comes back as a duplicate, or in other words as a conflict: then the ledger's
+    version is the one that counts, and everybody reads it there.
+    """
+
+    def __init__(self, services: Services, target: str) -> None:
+        self._services = services
+        self._target = target
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Append them.
+
+        Raises:
+            LedgerUnavailable: then the transaction that decided is not committed, and tried again.
+        """
+        if self._services.active().name != self._target:
+            return
+        for outcome in self._services.ledger.append(events):
+            if isinstance(outcome, RecollectError) and not isinstance(outcome, EventConflict):
+                raise outcome
+
+
 def make_app(stage: Stage, settings: Settings, target: str) -> StageApp:
     """The Faust app of a stage on a registered target; connects when the worker starts."""
     # Not when the worker starts: by then `faust worker` has put a proxy in stderr's place.
@@ -74,13 +104,15 @@ def run(stage: Stage, settings: Settings, target: str) -> int:
 def _make_app(stage: Stage, services: Services, target: str) -> StageApp:
     def make_runner(stop: threading.Event) -> Runner:
         services.active()  # registers the settings' target in a fresh deployment
+        chosen = services.targets.get(target)
         runner = LiveRunner(
-            stage,
-            services.writer(services.targets.get(target)),
+            ready(stage, services, chosen),
+            services.writer(chosen),
             services.ledger,
             target=target,
             max_attempts=services.settings.max_attempts,
             stop=stop,
+            decide=Decisions(services, target),
         )
         runner.prepare(services.settings.partitions)
         return runner

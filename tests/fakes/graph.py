@@ -117,10 +117,13 @@ class FakeGraphWriter:
     def ensure_schema(self) -> None:
         return
 
-    def ensure_checkpoints(self, stage: str, partitions: int, fold_version: int) -> None:
+    def ensure_checkpoints(
+        self, stage: str, partitions: int, fold_version: int, models: str = ""
+    ) -> None:
         for partition in range(partitions):
             self.graph.checkpoints.setdefault(
-                (stage, partition), Checkpoint(stage, partition, fold_version=fold_version)
+                (stage, partition),
+                Checkpoint(stage, partition, fold_version=fold_version, models=models),
             )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:

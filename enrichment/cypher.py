@@ -1,0 +1,117 @@
+"""What Stage 2 asks of the graph, as Cypher. No driver, no socket.
+
+Every question is answered by a key or an index; `tests/contracts` explains each text.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from enrichment.similarity import CAP
+from projections.schema import (
+    ENTITY,
+    EVENT,
+    FACT_HISTORY,
+    PLACEHOLDER,
+    SIMILAR_TO,
+    NodeRow,
+    vector_index,
+)
+
+WINDOW = 200
+"""Events before an event, in its session's order, that its inferred causes may lie in."""
+STRETCH = 2_000
+"""Events between the first and the last of a batch in a session that are read at once."""
+CANDIDATES = 2 * CAP + 4
+"""Neighbours asked for: the event itself is one, and some are taken by better ones."""
+
+_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
+_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
+_ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
+# Stage 1 is ahead: what it has folded beyond this transaction does not count yet, so that the
+# graph up to a checkpoint depends on the entries up to it and on nothing else.
+_PASSED = (
+    "[toInteger(split(e.global_position, '-')[0]), toInteger(split(e.global_position, '-')[1])] "
+    "<= [w[6], w[7]]"
+)
+
+STRETCHES = (
+    "UNWIND $windows AS w "
+    "WITH w, datetime({epochMillis: w[2]}) AS low, datetime({epochMillis: w[4]}) AS high "
+    f"CALL (w, low, high) {{ MATCH (e:{EVENT.label}) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at <= low "
+    "AND e.event_id IS NOT NULL "
+    f"AND CASE WHEN e.occurred_at = low THEN e.event_id < w[3] ELSE true END AND {_PASSED} "
+    f"RETURN e ORDER BY {_ORDER_BACK} LIMIT {WINDOW} "
+    f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
+    "AND e.event_id IS NOT NULL "
+    "AND CASE WHEN e.occurred_at = low THEN e.event_id >= w[3] ELSE true END "
+    f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {_PASSED} "
+    f"RETURN e ORDER BY {_ORDER} LIMIT {STRETCH} "
+    f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
+    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at >= high "
+    "AND e.event_id IS NOT NULL "
+    f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {_PASSED} "
+    f"RETURN e ORDER BY {_ORDER} LIMIT {WINDOW} }} "
+    "WITH w, collect([e.occurred_at.epochMillis, e.event_id, e.global_position]) AS events "
+    "RETURN w[0] AS tenant, w[1] AS session_id, events"
+)
+"""Rows [tenant, session, low ms, low id, high ms, high id, after ms, after seq]: the events of the
+stretch from low to high, and `WINDOW` more on each side, as [ms, event id, position]."""
+
+PRESENT_EVENTS = (
+    f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
+    f"WHERE NOT e:{PLACEHOLDER} RETURN e.tenant AS tenant, e.event_id AS event_id"
+)
+LOCK_HISTORIES = (
+    "UNWIND $keys AS k "
+    f"MERGE (h:{FACT_HISTORY.label} {{tenant: k[0], history_id: k[1]}}) "
+    "SET h.lock = true REMOVE h.lock "
+    "RETURN h.tenant AS tenant, h.history_id AS history_id, coalesce(h.entries, []) AS entries"
+)
+"""Whoever adds to a history holds its lock until the commit, and has read what others added."""
+LOCK_SIMILAR = (
+    f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
+    "SET e.lock = true REMOVE e.lock "
+    "RETURN e.tenant AS tenant, e.event_id AS event_id, "
+    f"[(e)-[s:{SIMILAR_TO.type}]-(o) | [o.event_id, s.score]] AS edges"
+)
+EMBEDDED_ENTITIES = (
+    f"UNWIND $keys AS k MATCH (n:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}}) "
+    "WHERE n.embedding IS NOT NULL RETURN n.tenant AS tenant, n.entity_id AS entity_id"
+)
+
+
+@cache
+def nearest_text(row: NodeRow, *, filtered: bool) -> str:
+    """Rows [tenant, id, vector] → [id, exact score, name, type, subtype] of the nearest.
+
+    The index ranks by vectors it has compressed, so the score is computed again from the stored
+    ones; it is Neo4j's, (1 + cosine) / 2.
+
+    Args:
+        row: Event or Entity.
+        filtered: the index searches within the tenant (Neo4j 2026); else more is asked for and
+            other tenants' are left out afterwards (5.26).
+    """
+    index, own = vector_index(row), row.key[1]
+    more = ", n.name, n.entity_type, n.subtype, n.canonical_name" if row is ENTITY else ""
+    if filtered:
+        search = (
+            f"MATCH (n:{row.label}) SEARCH n IN (VECTOR INDEX {index} FOR r[2] "
+            f"WHERE n.tenant = r[0] LIMIT {CANDIDATES}) SCORE AS found "
+        )
+    else:
+        search = (
+            f"CALL db.index.vector.queryNodes('{index}', {10 * CANDIDATES}, r[2]) "
+            "YIELD node AS n, score AS found WITH n, found, r WHERE n.tenant = r[0] "
+            f"ORDER BY found DESC LIMIT {CANDIDATES} "
+        )
+    return (
+        f"UNWIND $rows AS r CALL (r) {{ {search}"
+        f"WITH n, r WHERE n.{own} <> r[1] "
+        f"RETURN collect([n.{own}, vector.similarity.cosine(n.{row.vector}, r[2]){more}]) "
+        "AS near } "
+        "RETURN r[0] AS tenant, r[1] AS id, near"
+    )

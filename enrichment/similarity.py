@@ -1,0 +1,125 @@
+"""Which events are alike: SIMILAR_TO from candidates, capped, whatever their order.
+
+One edge a pair, smaller event id first. Approximate: which candidates are found depends on the
+nearest-neighbour search, and on who came first. What always holds is checked by `verify`: the score
+is the cosine of the two embeddings, above the threshold, and no event has more edges than the cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from projections.operations import MergeEdge, Operation, RemoveEdge
+from projections.schema import SIMILAR_TO
+
+THRESHOLD = 0.85
+"""Plain cosine above which two events are alike (S0)."""
+CAP = SIMILAR_TO.cap_per_node or 10
+
+EventKey = tuple[str, str]
+
+
+class Pair(NamedTuple):
+    """Two events of one tenant, smaller event id first, and the plain cosine of their texts."""
+
+    tenant: str
+    first: str
+    second: str
+    cosine: float
+
+
+def cosine(index_score: float) -> float:
+    """Plain cosine (-1 to 1) of Neo4j's score, which is (1 + cosine) / 2."""
+    return 2.0 * index_score - 1.0
+
+
+def index_score(plain: float) -> float:
+    """Neo4j's score of a plain cosine."""
+    return (1.0 + plain) / 2.0
+
+
+def pair(tenant: str, one: str, other: str, plain: float) -> Pair:
+    """The pair in its one order."""
+    first, second = sorted((one, other))
+    return Pair(tenant, first, second, min(1.0, plain))
+
+
+def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
+    """All pairs of a block above the threshold, by their exact cosine.
+
+    Args:
+        vectors: unit vectors, little-endian float32, by (tenant, event id).
+    """
+    found = []
+    tenants: dict[str, list[str]] = {}
+    for tenant, event_id in sorted(vectors):
+        tenants.setdefault(tenant, []).append(event_id)
+    for tenant, ids in tenants.items():
+        if len(ids) < 2:
+            continue
+        matrix = np.stack([np.frombuffer(vectors[tenant, one], dtype="<f4") for one in ids])
+        products = matrix @ matrix.T
+        for i, j in zip(*np.nonzero(np.triu(products, k=1) > THRESHOLD), strict=True):
+            found.append(pair(tenant, ids[int(i)], ids[int(j)], float(products[i, j])))
+    return found
+
+
+def similar_edges(
+    candidates: Iterable[Pair], existing: Mapping[EventKey, Mapping[str, float]]
+) -> list[Operation]:
+    """Edges to make, and those to drop because better ones took their place.
+
+    The best pairs come first. An event that has its fill gives up its weakest edge for a better
+    one, if the other end has room or gains too.
+
+    Args:
+        candidates: pairs, above the threshold or not, some perhaps twice.
+        existing: the edges that each event of a candidate has, other end → score.
+    """
+    edges: dict[EventKey, dict[str, float]] = {
+        key: dict(others) for key, others in existing.items()
+    }
+    best = {one[:3]: one for one in candidates if one.cosine > THRESHOLD and one[1] != one[2]}
+    made: dict[tuple[str, str, str], float] = {}
+    dropped: set[tuple[str, str, str]] = set()
+    for tenant, first, second, score in sorted(best.values(), key=lambda p: (-p.cosine, p)):
+        ends = ((tenant, first), second), ((tenant, second), first)
+        if all(other in edges.get(key, {}) for key, other in ends):
+            continue  # it is there
+        weakest = [
+            _weakest(edges.setdefault(key, {}))
+            if _is_full(edges.setdefault(key, {}), other)
+            else None
+            for key, other in ends
+        ]
+        if any(weak is not None and weak[1] >= score for weak in weakest):
+            continue
+        for (key, _), weak in zip(ends, weakest, strict=True):
+            if weak is not None and weak[0] in edges[key]:
+                del edges[key][weak[0]]
+                edges.get((tenant, weak[0]), {}).pop(key[1], None)
+                one, two = sorted((key[1], weak[0]))
+                made.pop((tenant, one, two), None)
+                dropped.add((tenant, one, two))
+        for key, other in ends:
+            edges[key][other] = score
+        made[tenant, first, second] = score
+        dropped.discard((tenant, first, second))
+    return [
+        *(RemoveEdge(SIMILAR_TO.type, (t, a), (t, b)) for t, a, b in sorted(dropped)),
+        *(
+            MergeEdge(SIMILAR_TO.type, (t, a), (t, b), (round(score, 6),))
+            for (t, a, b), score in sorted(made.items())
+        ),
+    ]
+
+
+def _is_full(edges: Mapping[str, float], other: str) -> bool:
+    return len(edges) >= CAP and other not in edges
+
+
+def _weakest(edges: Mapping[str, float]) -> tuple[str, float]:
+    return min(edges.items(), key=lambda edge: (edge[1], edge[0]))

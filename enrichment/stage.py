@@ -1,0 +1,481 @@
+"""Stage 2, enrichment: the composition. Read this first.
+
+`derive_event` says what can be said of one event alone (models have run before), `enrich` turns a
+batch of that and what the graph knows into graph operations. The graph up to a checkpoint depends
+on the set of entries up to it: an event's inferred causes are derived again when a late event comes
+to stand before it, a fact's intervals are computed from all that was said of it, and an entity
+keeps the name of its earliest mention. Only SIMILAR_TO, and what is decided from it, depends on
+what came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from enrichment import causality
+from enrichment.causality import WINDOW
+from enrichment.clauses import text_facts
+from enrichment.enriched import EventText, Mention
+from enrichment.entities import entity_id, mentions
+from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
+from enrichment.features import Features, features
+from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, groups_of, intervals
+from enrichment.histories import merge as merged_entries
+from enrichment.importance import importance_score
+from enrichment.keywords import keywords, summary
+from enrichment.ports import Analysis
+from enrichment.similarity import Pair as SimilarPair
+from enrichment.similarity import similar_edges
+from enrichment.statements import (
+    EntityCorrected,
+    FactAsserted,
+    FactRetracted,
+    SameAsFound,
+    Statement,
+    parse_statement,
+    stated_fact,
+    stated_pairs,
+    stated_retraction,
+)
+from enrichment.text import stored_text
+from projections.events import Event
+from projections.operations import (
+    ClearEdges,
+    DecideNode,
+    EnsureNode,
+    MergeEdge,
+    MergeNode,
+    Operation,
+    Operations,
+    RemoveEdge,
+    SetNode,
+)
+from projections.positions import Position
+from projections.schema import (
+    CAUSED_BY,
+    ENTITY,
+    EVENT,
+    FACT_HISTORY,
+    INFERRED,
+    REFERENCES,
+    RELATES_TO,
+    SAME_AS,
+)
+from projections.structural import Link, SessionKey
+from projections.system_events import SYSTEM_EVENTS, is_system_event
+
+NAME = "enrichment"
+
+EventKey = tuple[str, str]
+EntityKey = tuple[str, str]
+HistoryKey = tuple[str, str]
+
+
+class Derived(NamedTuple):
+    """What one event says, before anything is asked of the graph.
+
+    Attributes:
+        embedding: of the text; None when there is no text or the model failed.
+        names: vectors of the names whose entities may be the same as others, by entity id.
+        statement: of a system event of this stage; all else is empty then.
+    """
+
+    position: Position
+    event: Event
+    text: EventText
+    keywords: tuple[str, ...] = ()
+    summary: str = ""
+    importance: int = 0
+    embedding: bytes | None = None
+    model: str | None = None
+    mentions: tuple[Mention, ...] = ()
+    names: Mapping[str, bytes] = {}
+    assertions: tuple[Assertion, ...] = ()
+    retractions: tuple[Retraction, ...] = ()
+    features: Features | None = None
+    statement: Statement | None = None
+
+
+class Member(NamedTuple):
+    """An event of a session's chain, as the graph places it.
+
+    Attributes:
+        folded: whether it lies up to the checkpoint from which this transaction starts.
+    """
+
+    link: Link
+    features: Features | None
+    folded: bool
+
+
+class Near(NamedTuple):
+    """An entity that the vector index found near another."""
+
+    entity_id: str
+    cosine: float
+    name: str
+    entity_type: str
+    subtype: str | None
+    canonical_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the graph says, read after the checkpoint's lock was taken."""
+
+    present: Set[EventKey] = frozenset()
+    """Events of the batch that have a node."""
+    stretches: Mapping[SessionKey, Sequence[Sequence[Member]]] = field(default_factory=dict)
+    """Of each session the stretches around the batch's events, in the chain's order."""
+    histories: Mapping[HistoryKey, Sequence[str]] = field(default_factory=dict)
+    similar: Sequence[SimilarPair] = ()
+    """Pairs of the batch's events with others, above the threshold."""
+    edges: Mapping[EventKey, Mapping[str, float]] = field(default_factory=dict)
+    """The SIMILAR_TO that both ends of each pair have."""
+    embedded: Set[EntityKey] = frozenset()
+    """Entities that were here before; the others are looked up in `near`."""
+    near: Mapping[EntityKey, Sequence[Near]] = field(default_factory=dict)
+
+
+# -- one event alone -------------------------------------------------------------------------------
+
+
+def derive_event(
+    position: Position,
+    event: Event,
+    text: EventText,
+    analysis: Analysis,
+    *,
+    embedding: bytes | None = None,
+    model: str | None = None,
+    content: object = None,
+) -> Derived:
+    """Everything that an event says by itself, but the vectors of its names.
+
+    Args:
+        position: where the ledger keeps it.
+        event: no system event.
+        text: of `event_text`.
+        analysis: of the text; empty when degraded.
+        embedding: of the text.
+        model: name and revision of the embedder.
+        content: the payload behind `payload_ref`.
+    """
+    mentioned = mentions(event, text, analysis)
+    said = [
+        *structured_facts(event, text, content, position_ms=position.ms),
+        *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
+    ]
+    return Derived(
+        position,
+        event,
+        text,
+        keywords(text, analysis),
+        summary(event, text, analysis),
+        importance_score(event, text),
+        embedding,
+        model if embedding is not None else None,
+        mentioned,
+        {},
+        tuple(one._replace(ordinal=n) for n, one in enumerate(said[:MAX_FACTS])),
+        (),
+        features(event, content),
+    )
+
+
+def derive_statement(position: Position, event: Event) -> Derived:
+    """What a system event of this stage says.
+
+    Raises:
+        InvalidEvent: it breaks the rules of its payload.
+    """
+    statement = parse_statement(event.event_type, event.payload)
+    bare = Derived(position, event, EventText("none", ""), statement=statement)
+    if isinstance(statement, FactAsserted):
+        return bare._replace(assertions=(stated_fact(event, statement, position_ms=position.ms),))
+    if isinstance(statement, FactRetracted):
+        withdrawn = stated_retraction(event, statement, position_ms=position.ms)
+        return bare._replace(retractions=(withdrawn,))
+    return bare
+
+
+def is_ours(event: Event) -> bool:
+    """Whether the event is a system event that this stage applies."""
+    row = SYSTEM_EVENTS.get(event.event_type)
+    return row is not None and row.owner == NAME
+
+
+def is_comparable(mention: Mention) -> bool:
+    """Whether another name may be found to be the same by similarity."""
+    return not mention.exact and mention.entity_type not in ("agent", "tool", "user")
+
+
+def wanted_names(derived: Derived) -> dict[str, str]:
+    """Names whose vectors tell which entities are the same: entity id → the name to embed."""
+    tenant = derived.event.tenant
+    return {
+        entity_id(tenant, one.canonical_name, one.entity_type): one.canonical_name
+        for one in derived.mentions
+        if is_comparable(one)
+    }
+
+
+# -- what to ask the graph -------------------------------------------------------------------------
+
+
+def wanted_links(batch: Sequence[Derived]) -> dict[SessionKey, list[Link]]:
+    """The batch's events by session, sorted."""
+    sessions: dict[SessionKey, list[Link]] = {}
+    for one in batch:
+        if not is_system_event(one.event.event_type):
+            key = (one.event.tenant, one.event.session_id)
+            sessions.setdefault(key, []).append(Link(one.event.occurred_at_ms, one.event.event_id))
+    for links in sessions.values():
+        links.sort()
+    return sessions
+
+
+def wanted_groups(batch: Sequence[Derived]) -> dict[HistoryKey, Group]:
+    """The groups of facts that the batch says something about."""
+    groups: dict[HistoryKey, Group] = {}
+    for one in batch:
+        found = [group_of(said) for said in one.assertions]
+        found += [group for said in one.retractions for group in groups_of(said)]
+        groups.update({(group.tenant, group.history_id): group for group in found})
+    return groups
+
+
+# -- the fold --------------------------------------------------------------------------------------
+
+
+def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
+    """Operations that bring a graph, for which `facts` hold, up to the batch."""
+    operations = Operations()
+    kept = [
+        one
+        for one in batch
+        if is_system_event(one.event.event_type) or one.event.key in facts.present
+    ]
+    entities = _Entities()
+    for one in kept:
+        if one.statement is not None:
+            operations.extend(_statement_operations(one))
+        else:
+            operations.extend(_event_operations(one, entities))
+    operations.extend(_inferred(kept, facts))
+    operations.extend(_facts(kept, facts, entities))
+    operations.extend(similar_edges(facts.similar, facts.edges))
+    operations.extend(entities.operations())
+    return operations
+
+
+def _event_operations(one: Derived, entities: _Entities) -> Iterable[Operation]:
+    event = one.event
+    yield SetNode(
+        EVENT.label,
+        event.key,
+        (
+            stored_text(one.text.text) or None,
+            one.text.speaker,
+            list(one.keywords),
+            one.summary or None,
+            one.importance,
+            vector_of(one.embedding),
+            one.model,
+        ),
+    )
+    yield ClearEdges(REFERENCES.type, event.key)
+    for mention in one.mentions:
+        key = entities.meet(event, mention, one.names)
+        yield MergeEdge(REFERENCES.type, event.key, key, (mention.role,))
+
+
+def _statement_operations(one: Derived) -> Iterable[Operation]:
+    tenant, statement = one.event.tenant, one.statement
+    if isinstance(statement, EntityCorrected | SameAsFound):
+        for pair in stated_pairs(tenant, statement):
+            ends = [(tenant, end) for end in pair.entity_ids]
+            yield from (EnsureNode(ENTITY.label, end) for end in ends)
+            yield MergeEdge(
+                SAME_AS.type,
+                ends[0],
+                ends[1],
+                (
+                    pair.confidence / 10_000,
+                    pair.justification or pair.method,
+                    not pair.same,
+                    one.event.event_id,
+                    list(one.position),
+                ),
+            )
+    if isinstance(statement, EntityCorrected):
+        key = (tenant, statement.entity_id)
+        if statement.correction == "rename":
+            yield DecideNode(ENTITY.label, key, "display_name", statement.name, one.position)
+        elif statement.correction == "retype":
+            yield DecideNode(
+                ENTITY.label, key, "corrected_type", statement.entity_type, one.position
+            )
+
+
+def _inferred(batch: Sequence[Derived], facts: Facts) -> Iterable[Operation]:
+    """Inferred causes of the batch's events, and again of those that come next in their session.
+
+    A late event may be a cause of the `WINDOW` events behind it, and pushes the oldest of their
+    causes out of reach; so the edges of each of them are cleared and derived anew.
+    """
+    fresh = {one.event.key for one in batch if one.features is not None}
+    for (tenant, _), stretches in facts.stretches.items():
+        done: set[str] = set()
+        for stretch in stretches:
+            dirty_until = -1
+            for place, member in enumerate(stretch):
+                event_id = member.link.event_id
+                if (tenant, event_id) in fresh:
+                    dirty_until = place + WINDOW
+                elif not member.folded or place > dirty_until:
+                    continue
+                if member.features is None or event_id in done:
+                    continue
+                done.add(event_id)
+                before = [
+                    other.features
+                    for other in stretch[max(0, place - WINDOW) : place]
+                    if other.features is not None
+                ]
+                yield from inferred_operations(tenant, before, member.features)
+
+
+def inferred_operations(
+    tenant: str, before: Sequence[Features], effect: Features
+) -> Iterable[Operation]:
+    """What makes the inferred causes of one event those that the rules find."""
+    key = (tenant, effect.event_id)
+    yield ClearEdges(CAUSED_BY.type, key)
+    for cause in causality.inferred_causes(before, effect):
+        yield MergeEdge(
+            CAUSED_BY.type,
+            key,
+            (tenant, cause.cause_event_id),
+            (INFERRED, cause.rule, cause.confidence, cause.evidence),
+        )
+
+
+def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Iterable[Operation]:
+    """Histories with what the batch adds, and the edges whose intervals change by it."""
+    new: dict[HistoryKey, list[str]] = {}
+    for one in batch:
+        for said in one.assertions:
+            group = group_of(said)
+            new.setdefault((group.tenant, group.history_id), []).append(entry_of(said))
+            for party in (said.source, said.target):
+                entities.meet(one.event, party)
+        for withdrawn in one.retractions:
+            for group in groups_of(withdrawn):
+                key = (group.tenant, group.history_id)
+                new.setdefault(key, []).append(entry_of(withdrawn))
+    groups = wanted_groups(batch)
+    for key, entries in sorted(new.items()):
+        group, old = groups[key], facts.histories.get(key, ())
+        now = merged_entries(old, entries)
+        if now == list(old):
+            continue
+        yield MergeNode(FACT_HISTORY.label, key, (now,))
+        before = {fact_edge(group.tenant, fact) for fact in intervals(group, old)}
+        after = {fact_edge(group.tenant, fact) for fact in intervals(group, now)}
+        keys = len(RELATES_TO.key)
+        for edge in before - after:
+            yield RemoveEdge(RELATES_TO.type, edge.source, edge.target, edge.values[:keys])
+        yield from after - before
+
+
+def fact_edge(tenant: str, fact: Fact) -> MergeEdge:
+    """The edge of a fact; values in the order of the schema's row, its key first."""
+    return MergeEdge(
+        RELATES_TO.type,
+        (tenant, fact.source_id),
+        (tenant, fact.target_id),
+        (
+            fact.relation,
+            fact.edge_type,
+            fact.valid_from_ms,
+            fact.event_id,
+            fact.fact,
+            fact.confidence / 10_000,
+            fact.valid_to_ms,
+            fact.expired_at_ms,
+            fact.source_kind,
+            fact.status,
+            fact.user_id,
+            fact.supporting_event_ids,
+            fact.support_count,
+        ),
+    )
+
+
+def vector_of(data: bytes | None) -> list[float] | None:
+    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
+    if data is None:
+        return None
+    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
+    return numbers
+
+
+@dataclass(slots=True)
+class _Entity:
+    """An entity of a batch; `first` is (time, event, name, subtype) of its earliest mention."""
+
+    canonical_name: str
+    entity_type: str
+    first: tuple[int, str, str, str]
+    last_ms: int
+    vector: bytes | None
+
+
+class _Entities:
+    """The entities of a batch: of several mentions the earliest names it, the latest dates it."""
+
+    def __init__(self) -> None:
+        self._met: dict[EntityKey, _Entity] = {}
+
+    def meet(
+        self, event: Event, party: Mention | Party, vectors: Mapping[str, bytes] | None = None
+    ) -> EntityKey:
+        """Take a mention, or one end of a fact, in; the key of its entity."""
+        own_id = entity_id(event.tenant, party.canonical_name, party.entity_type)
+        key = (event.tenant, own_id)
+        vector = (vectors or {}).get(own_id)
+        first = (event.occurred_at_ms, event.event_id, party.name, party.subtype or "")
+        known = self._met.get(key)
+        if known is None:
+            self._met[key] = _Entity(
+                party.canonical_name, party.entity_type, first, event.occurred_at_ms, vector
+            )
+        else:
+            known.first = min(known.first, first)
+            known.last_ms = max(known.last_ms, event.occurred_at_ms)
+            known.vector = known.vector or vector
+        return key
+
+    def operations(self) -> Iterable[Operation]:
+        """The nodes; values in the order of the schema's row."""
+        for key, met in self._met.items():
+            first_ms, first_event_id, name, subtype = met.first
+            yield MergeNode(
+                ENTITY.label,
+                key,
+                (
+                    met.canonical_name,
+                    met.entity_type,
+                    name,
+                    subtype or None,
+                    first_ms,
+                    first_event_id,
+                    met.last_ms,
+                    vector_of(met.vector),
+                ),
+            )

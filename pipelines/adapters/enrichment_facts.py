@@ -1,0 +1,322 @@
+"""What Stage 2 wants to know of graph and ledger, gathered within its transaction."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from threading import Lock
+from typing import Any
+
+from enrichment import cypher
+from enrichment.features import Features, features
+from enrichment.ports import PayloadResolver
+from enrichment.similarity import THRESHOLD, Pair, cosine, pair, pairs_within
+from enrichment.stage import (
+    Derived,
+    EntityKey,
+    EventKey,
+    Facts,
+    HistoryKey,
+    Member,
+    Near,
+    vector_of,
+    wanted_groups,
+    wanted_links,
+)
+from pipelines.adapters.graph_writer import GraphTransaction
+from pipelines.adapters.ledger import Ledger
+from pipelines.stages import Horizon, Horizons
+from projections.errors import UndecodableEntry, UpstreamDeadLetter
+from projections.events import decode_event
+from projections.identity import partition_of
+from projections.positions import Position
+from projections.schema import ENTITY, EVENT
+from projections.structural import Link, SessionKey
+from projections.system_events import is_system_event
+
+REMEMBERED = 50_000
+"""Features kept in memory, some 500 bytes each: they never change, so they are never stale."""
+
+_NEWEST = 512
+"""Events of this worker whose transactions may not be visible to one another yet."""
+
+
+class RememberedFeatures:
+    """Features of events by key: an exact function of the event, read from the ledger when new."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        resolver: PayloadResolver | None = None,
+        *,
+        most: int = REMEMBERED,
+    ) -> None:
+        self._ledger = ledger
+        self._resolver = resolver
+        self._most = most
+        self._known: OrderedDict[EventKey, Features | None] = OrderedDict()
+        self._guard = Lock()
+
+    def remember(self, batch: Iterable[Derived]) -> None:
+        """Take in what was just derived."""
+        with self._guard:
+            for one in batch:
+                if one.features is not None:
+                    self._put(one.event.key, one.features)
+
+    def of(self, keys: Iterable[EventKey]) -> dict[EventKey, Features | None]:
+        """Features of each; None for an event that the ledger does not hold, or cannot decode."""
+        wanted = list(dict.fromkeys(keys))
+        with self._guard:
+            found = {key: self._known[key] for key in wanted if key in self._known}
+            for key in found:
+                self._known.move_to_end(key)
+        missing = [key for key in wanted if key not in found]
+        if missing:
+            read = self._read(missing)
+            with self._guard:
+                for key, value in read.items():
+                    self._put(key, value)
+            found |= read
+        return found
+
+    def _put(self, key: EventKey, value: Features | None) -> None:
+        self._known[key] = value
+        self._known.move_to_end(key)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def _read(self, keys: Sequence[EventKey]) -> dict[EventKey, Features | None]:
+        read: dict[EventKey, Features | None] = dict.fromkeys(keys)
+        for key, entry in self._ledger.find_many(keys).items():
+            try:
+                event = decode_event(entry.data)
+            except UndecodableEntry:
+                continue
+            content = None
+            if event.payload is None and event.payload_ref and self._resolver is not None:
+                content = self._resolver.resolve(event.payload_ref)
+            read[key] = features(event, content)
+        return read
+
+
+class EnrichmentFacts:
+    """Gathers `enrichment.stage.Facts`; its call is the stage's `gather`.
+
+    Args:
+        remembered: features of the events around the batch.
+        partitions: of the ledger.
+        upstream: the stage whose dead letters explain an event that has no node.
+        filtered: whether the vector index searches within a tenant.
+    """
+
+    def __init__(
+        self,
+        remembered: RememberedFeatures,
+        *,
+        partitions: int,
+        upstream: str,
+        filtered: bool,
+    ) -> None:
+        self._remembered = remembered
+        self._partitions = partitions
+        self._upstream = upstream
+        self._filtered = filtered
+        self._newest: OrderedDict[EventKey, bytes] = OrderedDict()
+        self._guard = Lock()
+
+    def __call__(
+        self, transaction: GraphTransaction, batch: Sequence[Derived], horizons: Horizons
+    ) -> Facts:
+        """Read what the batch wants; slow searches first, locks last.
+
+        Raises:
+            UpstreamDeadLetter: an event has no node because the projection could not fold it.
+        """
+        self._remembered.remember(batch)
+        present = self._present(transaction, batch)
+        events = [one for one in batch if one.event.key in present]
+        similar = self._similar(transaction, events)
+        embedded, near = self._near_entities(transaction, events)
+        stretches = self._stretches(transaction, events, horizons)
+        histories = self._histories(transaction, batch)
+        ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
+        return Facts(
+            present=present,
+            stretches=stretches,
+            histories=histories,
+            similar=similar,
+            edges=self._similar_edges(transaction, ends),
+            embedded=embedded,
+            near=near,
+        )
+
+    def _present(self, transaction: GraphTransaction, batch: Sequence[Derived]) -> set[EventKey]:
+        keys = [list(one.event.key) for one in batch if not is_system_event(one.event.event_type)]
+        rows = transaction.ask(cypher.PRESENT_EVENTS, {"keys": keys}) if keys else []
+        present = {(row["tenant"], row["event_id"]) for row in rows}
+        missing = [key for key in map(tuple, keys) if key not in present]
+        if missing and transaction.dead_letters:
+            for partition in sorted({self._partition(one) for one in batch}):
+                for letter in transaction.dead_letters_of(self._upstream, partition):
+                    if (letter["tenant"], letter["event_id"]) in missing:
+                        raise UpstreamDeadLetter(
+                            reason="blocked",
+                            stage=self._upstream,
+                            event_id=str(letter["event_id"]),
+                        )
+        return present  # who else is missing was forgotten
+
+    def _partition(self, one: Derived) -> int:
+        return partition_of(one.event.tenant, one.event.session_id, self._partitions)
+
+    # -- the chains around the batch ---------------------------------------------------------------
+
+    def _stretches(
+        self, transaction: GraphTransaction, events: Sequence[Derived], horizons: Horizons
+    ) -> dict[SessionKey, list[list[Member]]]:
+        wanted = [
+            (session, links, horizons[partition_of(*session, self._partitions)])
+            for session, links in wanted_links(events).items()
+        ]
+        rows: dict[SessionKey, list[list[list[Any]]]] = {}
+        while wanted:
+            found = transaction.ask(
+                cypher.STRETCHES,
+                {"windows": [_window(*one) for one in wanted]},
+            )
+            again = []
+            for (session, links, horizon), row in zip(wanted, found, strict=True):
+                if len(links) > 1 and len(row["events"]) >= cypher.STRETCH:
+                    # early and late events of a long session: what lies between is not needed
+                    middle = len(links) // 2
+                    again += [
+                        (session, links[:middle], horizon),
+                        (session, links[middle:], horizon),
+                    ]
+                else:
+                    rows.setdefault(session, []).append(row["events"])
+            wanted = again
+        known = self._remembered.of(
+            (session[0], row[1])
+            for session, stretches in rows.items()
+            for stretch in stretches
+            for row in stretch
+        )
+        return {
+            session: [
+                sorted(
+                    Member(
+                        Link(ms, event_id),
+                        known[session[0], event_id],
+                        Position.parse(position)
+                        <= horizons[partition_of(*session, self._partitions)].before,
+                    )
+                    for ms, event_id, position in stretch
+                )
+                for stretch in stretches
+            ]
+            for session, stretches in rows.items()
+        }
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    def _histories(
+        self, transaction: GraphTransaction, batch: Sequence[Derived]
+    ) -> dict[HistoryKey, list[str]]:
+        keys = sorted(wanted_groups(batch))
+        if not keys:
+            return {}
+        rows = transaction.ask(cypher.LOCK_HISTORIES, {"keys": [list(key) for key in keys]})
+        return {(row["tenant"], row["history_id"]): row["entries"] for row in rows}
+
+    # -- neighbours --------------------------------------------------------------------------------
+
+    def _similar(self, transaction: GraphTransaction, events: Sequence[Derived]) -> list[Pair]:
+        """Pairs of the batch's events with earlier ones and with one another.
+
+        The index shows what was committed when it is asked. Two transactions that run at the same
+        moment do not see each other's events, so the newest ones of this worker are compared too.
+        """
+        vectors = {one.event.key: one.embedding for one in events if one.embedding is not None}
+        if not vectors:
+            return []
+        found = [
+            pair(tenant, event_id, row[0], cosine(row[1]))
+            for tenant, event_id, near in self._nearest(transaction, EVENT, vectors)
+            for row in near
+        ]
+        with self._guard:
+            newest = dict(self._newest)
+            self._newest.update(vectors)
+            while len(self._newest) > _NEWEST:
+                self._newest.popitem(last=False)
+        found += [
+            one
+            for one in pairs_within(newest | vectors)
+            if (one.tenant, one.first) in vectors or (one.tenant, one.second) in vectors
+        ]
+        return [one for one in found if one.cosine > THRESHOLD]
+
+    def _near_entities(
+        self, transaction: GraphTransaction, events: Sequence[Derived]
+    ) -> tuple[set[EntityKey], dict[EntityKey, list[Near]]]:
+        """Which entities of the batch are new, and which others their names are near to."""
+        vectors = {
+            (one.event.tenant, own_id): vector
+            for one in events
+            for own_id, vector in one.names.items()
+        }
+        if not vectors:
+            return set(), {}
+        rows = transaction.ask(
+            cypher.EMBEDDED_ENTITIES, {"keys": [list(key) for key in sorted(vectors)]}
+        )
+        embedded = {(row["tenant"], row["entity_id"]) for row in rows}
+        new = {key: vector for key, vector in vectors.items() if key not in embedded}
+        near: dict[EntityKey, list[Near]] = {}
+        for tenant, own_id, found in self._nearest(transaction, ENTITY, new):
+            near[tenant, own_id] = [
+                Near(other, cosine(score), name, entity_type, subtype, canonical)
+                for other, score, name, entity_type, subtype, canonical in found
+                if name is not None
+            ]
+        return embedded, near
+
+    def _nearest(
+        self, transaction: GraphTransaction, row: Any, vectors: Mapping[tuple[str, str], bytes]
+    ) -> Iterable[tuple[str, str, list[list[Any]]]]:
+        if not vectors:
+            return
+        text = cypher.nearest_text(row, filtered=self._filtered)
+        rows = [[*key, vector_of(vector)] for key, vector in sorted(vectors.items())]
+        asked = iter(rows)
+        while chunk := list(islice(asked, 100)):
+            version = 25 if self._filtered else None
+            for found in transaction.ask(text, {"rows": chunk}, version=version):
+                yield found["tenant"], found["id"], found["near"]
+
+    def _similar_edges(
+        self, transaction: GraphTransaction, keys: Iterable[EventKey]
+    ) -> dict[EventKey, dict[str, float]]:
+        ordered = [list(key) for key in sorted(keys)]
+        if not ordered:
+            return {}
+        rows = transaction.ask(cypher.LOCK_SIMILAR, {"keys": ordered})
+        return {
+            (row["tenant"], row["event_id"]): dict(row["edges"])
+            for row in rows
+        }
+
+
+def _window(session: SessionKey, links: Sequence[Link], horizon: Horizon) -> list[Any]:
+    low, high = links[0], links[-1]
+    return [
+        *session,
+        low.occurred_at_ms,
+        low.event_id,
+        high.occurred_at_ms,
+        high.event_id,
+        *horizon.after,
+    ]

@@ -1,0 +1,40 @@
+"""Stage 2 as a Faust app: `faust -A pipelines.agents.enrichment worker`.
+
+It runs models, so it steps back for whoever takes in events, and takes smaller blocks. Run like
+this the settings come from the environment; `recollect worker enrichment` is the same with options.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pipelines.agents import stage
+from pipelines.priority import step_back
+from pipelines.settings import Settings, load_settings
+from pipelines.stages import ENRICHMENT
+
+
+def run(settings: Settings, target: str) -> int:
+    """Run a worker on a target until SIGTERM or SIGINT; its exit code."""
+    step_back(settings.enrichment_nice)
+    return stage.run(ENRICHMENT, _smaller(settings), target)
+
+
+def _smaller(settings: Settings) -> Settings:
+    """Blocks as large as models get through within a few seconds."""
+    return settings.model_copy(update={"batch_size": settings.enrichment_batch_size})
+
+
+@cache
+def _app() -> Any:
+    settings = load_settings()
+    step_back(settings.enrichment_nice)
+    return stage.make_app(ENRICHMENT, _smaller(settings), settings.target)
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, for Faust's command line; made when asked for, so that importing reads nothing."""
+    if name == "app":
+        return _app()
+    raise AttributeError(name)
