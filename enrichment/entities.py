@@ -1,0 +1,295 @@
+"""Who and what an event mentions: names in normal form, ids, and at most ten mentions an event.
+
+Where a name comes from decides how far it is trusted, and that is the order in which the ten
+places are given away:
+
+1. the envelope: agent, tools, user;
+2. keys of arguments and results (`fields`);
+3. identifiers in the text (`patterns`);
+4. named entities, as far as LABELS has a place for them;
+5. salient noun phrases, as concepts;
+6. amounts and dates: they are found again by value, so they only fill what is left.
+
+A person named in a text is a concept of subtype person: who a user is, only an envelope or a key
+says. The event's own agent and user are recognised by their names.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from enrichment.enriched import EntityType, EventText, Mention, Role
+from enrichment.fields import is_plumbing, named_values
+from enrichment.phrases import (
+    addressed_names,
+    salient_phrases,
+    stated_identifiers,
+    trimmed_entity,
+)
+from enrichment.ports import Analysis
+from enrichment.shapes import Shape, shape
+from enrichment.text import key_spans, language_spans
+from projections.events import Event
+
+MAX_MENTIONS = 10
+MIN_NAME_CHARACTERS = 3
+"""Of a name found in text or fields; a tool called `ls` is named by the envelope."""
+MAX_NAME_BYTES = 512
+ID_DIGEST_BYTES = 16
+
+_SEPARATOR = "\x1f"
+_ROLE_STRENGTH: Final[tuple[Role, ...]] = ("subject", "tool", "target", "participant", "object")
+_SPEAKER_ROLES = frozenset(("user", "human", "tool", "function"))
+"""Agent ids that are no agent's name but the role of the user or tool which the event names."""
+
+LABELS: Final[dict[str, tuple[EntityType, str]]] = {
+    "PERSON": ("concept", "person"),
+    "NORP": ("concept", "group"),
+    "ORG": ("concept", "organization"),
+    "GPE": ("concept", "location"),
+    "LOC": ("concept", "location"),
+    "FAC": ("concept", "location"),
+    "PRODUCT": ("concept", "product"),
+    "EVENT": ("concept", "event"),
+    "WORK_OF_ART": ("concept", "work"),
+    "LAW": ("concept", "work"),
+    "LANGUAGE": ("concept", "language"),
+}
+"""Labels of the recogniser → type and subtype. Labels that are not here are dropped: CARDINAL,
+ORDINAL, PERCENT, QUANTITY, TIME are numbers; DATE and MONEY come from the patterns, which find the
+absolute ones and leave `yesterday` and `three dollars` alone."""
+
+PATTERN_TYPES: Final[dict[str, EntityType]] = {
+    "url": "resource",
+    "email": "resource",
+    "uuid": "resource",
+    "path": "resource",
+    "ip": "service",
+    "host": "service",
+    "version": "concept",
+    "phone": "resource",
+    "handle": "concept",
+    "key": "resource",
+    "id": "resource",
+    "code": "resource",
+    "hex": "resource",
+    "number": "resource",
+    "amount": "concept",
+    "date": "concept",
+}
+"""Labels of the patterns → type; the label is the subtype. `time` is not here: an hour of the day
+is nobody's name."""
+_LAST = ("amount", "date")
+
+SUBTYPES: Final[dict[str, tuple[EntityType, str]]] = {
+    "person": ("concept", "person"),
+    "organization": ("concept", "organization"),
+    "location": ("concept", "location"),
+    "project": ("concept", "project"),
+    "product": ("concept", "product"),
+    "technology": ("concept", "technology"),
+    "language": ("concept", "language"),
+    "event": ("concept", "event"),
+    "concept": ("concept", "concept"),
+    "tool": ("tool", "tool"),
+    "file": ("resource", "file"),
+    "config": ("resource", "config"),
+}
+"""S2 speaks of twelve types of entity without naming them; these are ours, as type and subtype.
+What a language model calls otherwise is a concept (S2, #2079)."""
+
+
+class _Found(NamedTuple):
+    name: str
+    entity_type: EntityType
+    subtype: str | None
+    role: Role
+    exact: bool
+    envelope: bool = False
+
+
+def canonical_name(name: str) -> str:
+    """The normal form of a name: two mentions with the same one are of the same entity.
+
+    NFKC, lower case, whitespace runs as one space, without control, bidi and other invisible
+    characters, at most 512 bytes of UTF-8 cut at a character. Each step can undo another (lower
+    case of a composed letter decomposes, a removed mark lets its neighbours compose), so they are
+    repeated until nothing changes: `canonical_name(canonical_name(x)) == canonical_name(x)`.
+    """
+    for _ in range(_MAX_ROUNDS):
+        before = name
+        name = _normal(name)
+        if name == before:
+            break
+    return name
+
+
+_MAX_ROUNDS = 16  # three suffice for every string met; the bound only says that it ends
+
+
+def _normal(name: str) -> str:
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+        name = unicodedata.normalize("NFKC", name.lower())
+    else:
+        name = name.lower()
+    name = " ".join("".join(map(_visible, name)).split())
+    encoded = name.encode()
+    if len(encoded) > MAX_NAME_BYTES:
+        name = encoded[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
+    return name
+
+
+def _visible(character: str) -> str:
+    if " " <= character <= "~":
+        return character
+    if character.isspace():
+        return " "
+    category = unicodedata.category(character)
+    if category in ("Cc", "Cf", "Cs") or "\ufe00" <= character <= "\ufe0f":
+        return ""
+    return character
+
+
+def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
+    """BLAKE2b-128 of (tenant, type, canonical name), 32 hexadecimal digits.
+
+    The name comes last and neither a tenant nor a type can hold the separator, so no two triples
+    are joined to the same text. Part of the stored format: it never changes.
+    """
+    text = _SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
+    return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
+
+
+def mentions(event: Event, text: EventText, analysis: Analysis) -> tuple[Mention, ...]:
+    """What an event mentions, most trusted first, at most MAX_MENTIONS.
+
+    One mention for each (canonical name, type): the first source's spelling and subtype, the
+    strongest role. A name that the envelope or a key gives a type keeps it when the text names it
+    again.
+
+    Args:
+        event: with its payload; one behind a `payload_ref` is put there by the caller.
+        text: of the event.
+        analysis: of that text; an empty one leaves out named entities and noun phrases.
+    """
+    kept: dict[tuple[str, EntityType], Mention] = {}
+    typed: dict[str, EntityType] = {}
+    for found in _all_found(event, text, analysis):
+        canonical = canonical_name(found.name)
+        if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not found.envelope):
+            continue
+        entity_type = typed.setdefault(canonical, found.entity_type)
+        if found.envelope:
+            entity_type = found.entity_type
+        key = (canonical, entity_type)
+        known = kept.get(key)
+        if known is not None:
+            role = min(known.role, found.role, key=_ROLE_STRENGTH.index)
+            kept[key] = known._replace(
+                role=role,
+                subtype=known.subtype
+                or (None if entity_type != found.entity_type else found.subtype),
+                exact=known.exact or found.exact,
+            )
+        elif len(kept) < MAX_MENTIONS:
+            exact = found.exact or any(c.isdigit() for c in canonical)
+            name = _display(found.name)
+            kept[key] = Mention(name, canonical, entity_type, found.subtype, found.role, exact)
+    return tuple(kept.values())
+
+
+def _display(name: str) -> str:
+    shown = " ".join("".join(map(_visible, name)).split())
+    return shown.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
+
+
+def _all_found(event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
+    parts = shape(event)
+    yield from _envelope(event, parts)
+    role: Role = "target" if parts.kind == "call" else "object"
+    # codes first: of a listing they tell more than its places and names
+    for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
+        yield _Found(named.name, named.entity_type, named.subtype, role, named.exact)
+    words = text.text
+    plumbing = _plumbing_spans(text)
+    spans = [s for s in stated_identifiers(text) if not _meets(s.start, s.end, plumbing)]
+    late: list[_Found] = []
+    for start, end, label in spans:
+        entity_type = PATTERN_TYPES.get(label)
+        if entity_type is None:
+            continue
+        subtype: str | None = label
+        if _USER_CUE.search(words[max(0, start - _CUE_REACH) : start]) and label in _USER_LABELS:
+            entity_type, subtype = "user", None
+        one = _Found(words[start:end], entity_type, subtype, role, True)
+        if label in _LAST:
+            late.append(one)
+        else:
+            yield one
+    taken = [(start, end) for start, end, _ in spans]
+    language = language_spans(text)
+    if parts.kind == "message":
+        for start, end, name in addressed_names(words):
+            taken.append((start, end))
+            yield _Found(name, "concept", "person", "participant", False)
+    for start, end, label in analysis.entities:
+        if label not in LABELS or not _within(start, end, language) or _meets(start, end, taken):
+            continue
+        trimmed = trimmed_entity(words, start, end)
+        if trimmed is not None:
+            taken.append((start, end))
+            entity_type, subtype = LABELS[label]
+            if trimmed.isupper() and len(trimmed) <= _ACRONYM_CHARACTERS:
+                subtype = None  # the recogniser guesses: JFK is a person to it, DEN a company
+            person = subtype == "person"
+            yield _Found(
+                trimmed, entity_type, subtype, "participant" if person else "object", False
+            )
+    for start, end, name in salient_phrases(words, analysis):
+        if _within(start, end, language) and not _meets(start, end, taken):
+            yield _Found(name, "concept", None, "object", False)
+    yield from late
+
+
+def _plumbing_spans(text: EventText) -> list[tuple[int, int]]:
+    """Lines of fields whose values name nothing: ids of calls, traces, sessions."""
+    lines: list[tuple[int, int]] = []
+    for start, end in key_spans(text):
+        if is_plumbing(text.text[start:end].rstrip(": ").rpartition(".")[2]):
+            stop = text.text.find("\n", end)
+            lines.append((start, stop if stop >= 0 else len(text.text)))
+    return lines
+
+
+_ACRONYM_CHARACTERS = 4
+_CUE_REACH = 24
+_USER_CUE = re.compile(r"\b(?:user|customer|member)(?:[ _-]?(?:id|name))?(?: is)?\W{0,4}$", re.I)
+_USER_LABELS = frozenset(("id", "code", "handle", "uuid", "number"))
+
+
+def _envelope(event: Event, parts: Shape) -> Iterator[_Found]:
+    """Agent, tools and user; who speaks is the subject."""
+    agent = event.agent_id.lower()
+    role = agent in _SPEAKER_ROLES
+    by_user = role and agent in ("user", "human") and event.user_id is not None
+    by_tool = role and agent in ("tool", "function") and bool(parts.tools)
+    if not by_user and not by_tool:
+        yield _Found(event.agent_id, "agent", None, "subject", False, envelope=True)
+    for tool in parts.tools:
+        yield _Found(tool, "tool", None, "tool", False, envelope=True)
+    if event.user_id is not None:
+        said: Role = "subject" if by_user else "participant"
+        yield _Found(event.user_id, "user", None, said, False, envelope=True)
+
+
+def _within(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
+    return any(first <= start and end <= last for first, last in spans)
+
+
+def _meets(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start < last and first < end for first, last in spans)
