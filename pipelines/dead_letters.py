@@ -8,11 +8,11 @@ from typing import Any
 from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
-from pipelines.stages import STAGES
+from pipelines.stages import STAGES, ready
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope, decode_event
 from projections.positions import Position
-from projections.schema import DROPPED
+from projections.schema import BLOCKED_BY, DROPPED
 
 
 @dataclass
@@ -71,12 +71,23 @@ def retry(
 ) -> LettersReport:
     """Fold dead letters once more: one, those of a stage or partition, or all not dropped.
 
-    The record goes in the transaction that folds the entry; one that fails again stays.
+    The record goes in the transaction that folds the entry; one that fails again stays. Letters of
+    later stages that were blocked by a chosen one are tried after it.
     """
-    report = LettersReport(_chosen(services, stage, partition, seq))
+    order = list(STAGES)
+    chosen = _chosen(services, stage, partition, seq)
+    chosen += [letter for letter in _blocked(services, chosen) if letter not in chosen]
+    chosen.sort(key=lambda letter: order.index(letter["stage"]))
+    report = LettersReport(chosen)
     target = services.active()
+    runners: dict[str, Runner] = {}
     for number, letter in enumerate(report.dead_letters, 1):
-        runner = Runner(STAGES[letter["stage"]], services.writer(target), target=target.name)
+        name = letter["stage"]
+        if name not in runners:
+            runners[name] = Runner(
+                ready(STAGES[name], services, target), services.writer(target), target=target.name
+            )
+        runner = runners[name]
         entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))
         if entry is None:
             reason = "its entry is no longer in the ledger"
@@ -121,6 +132,17 @@ def _find(services: Services, stage: str, partition: int, seq: int) -> dict[str,
         if letter["seq"] == seq:
             return letter
     raise OperationFailed(reason=f"no dead letter {stage}/{partition}/{seq}")
+
+
+def _blocked(services: Services, chosen: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Letters of later stages about the same entries."""
+    entries = {(letter["partition"], letter["seq"]): letter["stage"] for letter in chosen}
+    return [
+        letter
+        for letter in _audit(services).dead_letters()
+        if letter["kind"] == BLOCKED_BY
+        and STAGES[letter["stage"]].upstream == entries.get((letter["partition"], letter["seq"]))
+    ]
 
 
 def _chosen(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from threading import Event as Flag
 from threading import Lock
 from typing import Any
@@ -26,12 +27,13 @@ from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
-from pipelines.stages import PROJECTION, Stage, group_name
+from pipelines.stages import ENRICHMENT, PROJECTION, STAGES, Stage, group_name, ready
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
 from projections.errors import Fenced, GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
+from projections.operations import Checkpoint
 from projections.positions import START, Position
 
 logger = structlog.get_logger(__name__)
@@ -116,7 +118,7 @@ def replay(
     chosen = target or services.active()
     report = ReplayReport(stage.name, chosen.name)
     ledger = services.ledger
-    runner = Runner(stage, services.writer(chosen), target=chosen.name)
+    runner = Runner(ready(stage, services, chosen), services.writer(chosen), target=chosen.name)
     owner = tenant or (DEFAULT_TENANT if session else None)
     partitions = (
         [partition_of(str(owner), session, ledger.partitions)]
@@ -129,7 +131,7 @@ def replay(
 
     def fold(partition: int) -> None:
         nonlocal seen
-        count = services.settings.rebuild_batch_size
+        count = _batch_size(services, stage)
         for entries in ledger.scan(partition, after, until, count):
             chosen_entries = list(_matching(entries, owner, session))
             failed = runner.refold(partition, chosen_entries)
@@ -176,18 +178,24 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     begun = time.perf_counter()
     target = services.active()
     writer = services.writer(target)
-    for found in writer.checkpoints(PROJECTION.name):
-        if found.fold_version != PROJECTION.fold_version:
-            with writer.transaction() as transaction:
-                current = transaction.lock(found.stage, found.partition) or found
-                transaction.reset(replace(current, fold_version=PROJECTION.fold_version))
-    replayed = replay(services, PROJECTION, target=target, progress=progress)
+    entries = 0
+    for stage in _stages_of(services):
+        rules = ready(stage, services, target)
+        for found in writer.checkpoints(stage.name):
+            if (found.fold_version, found.models) != (rules.fold_version, rules.models):
+                with writer.transaction() as transaction:
+                    current = transaction.lock(found.stage, found.partition) or found
+                    transaction.reset(
+                        replace(current, fold_version=rules.fold_version, models=rules.models)
+                    )
+        replayed = replay(services, stage, target=target, progress=progress)
+        entries = max(entries, replayed.entries)
     fold_s = time.perf_counter() - begun
     verified = verify(services, target=target.name, repair=True, progress=progress)
     return RebuildReport(
         target=target.name,
         in_place=True,
-        entries=replayed.entries,
+        entries=entries,
         resumed_at=0,
         switched=False,
         generation=None,
@@ -206,7 +214,8 @@ class _Rebuild:
         self.progress = progress
         self.ledger = services.ledger
         self.writer = services.writer(target)
-        self.runner = Runner(PROJECTION, self.writer, target=target.name)
+        self.stages = _stages_of(services)
+        self._runners: dict[str, Runner] = {}
 
     def run(self, switch: bool) -> RebuildReport:
         begun = time.perf_counter()
@@ -214,7 +223,7 @@ class _Rebuild:
         claimed = time.perf_counter()
         self._catch_up()
         fold_s = time.perf_counter() - claimed
-        entries = sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
+        entries = self._folded()
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
         if verified.ok:
@@ -264,15 +273,34 @@ class _Rebuild:
         self._refuse_shared(targets.all())
         targets.register(replace(self.target, state="building"))
         checkpoints = self.writer.checkpoints()
+        self._runners = {
+            stage.name: Runner(
+                ready(stage, self.services, self.target), self.writer, target=self.target.name
+            )
+            for stage in self.stages
+        }
         resumable = (
             known is not None
             and known.state == "building"
-            and all(c.fold_version == PROJECTION.fold_version for c in checkpoints)
+            and all(self._made(c) for c in checkpoints)
             and not self.ledger.missing_checkpoints(checkpoints)
         )
         if not resumable:
             self.writer.clear()
-        self.runner.prepare(self.ledger.partitions)
+        for runner in self._runners.values():
+            runner.prepare(self.ledger.partitions)
+        return self._folded()
+
+    def _made(self, checkpoint: Checkpoint) -> bool:
+        """Whether this rebuild's own rules folded up to the checkpoint."""
+        runner = self._runners.get(checkpoint.stage)
+        return runner is not None and (checkpoint.fold_version, checkpoint.models) == (
+            runner.stage.fold_version,
+            runner.stage.models,
+        )
+
+    def _folded(self) -> int:
+        """Entries that the first stage has folded."""
         return sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
 
     def _refuse_shared(self, others: Iterable[Target]) -> None:
@@ -299,38 +327,41 @@ class _Rebuild:
         """Fold until what is left arrived while the last of it was folded."""
         while True:
             tails = self.ledger.tails()
-            behind = self._behind(tails)
-            if not behind:
+            behind = {stage.name: self._behind(tails, stage) for stage in self.stages}
+            if not any(behind.values()):
                 return
             self._fold_to(tails)
-            if behind <= self.services.settings.batch_size:
+            if max(behind.values()) <= self.services.settings.batch_size:
                 return
 
-    def _behind(self, tails: Sequence[Tail]) -> int:
-        seqs = {c.partition: c.seq for c in self.writer.checkpoints(PROJECTION.name)}
+    def _behind(self, tails: Sequence[Tail], stage: Stage) -> int:
+        seqs = {c.partition: c.seq for c in self.writer.checkpoints(stage.name)}
         return sum(max(0, tail.seq - seqs.get(n, 0)) for n, tail in enumerate(tails))
 
     def _fold_to(self, tails: Sequence[Tail]) -> None:
-        total = sum(tail.seq for tail in tails)
-        done = total - self._behind(tails)
+        """Every stage up to the tails, one after the other: a stage needs the one before it."""
+        total = len(self.stages) * sum(tail.seq for tail in tails)
+        done = total - sum(self._behind(tails, stage) for stage in self.stages)
         guard = Lock()
 
-        def fold(partition: int) -> None:
+        def fold(stage: Stage, partition: int) -> None:
             nonlocal done
             for count in fold_partition(
                 self.ledger,
-                self.runner,
+                self._runners[stage.name],
                 partition,
                 tails[partition],
-                self.services.settings.rebuild_batch_size,
+                _batch_size(self.services, stage),
             ):
                 with guard:
                     done += count
-                    self.progress(min(done, total), total, f"folding into {self.target.name}")
+                    what = f"{stage.name} of {self.target.name}"
+                    self.progress(min(done, total), total, what)
                     self._report(done / max(total, 1))
 
-        partitions = range(self.ledger.partitions)
-        _in_threads(fold, list(partitions), self.services.settings.worker_concurrency)
+        partitions = list(range(self.ledger.partitions))
+        for stage in self.stages:
+            _in_threads(partial(fold, stage), partitions, self.services.settings.worker_concurrency)
 
     def _report(self, share: float) -> None:
         report = Report("rebuild", self.target.name, {"progress": min(share, 1.0)})
@@ -340,14 +371,36 @@ class _Rebuild:
         """Go on folding until a worker holds the partitions, if there are workers at all."""
         keys = self.ledger.keys
         redis = self.services.redis
-        if not redis.exists(keys.members(group_name(PROJECTION.name, before.name))):
+        served = [
+            stage.name
+            for stage in self.stages
+            if redis.exists(keys.members(group_name(stage.name, before.name)))
+        ]
+        if not served:
             return
-        group = group_name(PROJECTION.name, self.target.name)
-        leases = [keys.lease(group, partition) for partition in range(self.ledger.partitions)]
+        leases = [
+            keys.lease(group_name(name, self.target.name), partition)
+            for name in served
+            for partition in range(self.ledger.partitions)
+        ]
         end = time.monotonic() + HANDOVER_S
         while time.monotonic() < end and redis.exists(*leases) < len(leases):
             self._fold_to(self.ledger.tails())
             time.sleep(0.05)
+
+
+def _stages_of(services: Services) -> list[Stage]:
+    """The stages that the active target has, in the order in which they fold."""
+    known = {found.stage for found in services.writer(services.active()).checkpoints()}
+    later = [stage for name, stage in STAGES.items() if name != PROJECTION.name]
+    return [PROJECTION, *(stage for stage in later if stage.name in known)]
+
+
+def _batch_size(services: Services, stage: Stage) -> int:
+    """Entries a transaction: those of a stage with models are worth more each."""
+    if stage.name == ENRICHMENT.name:
+        return 5 * services.settings.enrichment_batch_size
+    return services.settings.rebuild_batch_size
 
 
 def fold_partition(

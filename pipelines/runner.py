@@ -43,10 +43,11 @@ from projections.errors import (
     RecollectError,
     Stopped,
     TransactionTimeout,
+    UpstreamDeadLetter,
 )
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint
-from projections.schema import POISON
+from projections.schema import BLOCKED_BY, POISON
 
 Result = TypeVar("Result")
 logger = structlog.get_logger(__name__)
@@ -260,7 +261,8 @@ class Runner:
             except Exception as again:  # noqa: BLE001  as above
                 error = again
         reason = _reason(error)
-        end = self._retrying(lambda: self._advance(start, [entry], poison=reason))
+        kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
+        end = self._retrying(lambda: self._advance(start, [entry], poison=(kind, reason)))
         telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
         self._log.error(
             "dead letter",
@@ -273,9 +275,12 @@ class Runner:
         return end
 
     def _advance(
-        self, start: Checkpoint, entries: Sequence[Entry], poison: str | None = None
+        self,
+        start: Checkpoint,
+        entries: Sequence[Entry],
+        poison: tuple[str, str] | None = None,
     ) -> Checkpoint:
-        """One transaction. With `poison` the entry is recorded instead of folded."""
+        """One transaction. With `poison` (kind, reason) the entry is recorded, not folded."""
         end = _end_of(start, entries)
         derived = self._derive(self._decode(entries)) if poison is None else []
         self._await_upstream([end])
@@ -286,7 +291,7 @@ class Runner:
                     horizons = {start.partition: Horizon(start.position, end.position)}
                     self._write(transaction, derived, horizons)
                 else:
-                    self._record(transaction, entries[0], poison)
+                    self._record(transaction, entries[0], *poison)
         except Fenced:
             return self._explain(start, end)
         return end
@@ -360,7 +365,7 @@ class Runner:
             if count:
                 telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
 
-    def _record(self, transaction: GraphTransaction, entry: Entry, reason: str) -> None:
+    def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:
         tenant = event_id = None
         try:
             event = decode_event(entry.data)
@@ -374,7 +379,7 @@ class Runner:
             position=str(entry.position),
             tenant=tenant,
             event_id=event_id,
-            kind=POISON,
+            kind=kind,
             reason=reason[:1_000],
             attempts=self.max_attempts,
         )
