@@ -20,7 +20,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from enrichment.enriched import EntityType, EventText, Mention, Role
 from enrichment.fields import is_plumbing, named_values
@@ -165,7 +165,9 @@ def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
     return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
-def mentions(event: Event, text: EventText, analysis: Analysis) -> tuple[Mention, ...]:
+def mentions(
+    event: Event, text: EventText, analysis: Analysis, content: Any = None
+) -> tuple[Mention, ...]:
     """What an event mentions, most trusted first, at most MAX_MENTIONS.
 
     One mention for each (canonical name, type): the first source's spelling and subtype, the
@@ -173,13 +175,14 @@ def mentions(event: Event, text: EventText, analysis: Analysis) -> tuple[Mention
     again.
 
     Args:
-        event: with its payload; one behind a `payload_ref` is put there by the caller.
+        event: whose mentions they are.
         text: of the event.
         analysis: of that text; an empty one leaves out named entities and noun phrases.
+        content: used instead of the payload: what `payload_ref` points to.
     """
     kept: dict[tuple[str, EntityType], Mention] = {}
     typed: dict[str, EntityType] = {}
-    for found in _all_found(event, text, analysis):
+    for found in _all_found(shape(event, content), event, text, analysis):
         canonical = canonical_name(found.name)
         if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not found.envelope):
             continue
@@ -208,8 +211,7 @@ def _display(name: str) -> str:
     return shown.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
 
 
-def _all_found(event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
-    parts = shape(event)
+def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
     yield from _envelope(event, parts)
     role: Role = "target" if parts.kind == "call" else "object"
     # codes first: of a listing they tell more than its places and names
@@ -240,7 +242,7 @@ def _all_found(event: Event, text: EventText, analysis: Analysis) -> Iterator[_F
     for start, end, label in analysis.entities:
         if label not in LABELS or not _within(start, end, language) or _meets(start, end, taken):
             continue
-        trimmed = trimmed_entity(words, start, end)
+        trimmed = trimmed_entity(words, start, end, analysis)
         if trimmed is not None:
             taken.append((start, end))
             entity_type, subtype = LABELS[label]

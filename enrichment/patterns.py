@@ -317,6 +317,13 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         _is_code,
     ),
     _row(
+        "code",
+        (" ",),
+        rf"(?<![\w#&-])(?i:{_NUMBERED}|confirmation)(?i:s? (?:number|no|id|code)s?)[*:_ ]{{1,5}}"
+        r"(?:is )?[*_]{0,2}([A-Z]{5,8})(?!\w)",
+        "`reservation ID HATHAT`: capitals after what has an id",
+    ),
+    _row(
         "hex",
         DIGITS,
         r"(?<![\w.@/-])(?:0x[0-9A-Fa-f]{2,64}|[0-9a-f]{7,64})(?![\w@]|[-/]\w)",

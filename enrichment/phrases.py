@@ -100,7 +100,9 @@ def salient_phrases(text: str, analysis: Analysis) -> list[Phrase]:
         if phrase is None or _is_label(text, phrase):
             continue
         before = text[max(0, phrase.start - 12) : phrase.start]
-        if " " in phrase.name or _SENTENCE_START.search(before) is None:
+        several = " " in phrase.name or "-" in phrase.name
+        label = _LABEL_AFTER.match(text, phrase.end) is not None
+        if several or not (label or _SENTENCE_START.search(before)):
             found.append(phrase)
     counts: dict[str, int] = {}
     for phrase in found:
@@ -194,7 +196,9 @@ def _trimmed(tokens: list[Token]) -> Phrase | None:
     if proper:
         name = " ".join(t.text for t in run)
     else:
-        last = head.text if head.text.isupper() else lemma
+        # `politics` is what it is called, its lemma is not
+        last = lemma if not head.text.endswith("ics") else head.text.lower()
+        last = head.text if head.text.isupper() else last
         name = " ".join([*(t.text if t.text.isupper() else t.text.lower() for t in run[:-1]), last])
     return Phrase(run[0].start, head.start + len(head.text), name)
 
@@ -207,13 +211,14 @@ def _is_label(text: str, phrase: Phrase) -> bool:
     )
 
 
-def trimmed_entity(text: str, start: int, end: int) -> str | None:
+def trimmed_entity(text: str, start: int, end: int, analysis: Analysis) -> str | None:
     """A named entity without articles, greetings and punctuation; None if nothing is left.
 
     The recogniser likes to begin a name with `Hey`, to end it with a line, and to take the first
-    word of a heading or a list item for a person.
+    word of a sentence, a heading or a list item for a person: a single word must also be a proper
+    noun, or the adjective of one (`Spanish`), to the tagger.
     """
-    name = text[start:end].split("\n", 1)[0].strip(_PUNCTUATION)
+    name = text[start:end].split("\n", 1)[0].split(" (", 1)[0].strip(_PUNCTUATION)
     name = _LEADING.sub("", name).strip(_PUNCTUATION)
     name = _POSSESSIVE.sub("", name).strip(_PUNCTUATION)
     words = name.split()
@@ -223,6 +228,10 @@ def trimmed_entity(text: str, start: int, end: int) -> str | None:
         return None  # a name that nobody wrote as one
     if not any(c.isalpha() for c in name) or all(w.lower() in PLAIN for w in words):
         return None
-    if len(words) == 1 and _MARKUP_BEFORE.search(text[max(0, start - 12) : start]):
-        return None
+    if len(words) == 1:
+        inside = _tokens_in(analysis.tokens, start, end)
+        if inside and not any(t.pos in ("PROPN", "ADJ") for t in inside):
+            return None
+        if _MARKUP_BEFORE.search(text[max(0, start - 12) : start]):
+            return None
     return None if _DRAWN_OUT.search(name) else name

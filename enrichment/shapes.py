@@ -39,6 +39,7 @@ _TRACE = ("traceback", "stack", "stacktrace", "stack_trace")
 _CODE = ("code", "exception", "exception_type", "error_code", "error_type", "errno", *_TRACE)
 _PLUMBING = frozenset(("role", "tool_call_id", "call_id", "type", "is_error", "isError"))
 _TRACE_LINES = 5
+_PART_DEPTH = 5
 _TOOL_ROLES = ("tool", "function")
 _RESULT_TYPES = frozenset(("result", "results", "output", "response", "returned"))
 _CALL_TYPES = frozenset(("call", "called", "invoke", "invoked", "execute"))
@@ -151,7 +152,7 @@ def _returned(event: Event, message: Mapping[str, Any], words: tuple[str, ...]) 
     return Shape(kind, speaker, said, fields, tools)
 
 
-def _content(content: Any) -> tuple[tuple[str, ...], list[Mapping[str, Any]]]:
+def _content(content: Any, depth: int = 0) -> tuple[tuple[str, ...], list[Mapping[str, Any]]]:
     """Words of a message's content, and the parts that are calls or hold no words."""
     if isinstance(content, str):
         return ((content,) if content else ()), []
@@ -165,8 +166,8 @@ def _content(content: Any) -> tuple[tuple[str, ...], list[Mapping[str, Any]]]:
             inner = part.get("content")
             if isinstance(text, str):
                 words.append(text)
-            elif isinstance(inner, str | list) and inner:
-                words.extend(_content(inner)[0])
+            elif isinstance(inner, str | list) and inner and depth < _PART_DEPTH:
+                words.extend(_content(inner, depth + 1)[0])
             elif "input" in part:
                 blocks.append(part)
             elif isinstance(part.get("type"), str):

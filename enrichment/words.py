@@ -38,6 +38,7 @@ STOP_WORDS = word_set(
 GREETINGS = word_set(
     """
     absolutely agreed ah aha alright awesome aww bye cheers congrats congratulations cool exactly
+    nah wanna
     fine glad good goodbye great haha hello hey hi hmm hooray lol lovely luck morning nice night no
     nope ok okay oops perfect phew right sorry sounds sure thank thanks ugh understood welcome whoa
     woah wonderful woohoo wow yay yeah yep yes yikes yo you yup

@@ -188,6 +188,13 @@ def test_identifiers_in_the_text_are_resources_and_services() -> None:
     ]
 
 
+def test_content_from_elsewhere_takes_the_place_of_the_payload() -> None:
+    made = event(tool_name="get_order", event_type="tool.result", payload_ref="s3://bucket/key")
+    content = {"order_id": "ORD_123"}
+    found = mentions(made, event_text(made, content), Analysis(), content)
+    assert found[-1] == Mention("ORD_123", "ord_123", "resource", "order", "object", True)
+
+
 def test_an_id_that_is_called_a_user_id_is_a_user() -> None:
     assert of(said("My user ID is mia_li_3668."))[1:] == [("mia_li_3668", "user", "object")]
 
@@ -214,6 +221,14 @@ def test_numbers_and_times_of_the_recogniser_are_dropped() -> None:
               ("yesterday evening", "TIME"))  # fmt: skip
     found = of(said(text), analysis_of(text, entities=labels))
     assert found[1:] == [("London", "concept:location", "object")]
+
+
+def test_a_single_word_must_be_a_name_to_the_tagger_too() -> None:
+    text = "Nature calms Spanish Anna."
+    tags = "Nature/NOUN calms/VERB Spanish/ADJ Anna/PROPN ./PUNCT"
+    labels = (("Nature", "PERSON"), ("Spanish", "NORP"), ("Anna", "PERSON"))
+    found = of(said(text), analysis_of(text, tags, labels))
+    assert [name for name, _, _ in found[1:]] == ["Spanish", "Anna"]
 
 
 def test_names_are_trimmed_of_greetings_and_articles() -> None:
@@ -244,6 +259,7 @@ def test_informative_noun_phrases_are_concepts_in_the_singular() -> None:
         ("your user ID", "[ your/PRON user/NOUN ID/PROPN ]"),
         ("Freelancing helps", "[ Freelancing/PROPN ] helps/VERB"),
         ("- Flight Date: soon", "-/PUNCT [ Flight/PROPN Date/PROPN ] :/PUNCT soon/ADV"),
+        ("Total **Cost**: low", "Total/ADJ [ Cost/PROPN ] :/PUNCT low/ADJ"),
         ("so lenient agent", "[ so/ADV lenient/ADJ agent/NOUN ]"),
     ],
 )

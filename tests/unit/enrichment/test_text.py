@@ -242,6 +242,15 @@ def test_deep_json_stops_at_the_bound() -> None:
     assert text_of(payload).text == "a.a.a: …"
 
 
+def test_parts_within_parts_stop_at_the_bound() -> None:
+    parts: Any = "x"
+    for _ in range(500):
+        parts = [{"type": "text", "content": parts}]
+    assert text_of({"role": "user", "content": parts}).text == "[text]"
+    text = '[{"type":"text","content":' * 500 + '"x"' + "}]" * 500
+    assert text_of(text, event_type="tool.result", tool_name="t").kind == "result"
+
+
 def test_a_cut_falls_between_words() -> None:
     assert cut("one two three four", 12) == "one two…"
 
