@@ -147,15 +147,3 @@ class Companions:
                 # worker's, started with --target and a port
                 env={**os.environ, "RECOLLECT_METRICS_PORT": "0"},
             )
-
-
-def end_with_standard_input(end: Callable[[], None]) -> None:
-    """Call `end` when standard input closes, that is when the parent that holds it is gone."""
-
-    def watch() -> None:
-        # Not through sys.stdin: its lock, held by a read, makes the interpreter abort at its end.
-        while os.read(0, 4096):
-            pass
-        end()
-
-    threading.Thread(target=watch, name="leash", daemon=True).start()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import neo4j
 import redis
 from redis.backoff import NoBackoff
 from redis.credentials import UsernamePasswordCredentialProvider
@@ -14,6 +13,9 @@ from redis.sentinel import Sentinel
 
 from pipelines.settings import Settings
 from projections.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import neo4j
 
 _SENTINEL_SCHEME = "redis+sentinel"
 _SENTINEL_PORT = 26_379
@@ -77,6 +79,8 @@ def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
     Raises:
         ConfigurationError: the URI is none that the driver knows.
     """
+    import neo4j  # half a second: not for a process that reads the ledger alone
+
     if not uri.startswith(_GRAPH_SCHEMES):
         raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
     secret = settings.neo4j_password

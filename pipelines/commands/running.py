@@ -67,7 +67,7 @@ def worker(
     if stage not in STAGES:
         raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
     if leash:
-        from pipelines.children import end_with_standard_input
+        from pipelines.leash import end_with_standard_input
 
         end_with_standard_input(lambda: os.kill(os.getpid(), signal.SIGKILL))
     settings = invocation.settings
