@@ -1,11 +1,12 @@
 """Verify: fold the ledger, compare the graph, name every difference, mend exactly those.
 
-One pass over each side, streamed. Sessions fall into buckets, and for each bucket both sides add
-up a number for every node and cause; the chains are checked against the graph's own nodes, which
-the numbers prove equal to the ledger's. Where a bucket's numbers differ, or a chain is not what its
-nodes say, the bucket's sessions are judged exactly: folded anew from the ledger and compared under
-the checkpoint's lock, so that a live worker, a late event or a read that was no snapshot never
-makes a false alarm. Memory is bounded by the buckets and by the largest judged session.
+One pass over each side, streamed; a second process reads a large ledger meanwhile. Sessions fall
+into buckets, and for each bucket both sides add up a number for every node and cause; the chains
+are checked against the graph's own nodes, which the numbers prove equal to the ledger's. Where a
+bucket's numbers differ, or a chain is not what its nodes say, the bucket's sessions are judged
+exactly: folded anew from the ledger and compared under the checkpoint's lock, so that a live
+worker, a late event or a read that was no snapshot never makes a false alarm. Memory is bounded by
+the buckets and by the largest judged session.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import structlog
 
 from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.adapters.ledger import Entry, Ledger
+from pipelines.adapters.ledger import Ledger
 from pipelines.adapters.reports import Report as LastReport
 from pipelines.judge import ROUNDS, Judge, Judgement, decodable
+from pipelines.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
 from pipelines.services import Progress, Services
+from pipelines.settings import Settings
 from pipelines.stages import PROJECTION
 from projections.comparison import Difference
 from projections.cypher import event_edges
@@ -33,19 +36,19 @@ from projections.digest import (
     digest_text,
     edge_number,
     element_digest,
+    placed,
 )
-from projections.errors import FoldVersionMismatch, GraphAhead, UndecodableEntry
-from projections.events import DEFAULT_TENANT, Event, decode_event
+from projections.errors import FoldVersionMismatch, GraphAhead
+from projections.events import DEFAULT_TENANT
 from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.positions import Position
 from projections.schema import DEAD_LETTER, EVENT, FOLLOWS
-from projections.structural import SessionKey, direct_cause, event_node
+from projections.structural import SessionKey
 from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
 
-BUCKETS = 4_096
 LISTED = 1_000
 """Differences, dead letters and waiting parents listed at most; all are counted."""
 
@@ -142,6 +145,7 @@ def verify(
         GraphAudit(services.driver(chosen), chosen.database),
         target=chosen.name,
         progress=progress or (lambda done, total, what: None),
+        settings=services.settings,
     )
     verifier.test_rules()
     if not graph_ahead:
@@ -167,7 +171,16 @@ def verify(
 
 
 class Verifier:
-    """Compares one target with the ledger."""
+    """Compares one target with the ledger.
+
+    Args:
+        ledger: what should be.
+        writer: of the target; takes the locks.
+        audit: of the target.
+        target: its name.
+        progress: called with done, total and what is being done.
+        settings: of the ledger, for a second process that reads it; None: none is started.
+    """
 
     def __init__(
         self,
@@ -177,17 +190,19 @@ class Verifier:
         *,
         target: str,
         progress: Progress,
+        settings: Settings | None = None,
     ) -> None:
         self.ledger = ledger
         self.writer = writer
         self.audit = audit
         self.target = target
         self.progress = progress
+        self._settings = settings
         self.stage = PROJECTION.name
         self._differing: set[SessionKey] = set()
         self._odd: list[str] = []
         self._hidden: list[tuple[str, str]] = []
-        self._unreadable: list[Entry] = []
+        self._unreadable: list[tuple[int, int]] = []
         self._checkpoints: dict[int, Checkpoint] = {}
         self._dead: dict[int, set[int]] = {}
         self._tombstones: Set[tuple[str, str]] = frozenset()
@@ -233,9 +248,7 @@ class Verifier:
             report.events = sum(judged.events.values())
         else:
             sums = BucketSums(BUCKETS)
-            self._add_ledger(sums, report)
-            self._add_graph(sums, report.events)
-            suspects = sums.suspects()
+            suspects = sums.suspects(self._add_both(sums, report))
             digest = sums.digest(excluding=suspects)
             judged = Judgement()
             if suspects:
@@ -273,44 +286,23 @@ class Verifier:
 
     # -- the streamed pass -----------------------------------------------------------------------
 
-    def _add_ledger(self, sums: BucketSums, report: Report) -> None:
-        total = sum(checkpoint.seq for checkpoint in self._checkpoints.values())
-        done = 0
-        for partition in range(self.ledger.partitions):
-            until = self._checkpoints[partition].position
-            dead = self._dead.get(partition, set())
-            for entries in self.ledger.scan(partition, until=until):
-                for entry in entries:
-                    event = self._decode(entry, dead)
-                    if event is None:
-                        continue
-                    if is_system_event(event.event_type):
-                        report.system_events += 1
-                        continue
-                    report.events += 1
-                    if event.key in self._tombstones:
-                        continue
-                    node = event_node(event, entry.position)
-                    number = element_digest(EVENT.label, *node.key, *node.values[:POSITION])
-                    cause = direct_cause(event)
-                    if cause is not None:
-                        number += edge_number(cause.type, cause.source, cause.target, cause.values)
-                    sums.add_expected(
-                        _bucket((event.tenant, event.session_id)),
-                        number + hash((node.key, node.values[POSITION])),
-                    )
-                done += len(entries)
-                self.progress(done, total, "reading the ledger")
-
-    def _decode(self, entry: Entry, dead: set[int]) -> Event | None:
-        """The event that an entry should have become; None when a dead letter stands for it."""
-        if entry.seq in dead:
-            return None
-        try:
-            return decode_event(entry.data)
-        except UndecodableEntry:
-            self._unreadable.append(entry)
-            return None
+    def _add_both(self, sums: BucketSums, report: Report) -> list[int]:
+        """Add up both sides, at once where a second process does one; returns the ledger's."""
+        task = Task(
+            {partition: c.position for partition, c in self._checkpoints.items()},
+            sum(checkpoint.seq for checkpoint in self._checkpoints.values()),
+            self._dead,
+            self._tombstones,
+        )
+        with LedgerSide(self.ledger, task, self.progress, self._settings) as side:
+            if side.apart:
+                self._add_graph(sums, task.entries)
+            found = side.sums()
+            report.events, report.system_events = found.events, found.system_events
+            self._unreadable = found.unreadable
+            if not side.apart:
+                self._add_graph(sums, found.events)
+        return found.numbers
 
     def _check_unreadable(self, report: Report) -> None:
         """Dead letters stand for entries that are no events, also for those passed meanwhile."""
@@ -319,10 +311,9 @@ class Verifier:
         recorded = {
             (letter["partition"], letter["seq"]) for letter in self.audit.dead_letters(self.stage)
         }
-        for entry in self._unreadable:
-            if (entry.partition, entry.seq) not in recorded:
-                key = (self.stage, entry.partition, entry.seq)
-                report.add(Difference("missing", "node", DEAD_LETTER.label, key))
+        for place in self._unreadable:
+            if place not in recorded:
+                report.add(Difference("missing", "node", DEAD_LETTER.label, (self.stage, *place)))
 
     def _add_graph(self, sums: BucketSums, total: int) -> None:
         """Add up the graph's side, and walk each chain.
@@ -341,7 +332,7 @@ class Verifier:
                 if last is not None and last.edges[_FOLLOWS]:
                     sums.suspect(bucket)
                 session, last, last_counted = (key[0], values[_SESSION]), None, None
-                bucket = _bucket(session)
+                bucket = bucket_of(session)
                 until = self._until(session)
             link = None if last is None else _link(last, event)
             if last is not None and not _is_link(last, event, link):
@@ -352,10 +343,13 @@ class Verifier:
             if _is_behind(values[POSITION], until):
                 continue
             number = element_digest(EVENT.label, *key, *values[:POSITION])
+            found = placed(number, values[POSITION])
             for n in _CAUSES:
                 for edge in event.edges[n]:
-                    number += edge_number(_TYPES[n], key, edge[:2], edge[2:])
-            sums.add_found(bucket, number + hash((key, values[POSITION])))
+                    cause = edge_number(_TYPES[n], key, edge[:2], edge[2:])
+                    number += cause
+                    found += cause
+            sums.add_found(bucket, found)
             if last_counted is not None:
                 if link is None or last_counted is not before:
                     link = _link(last_counted, event)
@@ -372,12 +366,12 @@ class Verifier:
 
     def _sessions_in(self, buckets: Set[int]) -> list[SessionKey]:
         """Every session of the ledger or the graph that falls into one of the buckets."""
-        sessions = {s for s in self.audit.sessions() if _bucket(s) in buckets}
+        sessions = {s for s in self.audit.sessions() if bucket_of(s) in buckets}
         for partition, checkpoint in self._checkpoints.items():
             for entries in self.ledger.scan(partition, until=checkpoint.position):
                 for event in decodable(entries):
                     session = (event.tenant, event.session_id)
-                    if _bucket(session) in buckets and not is_system_event(event.event_type):
+                    if bucket_of(session) in buckets and not is_system_event(event.event_type):
                         sessions.add(session)
         return sorted(sessions, key=repr)
 
@@ -416,10 +410,6 @@ class Verifier:
             report.dead_letter_count += 1
             if len(report.dead_letters) < LISTED:
                 report.dead_letters.append(letter)
-
-
-def _bucket(session: SessionKey) -> int:
-    return hash(session) % BUCKETS
 
 
 def _link(earlier: FoundEvent, later: FoundEvent) -> list[Any]:
