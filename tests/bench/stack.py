@@ -202,13 +202,22 @@ def resident_mb(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
 
 
+def child_pids(pid: int) -> list[int]:
+    """Running children of a process; none where the system does not tell."""
+    try:
+        texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(number) for text in texts for number in text.split()]
+
+
 def cpu_seconds(pid: int) -> float:
-    """Processor time a running process has used; 0 where the system does not tell."""
+    """Processor time of a running process and its ended children; 0 where nobody tells."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def phase_seconds(text: str) -> Mapping[str, float]:
@@ -223,14 +232,17 @@ def phase_seconds(text: str) -> Mapping[str, float]:
 
 
 def finished(process: subprocess.Popen[bytes]) -> tuple[bytes, float, float]:
-    """Wait for a child that writes to a pipe: its output, peak memory in MB and CPU seconds."""
+    """Wait for a child that writes to a pipe: its output, peak memory in MB and CPU seconds.
+
+    Both with the children it starts.
+    """
     peak_mb = cpu_s = 0.0
 
     def watch() -> None:
         # Not ru_maxrss: that starts with what this process held when it forked.
         nonlocal peak_mb, cpu_s
         while process.returncode is None:
-            peak_mb = max(peak_mb, resident_mb(process.pid))
+            peak_mb = max(peak_mb, sum(map(resident_mb, (process.pid, *child_pids(process.pid)))))
             cpu_s = max(cpu_s, cpu_seconds(process.pid))
             time.sleep(0.05)
 
