@@ -1,0 +1,1 @@
+"""Value flow on real conversations: labels made apart from the rule, then precision and recall."""
