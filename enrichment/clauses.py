@@ -1,0 +1,485 @@
+"""Facts that plain sentences state, found by dependency patterns.
+
+Precision is worth more than recall: a fact that nobody said is worse than one that was missed. So
+a clause counts only when it asserts: not in a question, under a negation, a modal (would, might,
+will …), a condition, or as the object of another verb ("I think that", "I hope to"); and only when
+both ends can be told: a name, the speaker as "I", and for some relations a plain noun phrase
+("hiking", "dark mode") without anything that narrows it down ("people who help").
+
+`clause_patterns` has the table of verbs and relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from enrichment.clause_patterns import (
+    ADJECTIVES,
+    ASIDE,
+    BY,
+    CONDITIONS,
+    DOING,
+    EMPTY_NOUNS,
+    FAN,
+    HEDGES,
+    KEPT,
+    LIGHT_VERBS,
+    MODALS,
+    NEGATIONS,
+    NO_NAMES,
+    OBJECT,
+    PATTERNS,
+    PLACES,
+    PRAISE,
+    PRESENT_BE,
+    QUOTES,
+    USERS,
+    VOICELESS,
+    Kind,
+)
+from enrichment.enriched import EntityType, EventText, Mention
+from enrichment.entities import LABELS, canonical_name
+from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named
+from enrichment.ports import Analysis, Token
+from enrichment.relations import edge_type_of, is_functional, relation_name
+from projections.events import Event
+
+TEXT_CONFIDENCE = 8_000
+PHRASE_CONFIDENCE = 7_000
+"""When an end is a noun phrase, not a name."""
+MIN_NAME_CHARACTERS = 3
+MAX_PHRASE_TOKENS = 4
+
+
+class _Clause(NamedTuple):
+    verb: int
+    subject: int
+
+
+class _Sentences:
+    """The tokens with what is asked of them again and again."""
+
+    def __init__(self, text: str, analysis: Analysis) -> None:
+        self.text = text
+        self.tokens: Sequence[Token] = analysis.tokens
+        self.children: list[list[int]] = [[] for _ in self.tokens]
+        for index, token in enumerate(self.tokens):
+            if token.head != index:
+                self.children[token.head].append(index)
+        bounds = [*analysis.sentences, len(self.tokens)]
+        self.bounds = list(pairwise(bounds))
+        self.labels = {
+            place: span.label for span in analysis.entities for place in range(span.start, span.end)
+        }
+
+    def below(self, index: int, *relations: str) -> list[int]:
+        return [c for c in self.children[index] if self.tokens[c].relation in relations]
+
+    def label(self, index: int) -> str:
+        return self.labels.get(self.tokens[index].start, "")
+
+    def word(self, index: int) -> str:
+        return self.tokens[index].text.lower()
+
+
+def text_facts(
+    event: Event,
+    text: EventText,
+    analysis: Analysis,
+    mentions: Sequence[Mention],
+    *,
+    position_ms: int,
+) -> list[Assertion]:
+    """Facts that the sentences of a message or a text state, in their order, at most 20.
+
+    Args:
+        event: that says them.
+        text: of the event.
+        analysis: of that text.
+        mentions: of the event; an end of a fact that is one of them is that entity.
+        position_ms: when the ledger took the event in.
+    """
+    if text.kind not in ("message", "text"):
+        return []
+    sentences = _Sentences(text.text, analysis)
+    reader = _Reader(sentences, _speaker(event, text, mentions), _by_name(mentions))
+    found: dict[tuple[Party, str, Party], None] = {}
+    for first, last in sentences.bounds:
+        for fact in reader.facts(first, last):
+            found.setdefault(fact)
+    return [
+        Assertion(
+            tenant=event.tenant,
+            source=source,
+            relation=relation,
+            edge_type=edge_type_of(relation),
+            target=target,
+            valid_from_ms=event.occurred_at_ms,
+            valid_to_ms=None,
+            confidence=PHRASE_CONFIDENCE if _is_phrase(source, target) else TEXT_CONFIDENCE,
+            fact=fact_in_words(source, relation, target),
+            source_kind="conversation",
+            status="staged",
+            user_id=event.user_id,
+            event_id=event.event_id,
+            ordinal=index,
+            position_ms=position_ms,
+            functional=is_functional(relation),
+        )
+        for index, (source, relation, target) in enumerate(list(found)[:MAX_FACTS])
+    ]
+
+
+def _is_phrase(*parties: Party) -> bool:
+    return any(party.entity_type == "concept" and party.subtype is None for party in parties)
+
+
+def _by_name(mentions: Sequence[Mention]) -> dict[str, Mention]:
+    """Mentions by name; the speakers of the envelope come last and win."""
+    order = sorted(mentions, key=lambda m: m.entity_type in ("agent", "user"))
+    return {mention.canonical_name: mention for mention in order}
+
+
+def _speaker(event: Event, text: EventText, mentions: Sequence[Mention]) -> Party | None:
+    """Whom "I" means: None for an assistant, whose I is a manner of speaking."""
+    name = text.speaker or event.agent_id
+    canonical = canonical_name(name)
+    if canonical in VOICELESS:
+        return None
+    entity_type: EntityType = "agent"
+    if canonical in USERS:
+        if event.user_id is None:
+            return None
+        name, entity_type = event.user_id, "user"
+        canonical = canonical_name(name)
+    for mention in mentions:
+        if mention.canonical_name == canonical and mention.entity_type in ("agent", "user"):
+            return Party(name, canonical, mention.entity_type, mention.subtype, mention.exact)
+    return named(name, entity_type)
+
+
+class _Reader:
+    """Facts of one text."""
+
+    def __init__(
+        self, sentences: _Sentences, speaker: Party | None, mentions: Mapping[str, Mention]
+    ) -> None:
+        self.sentences = sentences
+        self.tokens = sentences.tokens
+        self.speaker = speaker
+        self.mentions = mentions
+
+    def facts(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
+        """The facts of one sentence, its tokens given."""
+        words = {self.sentences.word(index) for index in range(first, last)}
+        if words & QUOTES:
+            return
+        yield from self._kept(first, last)
+        if "?" in words:
+            return
+        for verb in range(first, last):
+            if self.tokens[verb].pos not in ("VERB", "AUX"):
+                continue
+            clause = self._clause(verb)
+            if clause is None or not self._asserted(clause):
+                continue
+            yield from self._stated(clause)
+            yield from self._kinds(clause)
+
+    def _kept(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
+        """What is said in passing, and so even in a question: "my dog Max"."""
+        for index in range(first, last - 2):
+            noun, name = index + 1, index + 2
+            if self.sentences.word(index) != "my" or self.tokens[noun].lemma not in KEPT:
+                continue
+            following = self.tokens[name]
+            together = following.head == noun or self.tokens[noun].head == name
+            apart = following.relation in ("nsubj", "npadvmod", "conj")
+            if self.speaker is None or not together or apart:
+                continue
+            party = self._kept_name(name)
+            relation = relation_name(f"has_{self.tokens[noun].lemma}")
+            if party is not None and relation is not None:
+                yield self.speaker, relation, party
+
+    def _kept_name(self, index: int) -> Party | None:
+        token = self.tokens[index]
+        if token.pos != "PROPN" or not token.text[:1].isupper():
+            return None
+        if len(token.text) < MIN_NAME_CHARACTERS:
+            return None
+        mention = self.mentions.get(canonical_name(token.text))
+        if mention is not None:
+            return Party(token.text, *mention[1:4], mention.exact)
+        return named(token.text, "concept", "person" if self.sentences.label(index) else None)
+
+    def _clause(self, verb: int) -> _Clause | None:
+        """The verb with its subject, which a coordinated verb shares with the first."""
+        at = verb
+        while True:
+            subjects = self.sentences.below(at, "nsubj", "nsubjpass")
+            if subjects:
+                return _Clause(verb, subjects[0]) if len(subjects) == 1 else None
+            if self.tokens[at].relation != "conj" or self.tokens[at].head == at:
+                return None
+            at = self.tokens[at].head
+
+    def _asserted(self, clause: _Clause) -> bool:
+        """Whether the clause says that something is so."""
+        at = clause.verb
+        while True:
+            token = self.tokens[at]
+            for child in self.sentences.children[at]:
+                word, relation = self.sentences.word(child), self.tokens[child].relation
+                words = {word, *map(self.sentences.word, self.sentences.below(child, "neg", "det"))}
+                if relation not in ("advmod", "neg"):
+                    words = {word}  # "no longer" negates the clause, "has no tail" only the tail
+                if words & (NEGATIONS | HEDGES) or relation == "neg":
+                    return False
+                if word in MODALS and relation in ("aux", "auxpass"):
+                    return False
+                if word in CONDITIONS or (relation == "aux" and word in ("did", "do", "does")):
+                    return False
+            if token.relation == "ROOT" or token.head == at:
+                return token.lemma not in CONDITIONS
+            if token.relation not in ("conj", "parataxis") and not self._goes_on(at):
+                return False
+            at = token.head
+
+    def _goes_on(self, verb: int) -> bool:
+        """Whether a clause below another asserts all the same: because …, that's why …, run-ons."""
+        token = self.tokens[verb]
+        marks = {self.sentences.word(child) for child in self.sentences.below(verb, "mark")}
+        adverbs = {self.sentences.word(child) for child in self.sentences.below(verb, "advmod")}
+        if token.relation in ("advcl", "ccomp") and "why" in adverbs:
+            return self.tokens[token.head].lemma == "be"
+        if token.relation == "advcl":
+            return bool(marks) and marks <= {"because", "since", "as"}
+        # run-on sentences are parsed as "I work at Acme" being the object of what follows it
+        return token.relation == "ccomp" and not marks and verb < token.head and self._comma(verb)
+
+    def _comma(self, verb: int) -> bool:
+        head = self.tokens[verb].head
+        between = (self.sentences.word(index) for index in range(verb, head))
+        return any(word in (",", ";", "-", "\u2013", "…", "...", "!") for word in between)
+
+    def _present(self, verb: int) -> bool:
+        token = self.tokens[verb]
+        word = token.text.lower()
+        auxiliaries = {self.sentences.word(c) for c in self.sentences.below(verb, "aux", "auxpass")}
+        if word.endswith("ing"):
+            return bool(auxiliaries & PRESENT_BE)
+        if auxiliaries:
+            return False
+        if token.lemma == "be":
+            return word in PRESENT_BE
+        return word == token.lemma or word.endswith("s")
+
+    def _stated(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """Facts of the verb's table rows."""
+        verb = clause.verb
+        lemma = self.tokens[verb].lemma
+        passive = bool(self.sentences.below(verb, "auxpass", "nsubjpass"))
+        ends: list[tuple[str, int]] = []
+        if not passive:
+            ends += [(OBJECT, child) for child in self.sentences.below(verb, "dobj", "xcomp")]
+        ends += self._after(verb)
+        rows = [(PATTERNS.get((lemma, via)), via, end) for via, end in ends]
+        if lemma == "be":
+            for adjective in self.sentences.below(verb, "acomp"):
+                word = self.sentences.word(adjective)
+                rows += [(ADJECTIVES.get((word, v)), v, e) for v, e in self._after(adjective)]
+            for noun in self.sentences.below(verb, "attr"):
+                if self.sentences.word(noun) in ("fan", "lover"):
+                    rows += [(FAN, via, e) for via, e in self._after(noun) if via == "of"]
+        for pattern, via, end in rows:
+            if pattern is None or (passive and via != BY):
+                continue
+            if pattern.state and not self._present(verb):
+                continue
+            if not pattern.state and via != BY and self.tokens[verb].text.lower().endswith("ing"):
+                continue  # "I'm moving to": a plan, or under way
+            subject = self._subject(clause.subject, things=pattern.things)
+            if subject is None:
+                continue
+            activity = self.tokens[end].pos == "VERB"
+            if activity and (pattern.relation not in DOING or via):
+                continue
+            for target in self._targets(end, pattern.target):
+                if target.canonical_name == subject.canonical_name:
+                    continue
+                if pattern.reverse:
+                    yield target, pattern.relation, subject
+                else:
+                    yield subject, pattern.relation, target
+
+    def _after(self, index: int) -> list[tuple[str, int]]:
+        """(preposition, what follows it) of what hangs on a token."""
+        return [
+            (self.sentences.word(prep), child)
+            for prep in self.sentences.below(index, "prep", "agent")
+            for child in self.sentences.below(prep, "pobj", "pcomp")
+        ]
+
+    def _kinds(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """What something is, and what it is part of: "X is a Y", "X is part of Y"."""
+        verb = clause.verb
+        if self.tokens[verb].lemma != "be" or not self._present(verb):
+            return
+        for attribute in self.sentences.below(verb, "attr"):
+            subject = self._subject(clause.subject, things=False)
+            if subject is None:
+                return
+            if self.sentences.word(attribute) == "part":
+                for prep in self.sentences.below(attribute, "prep"):
+                    for end in self.sentences.below(prep, "pobj"):
+                        whole = self._name(end) if self.sentences.word(prep) == "of" else None
+                        if whole is not None:
+                            yield subject, "part_of", whole
+                continue
+            articles = {self.sentences.word(c) for c in self.sentences.below(attribute, "det")}
+            kind = self._phrase(attribute, praised=True) if articles & {"a", "an"} else None
+            if kind is not None:
+                yield subject, "is_a", kind
+
+    def _targets(self, end: int, kind: Kind) -> Iterator[Party]:
+        """The end and what is coordinated with it, as long as each can be told."""
+        target = self._end(end, kind)
+        if target is None:
+            return  # "the freedom and connection it brings": what holds for one holds for all
+        yield target
+        for child in self.sentences.below(end, "conj"):
+            yield from self._targets(child, kind)
+
+    def _gerund(self, index: int) -> bool:
+        return self.tokens[index].text.lower().endswith("ing")
+
+    def _subject(self, index: int, *, things: bool) -> Party | None:
+        if self.sentences.word(index) == "i":
+            return self.speaker if not self.sentences.below(index, "conj") else None
+        if self.sentences.below(index, "conj", "appos", "relcl"):
+            return None  # "Anna and I": each, or both together?
+        after = index + 1
+        if after < len(self.tokens) and self.tokens[after].text == ",":
+            return None  # somebody is addressed: "Anna, love that"
+        return self._name(index) or (self._phrase(index) if things else None)
+
+    def _end(self, index: int, kind: Kind) -> Party | None:
+        label = self.sentences.label(index)
+        name = self._name(index)
+        if kind == "place":
+            return name if label in PLACES else None
+        if kind == "person":
+            return name if label == "PERSON" else None
+        if kind == "name":
+            return name
+        if kind == "any" and name is not None:
+            return name
+        if kind == "kept" and self.tokens[index].lemma not in KEPT:
+            return None
+        return self._phrase(index)
+
+    def _name(self, index: int) -> Party | None:
+        """The name that a token is the head of."""
+        token = self.tokens[index]
+        label = self.sentences.label(index)
+        if token.pos != "PROPN" or label in NO_NAMES or not token.text[:1].isupper():
+            return None
+        below = [self.tokens[child].relation for child in self.sentences.children[index]]
+        if "poss" in below or "prep" in below or "relcl" in below:
+            return None  # "Acme's office", "University of Oslo": not this name alone
+        parts = [index, *self.sentences.below(index, "compound", "nmod", "nummod", "flat")]
+        first = min(parts)
+        if any(self.tokens[i].relation not in ("compound", "flat") for i in range(first, index)):
+            return None
+        text = self._text(first, index)
+        mention = self.mentions.get(canonical_name(text))
+        if mention is not None:
+            return Party(
+                text, mention.canonical_name, mention.entity_type, mention.subtype, mention.exact
+            )
+        if not label or len(text) < MIN_NAME_CHARACTERS:
+            return None
+        entity_type, subtype = LABELS.get(label, _UNKNOWN)
+        return named(text, entity_type, subtype)
+
+    def _phrase(self, index: int, *, praised: bool = False) -> Party | None:
+        """The plain noun phrase, or activity, that a token is the head of.
+
+        `praised`: words of praise are left out, "a great city" is a city.
+        """
+        token = self.tokens[index]
+        word = self.sentences.word(index)
+        if token.pos == "VERB":
+            return self._activity(index)
+        if token.pos != "NOUN" or word in EMPTY_NOUNS or token.lemma in EMPTY_NOUNS:
+            return None
+        first = index
+        for child in self.sentences.children[index]:
+            relation, low = self.tokens[child].relation, self.sentences.word(child)
+            if relation in ("compound", "amod"):
+                if low in PRAISE and praised:
+                    continue
+                if low in PRAISE or self.sentences.children[child]:
+                    return None
+                first = min(first, child)
+            elif relation == "det" and low in ("a", "an"):
+                continue
+            elif relation not in ("cc", "conj", "punct", "preconj"):
+                return None  # something narrows it down: of, who, my, this, three
+        if index - first + 1 > MAX_PHRASE_TOKENS:
+            return None
+        text = self._text(first, index)
+        if len(text) < MIN_NAME_CHARACTERS or not text.replace(" ", "").replace("-", "").isalnum():
+            return None
+        mention = self.mentions.get(canonical_name(text))
+        if mention is not None:
+            return Party(text, *mention[1:4], mention.exact)
+        return named(text, "concept")
+
+    def _activity(self, index: int) -> Party | None:
+        """A gerund or infinitive with its plain object: "playing guitar", "to travel"."""
+        token = self.tokens[index]
+        gerund, last = self._gerund(index), index
+        infinitive = not gerund and token.text.lower() == token.lemma
+        if not (gerund or infinitive) or len(token.text) < MIN_NAME_CHARACTERS:
+            return None
+        for child in self.sentences.children[index]:
+            relation = self.tokens[child].relation
+            if relation == "dobj":
+                plain = {self.tokens[c].relation for c in self.sentences.children[child]}
+                if plain - {"amod", "compound", "cc", "conj", "punct"} or (
+                    self.tokens[child].pos != "NOUN" or self.sentences.word(child) in EMPTY_NOUNS
+                ):
+                    return None
+                last = child
+            elif relation == "aux":
+                if self.sentences.word(child) != "to" or not infinitive:
+                    return None
+            elif (
+                relation in ("neg", "auxpass", "xcomp", "ccomp", "acomp", "attr", "prt", "nsubj")
+                or child < index
+                or (relation == "prep" and not self._aside(child, index, last))
+            ):
+                return None
+        if last == index and self._light(index):
+            return None
+        if any(self.tokens[place].pos == "PUNCT" for place in range(index, last)):
+            return None
+        return named(self._text(index, last), "concept")
+
+    def _aside(self, prep: int, verb: int, last: int) -> bool:
+        """Whether the phrase can be left out: where and with whom, not "escaping *to*"."""
+        return self.sentences.word(prep) in ASIDE and (last > verb or not self._light(verb))
+
+    def _light(self, index: int) -> bool:
+        return self.tokens[index].lemma in LIGHT_VERBS
+
+    def _text(self, first: int, last: int) -> str:
+        end = self.tokens[last]
+        return self.sentences.text[self.tokens[first].start : end.start + len(end.text)]
+
+
+_UNKNOWN: tuple[EntityType, str | None] = ("concept", None)

@@ -1,0 +1,357 @@
+"""Everything that was said of one group of facts, and the intervals that follow from it.
+
+A *group* is what one fact can contradict or confirm: (user, source, relation, edge type), and the
+target too unless the relation is functional. The user is part of it because nobody may see, or
+end, the facts of another person. The graph keeps the group's entries as they were said, a set of
+rows; the RELATES_TO edges are computed from all of them, so neither the order of arrival nor a
+second delivery changes anything.
+
+Rules, on assertions sorted by (valid_from, event_id, ordinal):
+
+- Of one event's assertions that begin at the same moment the last counts, for each target, and in
+  a functional group for all of them: they are one statement.
+- The same target again, within its interval, supports it. A stated end beats none; of several the
+  latest counts. What begins at the end or later is a new interval: A → B → A keeps both of A's.
+  A supporter whose event was withdrawn ends the interval only when no other is left.
+- In a functional group another target ends the interval where it begins; `expired_at` is the
+  position time of the assertion that ended it. Two that begin at the same moment: the later one in
+  the sorting stays, the other is empty (`valid_to` = `valid_from`). A stated end that comes first
+  stays as stated, and nothing expires. What was ended does not come back when its successor ends.
+- A retraction that names an event withdraws what that event asserted: from the moment `at`, or,
+  without one, altogether; then it never ended anything either. One that names no event ends what
+  began at or before its moment (default: when it occurred). What is left of it is an empty
+  interval, kept and expired: nothing is deleted, nothing asks for it at any moment.
+- Confidence, source, status and words of an interval are those of its best supporter by S1's
+  product (confidence by source weight by status weight), the earliest of equals: a fact scores as
+  its best supporter does, however often it is repeated. The event that names the edge is the first
+  supporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from enrichment.facts import SOURCE_KINDS, STATUSES, Assertion
+from enrichment.relations import EdgeType, is_functional
+
+MAX_SUPPORTING = 20
+HISTORY_ID_BYTES = 16
+SOURCE_WEIGHTS: Final = dict(zip(SOURCE_KINDS, (20, 15, 12, 10), strict=True))
+"""S1's, times 10, so that products stay integers."""
+STATUS_WEIGHTS: Final = dict(zip(STATUSES, (10, 12), strict=True))
+
+_SEPARATOR = "\x1f"
+_ASSERTED, _RETRACTED = "a", "r"
+
+
+class Group(NamedTuple):
+    """What a FactHistory is about. `target_id` is None in a functional group."""
+
+    tenant: str
+    user_id: str | None
+    source_id: str
+    relation: str
+    edge_type: EdgeType
+    target_id: str | None
+
+    @property
+    def history_id(self) -> str:
+        """Key of the FactHistory within its tenant."""
+        # absent and present parts differ by their first letter, so no name can pass for absence
+        parts = ["-" if part is None else f"+{part}" for part in self]
+        digest = blake2b(_SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
+        return digest.hexdigest()
+
+
+class Retraction(NamedTuple):
+    """What withdraws facts.
+
+    Attributes:
+        target_id: only facts with this target; None: whatever the target of a functional group.
+        asserted_by: only what this event asserted.
+        at_ms: since when it no longer holds; None, with `asserted_by`: it never held.
+        event_id: of the retraction.
+        position_ms: when the ledger took it in.
+    """
+
+    tenant: str
+    user_id: str | None
+    source_id: str
+    relation: str
+    edge_type: EdgeType
+    target_id: str | None
+    asserted_by: str | None
+    at_ms: int | None
+    event_id: str
+    ordinal: int
+    position_ms: int
+
+
+class Fact(NamedTuple):
+    """One RELATES_TO edge: a fact over one interval. Times are milliseconds since the epoch.
+
+    Attributes:
+        valid_to_ms: exclusive; None: open. Equal to `valid_from_ms`: withdrawn or overtaken.
+        expired_at_ms: position time of what ended it; None: not ended, or ended as stated.
+        event_id: the first supporter, part of the edge's key.
+        supporting_event_ids: the last 20 supporters.
+        support_count: all of them.
+    """
+
+    source_id: str
+    relation: str
+    edge_type: EdgeType
+    target_id: str
+    valid_from_ms: int
+    valid_to_ms: int | None
+    expired_at_ms: int | None
+    confidence: int
+    fact: str
+    source_kind: str
+    status: str
+    user_id: str | None
+    event_id: str
+    supporting_event_ids: tuple[str, ...]
+    support_count: int
+
+
+def group_of(assertion: Assertion) -> Group:
+    """The group that an assertion belongs to.
+
+    Outside the table of relations the flag is part of the group: what is said with it and what is
+    said without are two groups, so that the flag never reaches back over what others said.
+    """
+    functional = is_functional(assertion.relation, assertion.functional)
+    return Group(
+        assertion.tenant,
+        assertion.user_id,
+        assertion.source_id,
+        assertion.relation,
+        assertion.edge_type,
+        None if functional else assertion.target_id,
+    )
+
+
+def groups_of(retraction: Retraction) -> list[Group]:
+    """The groups a retraction is kept in: it need not know how the fact was flagged."""
+    functional = Group(*retraction[:5], None)
+    if retraction.target_id is None or is_functional(retraction.relation):
+        return [functional]
+    one = functional._replace(target_id=retraction.target_id)
+    # in the table and not functional: nothing can be in the other group
+    return [one] if is_functional(retraction.relation, True) is False else [functional, one]
+
+
+def entry_of(said: Assertion | Retraction) -> str:
+    """The row that a FactHistory keeps of it: a compact JSON list."""
+    if isinstance(said, Retraction):
+        row: list[Any] = [
+            _RETRACTED,
+            said.event_id,
+            said.ordinal,
+            said.at_ms,
+            said.target_id,
+            said.asserted_by,
+            said.position_ms,
+        ]
+    else:
+        row = [
+            _ASSERTED,
+            said.event_id,
+            said.ordinal,
+            said.valid_from_ms,
+            said.target_id,
+            said.valid_to_ms,
+            said.position_ms,
+            said.confidence,
+            said.source_kind,
+            said.status,
+            said.fact,
+        ]
+    return orjson.dumps(row).decode()
+
+
+def merge(entries: Iterable[str], new: Iterable[str] = ()) -> list[str]:
+    """The union of two sets of rows, one for each (kind, event, ordinal), in one order.
+
+    The same event gives the same row. Should it not (its payload could not be read the first
+    time), the larger row stays, so that the outcome does not depend on which came first.
+    """
+    rows: dict[tuple[Any, ...], str] = {}
+    for entry in (*entries, *new):
+        key = tuple(orjson.loads(entry)[:3])
+        rows[key] = max(entry, rows.get(key, entry))
+    return [rows[key] for key in sorted(rows)]
+
+
+class _Said(NamedTuple):
+    """An assertion of the group; sorts as the rules say."""
+
+    valid_from_ms: int
+    event_id: str
+    ordinal: int
+    target_id: str
+    valid_to_ms: int | None
+    position_ms: int
+    confidence: int
+    source_kind: str
+    status: str
+    fact: str
+
+    @property
+    def weight(self) -> int:
+        return self.confidence * SOURCE_WEIGHTS[self.source_kind] * STATUS_WEIGHTS[self.status]
+
+
+class _Withdrawn(NamedTuple):
+    event_id: str
+    ordinal: int
+    at_ms: int | None
+    target_id: str | None
+    asserted_by: str | None
+    position_ms: int
+
+
+class _End(NamedTuple):
+    """Where an assertion ends by itself.
+
+    Attributes:
+        at_ms: None: open.
+        expired_at_ms: position time of the retraction that ends it.
+        own: only this assertion ends there (its event was withdrawn), not what others support.
+    """
+
+    at_ms: int | None
+    expired_at_ms: int | None = None
+    own: bool = False
+
+
+class _Interval:
+    """An interval as it grows."""
+
+    def __init__(self, said: _Said, end: _End) -> None:
+        self.target_id = said.target_id
+        self.begins_ms = said.valid_from_ms
+        self.supporters = [said]
+        self.end = end
+
+    def holds(self, said: _Said) -> bool:
+        """Whether what is said begins within the interval."""
+        return self.end.at_ms is None or said.valid_from_ms < self.end.at_ms
+
+    def support(self, said: _Said, end: _End) -> None:
+        self.supporters.append(said)
+        if end.own != self.end.own:
+            self.end = self.end if end.own else end
+        elif end.at_ms is not None and (self.end.at_ms is None or end.at_ms >= self.end.at_ms):
+            if end.at_ms == self.end.at_ms and self.end.expired_at_ms is not None:
+                return  # both end at one moment: the first of them tells by what
+            self.end = end
+
+    def overtake(self, by: _Said) -> None:
+        if self.end.at_ms is None or self.end.at_ms > by.valid_from_ms:
+            self.end = _End(by.valid_from_ms, by.position_ms)
+
+    def fact(self, group: Group) -> Fact:
+        first = self.supporters[0]
+        best = max(self.supporters, key=lambda said: said.weight)  # the first of equals
+        supporting = list(dict.fromkeys(said.event_id for said in self.supporters))
+        return Fact(
+            group.source_id,
+            group.relation,
+            group.edge_type,
+            self.target_id,
+            self.begins_ms,
+            self.end.at_ms,
+            self.end.expired_at_ms,
+            best.confidence,
+            best.fact,
+            best.source_kind,
+            best.status,
+            group.user_id,
+            first.event_id,
+            tuple(supporting[-MAX_SUPPORTING:]),
+            len(supporting),
+        )
+
+
+def intervals(group: Group, entries: Iterable[str]) -> list[Fact]:
+    """The edges of a group, sorted by (valid_from, event, target); entries in any order.
+
+    Raises:
+        ValueError: for a row that `entry_of` did not write.
+    """
+    said, withdrawn = _read(merge(entries))
+    chains: dict[str, list[_Said]] = {}
+    for one in _one_statement_each(said, functional=group.target_id is None):
+        chains.setdefault("" if group.target_id is None else one.target_id, []).append(one)
+    made: list[_Interval] = []
+    for chain in chains.values():
+        made.extend(_sweep(chain, withdrawn))
+    facts = [interval.fact(group) for interval in made]
+    return sorted(facts, key=lambda f: (f.valid_from_ms, f.event_id, f.target_id))
+
+
+def _read(entries: Sequence[str]) -> tuple[list[_Said], list[_Withdrawn]]:
+    said, withdrawn = [], []
+    for entry in entries:
+        row = orjson.loads(entry)
+        if row[0] == _ASSERTED and len(row) == 11:
+            _, event_id, index, valid_from_ms, *rest = row
+            said.append(_Said(valid_from_ms, event_id, index, *rest))
+        elif row[0] == _RETRACTED and len(row) == 7:
+            withdrawn.append(_Withdrawn(*row[1:]))
+        else:
+            raise ValueError(f"not a row of a fact history: {entry[:80]}")
+    return said, withdrawn
+
+
+def _one_statement_each(said: Iterable[_Said], *, functional: bool) -> list[_Said]:
+    """The last assertion of each event that begins at one moment, sorted."""
+    last: dict[tuple[Any, ...], _Said] = {}
+    for one in sorted(said):
+        last[one.valid_from_ms, one.event_id, "" if functional else one.target_id] = one
+    return sorted(last.values())
+
+
+def _sweep(chain: Sequence[_Said], withdrawn: Sequence[_Withdrawn]) -> list[_Interval]:
+    """The intervals of assertions that stand in one line, sorted."""
+    made: list[_Interval] = []
+    current: _Interval | None = None
+    for said in chain:
+        end = _end(said, withdrawn)
+        if end.at_ms is not None and end.at_ms <= said.valid_from_ms:
+            made.append(_Interval(said, end))
+            continue
+        if current and current.target_id == said.target_id and current.holds(said):
+            current.support(said, end)
+            continue
+        if current and current.target_id != said.target_id:
+            current.overtake(said)
+        current = _Interval(said, end)
+        made.append(current)
+    return made
+
+
+def _end(said: _Said, withdrawn: Sequence[_Withdrawn]) -> _End:
+    """Where one assertion ends, as stated or by a retraction, whichever is first."""
+    end = _End(said.valid_to_ms)
+    for one in sorted(withdrawn, key=lambda w: (w.position_ms, w.event_id, w.ordinal)):
+        if one.target_id not in (None, said.target_id):
+            continue
+        if one.asserted_by is not None:
+            if one.asserted_by != said.event_id:
+                continue
+            at_ms = said.valid_from_ms if one.at_ms is None else one.at_ms
+        elif one.at_ms is None or said.valid_from_ms > one.at_ms:
+            continue
+        else:
+            at_ms = one.at_ms
+        at_ms = max(at_ms, said.valid_from_ms)
+        if end.at_ms is None or at_ms < end.at_ms:
+            end = _End(at_ms, one.position_ms, own=one.asserted_by is not None)
+    return end

@@ -1,0 +1,307 @@
+"""Who is the same as whom: decisions about pairs of entities, and the components they make.
+
+A wrong "same" joins two things in every later answer; a missed one only leaves an answer shorter.
+So cosine alone decides nothing: of short names it says how alike they look, and `north gate` and
+`south gate`, `claude 2` and `claude 3` look more alike than `ibm` and `i.b.m.`. The rules, the
+first that fits:
+
+1. A literal value is never the same as anything.
+2. Equal names of different types: the agent or user of that name and the person (`same_name`);
+   an identifier of letters and digits, six characters or more (`same_identifier`). Otherwise
+   different types, or different subtypes, are never the same.
+3. Names of agents, users and resources, names with a digit and names from the pattern recogniser
+   (`exact`) are the same when they differ in typography alone (kind of dash, of apostrophe).
+4. Equal normal forms (`name_form`) are the same, whatever the cosine (`same_form`).
+5. At cosine 0.85 and above: the same when the words are the same in another order
+   (`same_words`), or written together (`same_letters`); of concepts also in another inflection or
+   spelling (`same_stems`: `get_order` and `get_orders` are two tools), or when one is made of the
+   initials of the other (`initials`); else a case for the language model.
+6. From 0.70: a case for the language model. Below: new.
+
+Without a language model, or without its answer, a case is new.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+from enrichment.enriched import EntityType
+from enrichment.facts import VALUE, WHOLE_CONFIDENCE
+from enrichment.statements import Pair
+from enrichment.words import word_set
+
+SAME_COSINE = 0.85
+ASK_COSINE = 0.70
+
+Verdict = Literal["same", "ask", "new"]
+
+
+class Known(NamedTuple):
+    """An entity as far as resolution looks at it; `exact` as in `Mention`."""
+
+    entity_id: str
+    canonical_name: str
+    entity_type: EntityType
+    subtype: str | None = None
+    exact: bool = False
+
+
+class Candidate(NamedTuple):
+    """Two entities of one tenant that may be the same, and the plain cosine of their names."""
+
+    one: Known
+    other: Known
+    cosine: float
+
+    @property
+    def entity_ids(self) -> tuple[str, str]:
+        """Both ids, the smaller first: what the pair is known by."""
+        ids = (self.one.entity_id, self.other.entity_id)
+        return (min(ids), max(ids))
+
+
+class Judgement(NamedTuple):
+    """What the rules say of a candidate; confidence times 10⁴, 0 unless the same."""
+
+    verdict: Verdict
+    rule: str
+    confidence: int = 0
+
+
+_CONFIDENCE: Final = {
+    "same_identifier": WHOLE_CONFIDENCE,
+    "same_typography": WHOLE_CONFIDENCE,
+    "same_form": 9_500,
+    "same_name": 9_000,
+}
+
+
+def judge(candidate: Candidate) -> Judgement:
+    """Whether two entities are the same, as the rules of this module say."""
+    one, other, cosine = candidate
+    if one.entity_id == other.entity_id or VALUE in (one.subtype, other.subtype):
+        return Judgement("new", "not_compared")
+    if one.entity_type != other.entity_type:
+        return _across_types(one, other)
+    if _kind(one) != _kind(other):
+        return Judgement("new", "other_kind")
+    if _typography(one.canonical_name) == _typography(other.canonical_name):
+        return _same("same_typography")
+    if any(_is_exact(entity) for entity in (one, other)):
+        return Judgement("new", "exact_names")
+    kind = _kind(one)
+    form, other_form = name_form(one.canonical_name, kind), name_form(other.canonical_name, kind)
+    if form == other_form:
+        return _same("same_form")
+    if cosine < ASK_COSINE:
+        return Judgement("new", "unlike")
+    if cosine < SAME_COSINE:
+        return Judgement("ask", "alike")
+    rule = _same_words(form, other_form, kind, one.entity_type)
+    return _same(rule, cosine) if rule else Judgement("ask", "other_words")
+
+
+def _same(rule: str, cosine: float = 0.0) -> Judgement:
+    return Judgement("same", rule, _CONFIDENCE.get(rule, round(cosine * WHOLE_CONFIDENCE)))
+
+
+def same_as(
+    candidates: Iterable[Candidate], answers: Mapping[tuple[str, str], bool] | None = None
+) -> list[Pair]:
+    """The pairs that are the same, sorted by their ids; each pair once.
+
+    Args:
+        candidates: in any order; of one pair given twice the larger cosine counts.
+        answers: of the language model to the cases, by `Candidate.entity_ids`.
+    """
+    best: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        known = best.setdefault(candidate.entity_ids, candidate)
+        if candidate.cosine > known.cosine:
+            best[candidate.entity_ids] = candidate
+    found = []
+    for ids in sorted(best):
+        candidate = best[ids]
+        judgement = judge(candidate)
+        cosine = round(max(-1.0, min(1.0, candidate.cosine)) * WHOLE_CONFIDENCE)
+        if judgement.verdict == "same":
+            method: Literal["cosine", "exact"] = (
+                "exact" if judgement.rule in _CONFIDENCE else "cosine"
+            )
+            found.append(Pair(ids, True, judgement.confidence, cosine, method, judgement.rule))
+        elif judgement.verdict == "ask" and (answers or {}).get(ids) is True:
+            found.append(Pair(ids, True, max(0, cosine), cosine, "model", judgement.rule))
+    return found
+
+
+def question(candidate: Candidate) -> dict[str, Any]:
+    """A case as a language model is asked about it: names and kinds, nothing else."""
+    return {
+        "entities": [
+            {"name": e.canonical_name, "type": e.entity_type, "subtype": e.subtype}
+            for e in (candidate.one, candidate.other)
+        ]
+    }
+
+
+def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The canonical id, the smallest of its component, of every entity that has an edge."""
+    parents: dict[str, str] = {}
+
+    def root(entity: str) -> str:
+        parents.setdefault(entity, entity)
+        while parents[entity] != entity:
+            parents[entity] = parents[parents[entity]]
+            entity = parents[entity]
+        return entity
+
+    for one, other in edges:
+        smaller, larger = sorted((root(one), root(other)))
+        parents[larger] = smaller  # so that a root is the smallest id of its tree
+    return {entity: root(entity) for entity in sorted(parents)}
+
+
+_PERSONS: Final = frozenset(("agent", "user"))
+_IDENTIFIERS: Final = frozenset(("agent", "user", "resource"))
+"""Types whose names are keys somewhere: `a-b` and `a_b` may be two of them."""
+_MIN_IDENTIFIER = 6
+_NO_IDENTIFIERS = frozenset(("date", "amount", "version", "time", "number", "phone"))
+
+
+def _kind(entity: Known) -> str:
+    return "" if entity.subtype in (None, "concept") else entity.subtype or ""
+
+
+def _is_exact(entity: Known) -> bool:
+    return (
+        entity.exact
+        or entity.entity_type in _IDENTIFIERS
+        or any(letter.isdigit() for letter in entity.canonical_name)
+    )
+
+
+def _across_types(one: Known, other: Known) -> Judgement:
+    if one.canonical_name != other.canonical_name:
+        return Judgement("new", "other_type")
+    name = one.canonical_name
+    mixed = any(map(str.isdigit, name)) and any(map(str.isalpha, name))
+    unclear = _NO_IDENTIFIERS & {one.subtype, other.subtype}
+    if mixed and len(name) >= _MIN_IDENTIFIER and " " not in name and not unclear:
+        return _same("same_identifier")
+    for person, mention in ((one, other), (other, one)):
+        if person.entity_type in _PERSONS and mention.subtype == "person":
+            return _same("same_name")
+    return Judgement("new", "other_type")
+
+
+_DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe58\ufe63\uff0d"), "-")
+_APOSTROPHES = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\uff07`\u00b4"), "'")
+
+
+def _typography(name: str) -> str:
+    return name.translate(_DASHES | _APOSTROPHES)
+
+
+_COMPANY_FORMS = word_set(
+    "inc incorporated corp corporation ltd limited llc llp plc gmbh ag co company kg oy ab sa nv"
+)
+_TITLES = word_set("mr mrs ms miss mx dr doctor prof professor sir")
+_DOTTED = re.compile(r"(?:[^\W\d_]\.){2,}[^\W\d_]?\.?")
+_SEPARATORS = re.compile(r"[\s_\-/]+")
+_MIN_FIRST_NAME = 3
+
+
+@lru_cache(maxsize=8_192)  # a new entity is compared with several, and those with others
+def name_form(canonical_name: str, kind: str = "") -> str:
+    """The normal form of a name without digits; equal ones are the same entity.
+
+    In order: typography; accents of Latin letters; dots of initials (`u.s.a.` is `usa`); `&` is
+    `and`; a person's `Smith, John` turned round and titles left out before a full name; blank,
+    hyphen and underscore are one; a leading `the`; of an organisation the company's form
+    (`Inc.`, `GmbH`) as long as something is left.
+    """
+    name = _plain_letters(_typography(canonical_name)).replace("&", " and ")
+    name = " ".join(p.replace(".", "") if _DOTTED.fullmatch(p) else p for p in name.split())
+    if kind == "person" and name.count(",") == 1:
+        last, first = (part.strip() for part in name.split(","))
+        name = f"{first} {last}" if first and last else name
+    words = [word.strip(".,") for word in _SEPARATORS.split(name)]
+    words = [word for word in words if word]
+    if kind == "person":
+        bare = words[1:]
+        if words and words[0] in _TITLES and len(bare) > 1 and len(bare[0]) >= _MIN_FIRST_NAME:
+            words = bare
+        return " ".join(words) or canonical_name
+    if len(words) > 1 and words[0] == "the":
+        words = words[1:]
+    if kind == "organization":
+        while len(words) > 1 and words[-1] in _COMPANY_FORMS:
+            words = words[:-1]
+    return " ".join(words) or canonical_name
+
+
+def _plain_letters(name: str) -> str:
+    """Latin letters without their accents; other scripts as they are, where marks tell words."""
+    if name.isascii():
+        return name
+    kept: list[str] = []
+    for letter in unicodedata.normalize("NFD", name):
+        if unicodedata.combining(letter) and kept and "a" <= kept[-1][-1] <= "z":
+            continue
+        kept.append(letter)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+_LINKING = word_set("of the and for in a an")
+_SPELLINGS: Final = (
+    (re.compile(r"(?<=[iy])s(?=(?:e|ed|er|ers|es|ing|ation|ations)$)"), "z"),
+    (re.compile(r"our(?=(?:s|ed|ing|ful|ite)?$)"), "or"),
+    (re.compile(r"tre(?=s?$)"), "ter"),
+)
+_NO_INFLECTION = frozenset(("person", "location", "organization", "group"))
+_MIN_INITIALS = 3
+_NO_LETTERS = re.compile(r"[\s.]+")
+_MIN_LETTERS = 5
+
+
+def _same_words(form: str, other: str, kind: str, entity_type: EntityType) -> str | None:
+    """The rule by which two forms that look alike are the same; None: they are not."""
+    words, others = form.split(), other.split()
+    content, other_content = _content(words), _content(others)
+    if content and content == other_content:
+        return "same_words"
+    letters = _NO_LETTERS.sub("", form)
+    if len(letters) >= _MIN_LETTERS and letters == _NO_LETTERS.sub("", other):
+        return "same_letters"
+    if entity_type != "concept":
+        return None
+    stems, other_stems = (sorted(_stem(word, kind) for word in c) for c in (content, other_content))
+    if stems and stems == other_stems:
+        return "same_stems"
+    for short, long in ((words, others), (others, words)):
+        if len(short) == 1 and len(short[0]) >= _MIN_INITIALS:
+            initials = {"".join(w[0] for w in of) for of in (long, _content_in_order(long))}
+            if short[0] in initials:
+                return "initials"
+    return None
+
+
+def _content_in_order(words: Iterable[str]) -> list[str]:
+    return [word for word in words if word not in _LINKING]
+
+
+def _content(words: Iterable[str]) -> list[str]:
+    return sorted(_content_in_order(words))
+
+
+def _stem(word: str, kind: str) -> str:
+    """A word without what inflection and British or American spelling change."""
+    for pattern, american in _SPELLINGS:
+        word = pattern.sub(american, word)
+    if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(("ss", "us", "is")):
+        return word  # Williams is not William
+    return word[:-1] if word.endswith("s") else word

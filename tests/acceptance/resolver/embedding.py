@@ -1,0 +1,18 @@
+"""Vectors of the labelled names, from the embedder that the product uses."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from enrichment.entities import canonical_name
+from pipelines.adapters.embedder import make_embedder
+from pipelines.settings import Settings
+from tests.acceptance.resolver.resolving import Labelled, Vectors
+
+
+def vectors(mentions: Sequence[Labelled]) -> Vectors:
+    """By canonical name."""
+    names = sorted({canonical_name(one.name) for one in mentions})
+    made = make_embedder(Settings()).embed(names)
+    return {name: array("f", vector) for name, vector in zip(names, made, strict=True)}

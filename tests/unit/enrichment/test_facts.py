@@ -1,0 +1,183 @@
+"""Facts that structured results state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from enrichment.enriched import EventText
+from enrichment.facts import MAX_FACTS, Assertion, structured_facts
+from enrichment.text import event_text
+from projections.events import Event
+from tests.factories import START_MS, event
+from tests.strategies import json_values
+
+RESERVATION = {
+    "reservation_id": "4WQ150",
+    "user_id": "chen_jackson_3290",
+    "origin": "DFW",
+    "cabin": "business",
+    "flights": [
+        {"flight_number": "HAT170", "price": 883, "date": "2024-05-22"},
+        {"flight_number": "HAT022", "price": 990, "date": "2024-05-26"},
+    ],
+    "passengers": [{"first_name": "Chen", "last_name": "Jackson", "dob": "1956-07-07"}],
+    "total_baggages": 5,
+    "insurance": "no",
+    "status": "cancelled",
+}
+USER = {
+    "name": {"first_name": "Mia", "last_name": "Li"},
+    "email": "mia.li3818@example.com",
+    "membership": "gold",
+    "payment_methods": {
+        "credit_card_4421486": {"source": "credit_card", "id": "credit_card_4421486"},
+    },
+    "reservations": ["NO6JO3", "HATHAT"],
+}
+
+
+def result(value: Any, **fields: Any) -> Event:
+    """What a tool returned, as the message that a chat import makes of it."""
+    content = value if isinstance(value, str) else json.dumps(value)
+    return event(
+        event_type="tool.result",
+        agent_id="tool",
+        payload={"role": "tool", "tool_call_id": "call_x1", "name": "tool", "content": content},
+        status="completed",
+    )._replace(**fields)
+
+
+def found(made: Event) -> list[Assertion]:
+    return structured_facts(made, event_text(made), position_ms=9)
+
+
+def triples(made: Event) -> set[tuple[str, str, str]]:
+    return {(one.source.name, one.relation, one.target.name) for one in found(made)}
+
+
+def test_a_record_is_told_from_its_keys_by_the_name_of_the_tool() -> None:
+    assert triples(result(RESERVATION, tool_name="cancel_reservation")) == {
+        ("4WQ150", "has_status", "cancelled"),
+        ("chen_jackson_3290", "has_reservation", "4WQ150"),
+        ("4WQ150", "has_flight", "HAT170"),
+        ("4WQ150", "has_flight", "HAT022"),
+        ("4WQ150", "has_origin", "DFW"),
+        ("4WQ150", "has_cabin", "business"),
+        ("4WQ150", "has_total_baggages", "5"),
+        ("4WQ150", "has_insurance", "no"),
+    }
+
+
+def test_without_the_tools_word_nobody_knows_whose_record_it_is() -> None:
+    assert triples(result(RESERVATION, tool_name="lookup")) == set()
+
+
+def test_the_strongest_fact_comes_first_and_reads_as_a_sentence() -> None:
+    first = found(result(RESERVATION, tool_name="cancel_reservation"))[0]
+    assert (first.fact, first.functional, first.valid_from_ms, first.position_ms) == (
+        "reservation 4WQ150 has status cancelled",
+        True,
+        START_MS + 1,
+        9,
+    )
+
+
+def test_a_user_without_an_id_is_the_events_user_when_the_name_fits() -> None:
+    made = result(USER, tool_name="get_user_details", user_id="mia_li_3668")
+    assert triples(made) == {
+        ("mia_li_3668", "has_name", "Mia Li"),
+        ("mia_li_3668", "has_email", "mia.li3818@example.com"),
+        ("mia_li_3668", "has_membership", "gold"),
+        ("mia_li_3668", "has_payment_method", "credit_card_4421486"),
+        ("mia_li_3668", "has_reservation", "NO6JO3"),
+        ("mia_li_3668", "has_reservation", "HATHAT"),
+    }
+
+
+def test_another_user_than_the_events_is_known_by_e_mail() -> None:
+    made = result(USER, tool_name="get_user_details", user_id="omar_davis_3817")
+    assert {source for source, _, _ in triples(made)} == {"mia.li3818@example.com"}
+
+
+def test_both_ways_of_saying_whose_a_reservation_is_are_one_fact() -> None:
+    one = result(USER, tool_name="get_user_details", user_id="mia_li_3668")
+    other = result(
+        {"reservation_id": "NO6JO3", "user_id": "mia_li_3668"}, tool_name="get_reservation_details"
+    )
+    ends = [
+        {(f.source_id, f.relation, f.target_id) for f in found(made) if f.target.name == "NO6JO3"}
+        for made in (one, other)
+    ]
+    assert ends[0] == ends[1]
+
+
+def test_search_results_give_the_strongest_fields_only() -> None:
+    flights = [{"flight_number": "HAT069", "status": "available", "seats": 3, "origin": "JFK"}]
+    assert triples(result(flights, tool_name="search_direct_flight")) == {
+        ("HAT069", "has_status", "available")
+    }
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"id": "order-17", "status": "shipped"},
+        {"result": {"id": "order-17", "status": "shipped"}},
+        {"output": '{"id": "order-17", "status": "shipped"}'},
+        '{"id": "order-17", "status": "shipped"}',
+    ],
+)
+def test_a_result_is_found_in_its_wrapping(payload: Any) -> None:
+    made = event(event_type="tool.result", tool_name="get_order", payload=payload)
+    assert triples(made) == {("order-17", "has_status", "shipped")}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        result("Error: no such reservation", tool_name="get_reservation_details"),
+        result({"id": "a1", "status": "x"}, status="failed"),
+        result("255.0"),
+        result("[]"),
+        result("{not json"),
+        result([1, 2]),
+        result({"id": "a1", "error": "not found"}),
+        event(event_type="tool.call", tool_name="book", payload={"arguments": {"id": "a1"}}),
+        event(payload={"role": "user", "content": '{"id": "a1", "status": "open"}'}),
+        event(payload=None),
+    ],
+)
+def test_what_is_no_result_states_nothing(made: Event) -> None:
+    assert found(made) == []
+
+
+def test_long_texts_and_paging_are_left_out() -> None:
+    value = {"id": "a1", "note": "x" * 81, "text": "two\nlines", "page": 2, "empty": "", "no": None}
+    assert triples(result(value)) == set()
+
+
+def test_an_event_gives_twenty_facts_at_most_the_strongest_first() -> None:
+    value = {"id": "a1", "status": "open", **{f"field_{n:02}": n for n in range(40)}}
+    made = found(result(value))
+    assert (len(made), made[0].relation) == (MAX_FACTS, "has_status")
+
+
+def test_what_a_reference_led_to_is_read_instead_of_the_payload() -> None:
+    made = event(event_type="tool.result", payload_ref="s3://a/b")
+    content = {"id": "order-17", "status": "shipped"}
+    facts = structured_facts(made, event_text(made, content), content, position_ms=1)
+    assert [one.target.name for one in facts] == ["shipped"]
+
+
+@given(json_values)
+def test_any_json_is_read_without_harm(value: Any) -> None:
+    for payload in (value, {"id": "a1", "items": value, "user_id": value}):
+        made = event(event_type="tool.result", tool_name="get_user", payload=payload)
+        facts = structured_facts(made, EventText("result", ""), position_ms=1)
+        assert len(facts) <= MAX_FACTS
+        assert [one.ordinal for one in facts] == list(range(len(facts)))
+        assert all(one.source_id and one.target_id and one.fact for one in facts)
