@@ -1,14 +1,15 @@
 """What a payload is: a message, a call, a result, an error, words, or any other JSON.
 
 The rules, the first that fits; a payload that is a JSON text is read as that JSON where a value
-is expected. `docs/reference` and the tests go by the same order.
+is expected.
 
 1. nothing, or an empty value: `none`;
 2. a chat message (`role` with `content`, `tool_calls` or `function_call`; content is a string or
-   a list of parts): a `call` when it has calls, of the tool role a `result` or an `error`, else a
-   `message`;
-3. an error: a true `error`, a `message` with a code, a type or a traceback, a `status` of failed
-   or error, or an event whose status is failed or timeout;
+   a list of parts): a `call` when it has calls, a `result` or an `error` when it is of the tool
+   role or has only results for parts, else a `message`;
+3. an error: a true `error`, a `status` of failed or error, a `message` with a code, the type of an
+   exception or a traceback (unless the event is completed or itself a message), or an event whose
+   status is failed or timeout;
 4. a call: `arguments`, `args`, `input`, `parameters`, `tool_input` or `kwargs` beside a tool's
    name (`name`, `tool`, `tool_name`, `function`), in the payload or in the envelope;
 5. a result: `result`, `output` or `response`, or whatever an event of a result type carries;
@@ -40,6 +41,7 @@ _CODE = ("code", "exception", "exception_type", "error_code", "error_type", "err
 _PLUMBING = frozenset(("role", "tool_call_id", "call_id", "type", "is_error", "isError"))
 _TRACE_LINES = 5
 _PART_DEPTH = 5
+_TEXT_PARTS = ("text", "input_text", "output_text")
 _TOOL_ROLES = ("tool", "function")
 _RESULT_TYPES = frozenset(("result", "results", "output", "response", "returned"))
 _CALL_TYPES = frozenset(("call", "called", "invoke", "invoked", "execute"))
@@ -128,7 +130,9 @@ def _message(event: Event, value: Mapping[str, Any]) -> Shape | None:
             return Shape("call", tool or event.tool_name or event.agent_id, words, arguments, tools)
         # the arguments of several tools stay apart under their names
         return Shape("call", event.agent_id, words, [{t or "call": a} for t, a in calls], tools)
-    if role in _TOOL_ROLES:
+    parts = value.get("content")
+    results = _is_list(parts) and parts and all(_is_part(p, ("tool_result",)) for p in parts)
+    if role in _TOOL_ROLES or results:
         return _returned(event, value, words)
     name = value.get("name")
     fields = [block for block in blocks if block] or None
@@ -148,7 +152,9 @@ def _returned(event: Event, message: Mapping[str, Any], words: tuple[str, ...]) 
         if error is not None:
             return error._replace(speaker=speaker, tools=tools)
     said, fields = _words_and_fields(value)
-    kind: TextKind = "error" if event.status in FAILED else "result"
+    parts = message.get("content")
+    wrong = _is_list(parts) and any(isinstance(p, Mapping) and p.get("is_error") for p in parts)
+    kind: TextKind = "error" if wrong or event.status in FAILED else "result"
     return Shape(kind, speaker, said, fields, tools)
 
 
@@ -195,7 +201,12 @@ def _one_call(call: Mapping[str, Any]) -> tuple[str | None, Any]:
 
 def _error(event: Event, value: Mapping[str, Any]) -> Shape | None:
     error = value.get("error")
-    coded = isinstance(value.get("message"), str) and any(value.get(k) for k in _CODE)
+    coded = (
+        isinstance(value.get("message"), str)
+        and any(value.get(k) for k in _CODE)
+        and event.status != "completed"
+        and not _is_message_type(event)
+    )
     if not (error or coded or value.get("status") in ("failed", "error")):
         return None
     details = parsed(error)
@@ -274,7 +285,7 @@ def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
     value = parsed(value)
     if isinstance(value, str):
         return (value,), None
-    if _is_list(value) and value and all(_is_text_part(part) for part in value):
+    if _is_list(value) and value and all(_is_part(part, _TEXT_PARTS) for part in value):
         return _content(value)[0], None
     if isinstance(value, Mapping):
         for key in _WORDS:
@@ -282,7 +293,11 @@ def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
             if isinstance(words, str) and words.strip():
                 rest = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
                 return (words,), rest or None
-            if key == "content" and _is_list(words) and all(_is_text_part(p) for p in words):
+            if (
+                key == "content"
+                and _is_list(words)
+                and all(_is_part(p, _TEXT_PARTS) for p in words)
+            ):
                 return _content(words)[0], None
     return (), value
 
@@ -291,5 +306,5 @@ def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text")
+def _is_part(part: Any, types: tuple[str, ...]) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in types

@@ -176,6 +176,19 @@ def test_a_failed_event_is_an_error_whatever_it_carries() -> None:
     assert actual == EventText("error", "Error: no seats", "book")
 
 
+@pytest.mark.parametrize(("wrong", "kind"), [(False, "result"), (True, "error")])
+def test_a_user_message_of_nothing_but_results_is_a_result(wrong: bool, kind: str) -> None:
+    part = {"type": "tool_result", "tool_use_id": "t", "content": "no seats", "is_error": wrong}
+    actual = text_of({"role": "user", "content": [part]}, tool_name="book")
+    assert actual == EventText(kind, "no seats", "book")  # type: ignore[arg-type]  # one of the kinds
+
+
+def test_a_message_with_a_code_is_no_error_when_all_went_well() -> None:
+    payload = {"message": "Your table is booked.", "code": "A1B2"}
+    assert text_of(payload, status="completed").text == "Your table is booked.\ncode: A1B2"
+    assert text_of(payload, status="completed").kind == "text"
+
+
 def test_an_error_that_is_null_is_none() -> None:
     actual = text_of({"error": None, "result": "ok"}, tool_name="book")
     assert actual.kind == "result"
