@@ -203,12 +203,17 @@ def resident_mb(pid: int) -> float:
 
 
 def child_pids(pid: int) -> list[int]:
-    """Running children of a process; none where the system does not tell."""
+    """Running children of a process; none where the system does not tell.
+
+    Without one that has only been forked: all its memory is still the parent's.
+    """
     try:
+        program = Path(f"/proc/{pid}/cmdline").read_bytes()
         texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
+        pids = [int(number) for text in texts for number in text.split()]
+        return [child for child in pids if Path(f"/proc/{child}/cmdline").read_bytes() != program]
     except OSError:
         return []
-    return [int(number) for text in texts for number in text.split()]
 
 
 def cpu_seconds(pid: int) -> float:
