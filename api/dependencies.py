@@ -204,6 +204,7 @@ def _require(role: Role) -> Callable[[Caller], Caller]:
 
 Reader = Annotated[Caller, Depends(_require("read"))]
 Writer = Annotated[Caller, Depends(_require("write"))]
+Admin = Annotated[Caller, Depends(_require("admin"))]
 
 
 async def no_query(request: Request) -> None:

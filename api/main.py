@@ -22,8 +22,8 @@ from api.connections import Connections, check_settings
 from api.dependencies import Keyring, Services
 from api.errors import install_problem_handlers
 from api.middleware import BodyLimit, RequestContext
-from api.routes import context, events, lineage, operations
-from api.schemas import EventBatch, EventEnvelope, Problem
+from api.routes import admin, context, events, lineage, operations
+from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
 from api.watch import Watch
 from pipelines import telemetry
 from pipelines.settings import Settings
@@ -77,11 +77,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = Services(settings, connections, watch)
     install_problem_handlers(app)
-    for module in (events, context, lineage, operations):
+    for module in (events, context, lineage, admin, operations):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
-    _document_models(app, EventEnvelope, EventBatch, Problem)
+    _document_models(app, EventEnvelope, EventBatch, EntityCorrection, Problem)
     if not settings.api_keys:
         _log.warning("serving without API keys: whoever reaches this port is admin")
     return app

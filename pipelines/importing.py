@@ -19,11 +19,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import orjson
 
+from enrichment.offered import offered_event
 from pipelines.chat import conversation_events
-from projections.errors import EventConflict, InvalidEvent, InvalidInput, RecollectError
-from projections.events import Event, parse_event
+from projections.errors import EventConflict, InvalidInput, RecollectError
+from projections.events import Event
 from projections.positions import Position
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 if TYPE_CHECKING:
     from pipelines.adapters.ledger import Outcome
@@ -187,8 +187,7 @@ def import_events(
             refuse(item, item.error)
             continue
         try:
-            event = parse_event(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
-            _require_public(event)
+            event = offered_event(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
         except InvalidInput as error:
             refuse(item, error)
             continue
@@ -199,14 +198,6 @@ def import_events(
         append()
     report.seconds = clock() - begun
     return report
-
-
-def _require_public(event: Event) -> None:
-    """Producers may send the system events marked public, and no others."""
-    if is_system_event(event.event_type):
-        row = SYSTEM_EVENTS.get(event.event_type)
-        if row is None or not row.public:
-            raise InvalidEvent((("event_type", "memory.* is Recollect's own namespace"),))
 
 
 class Source:

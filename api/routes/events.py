@@ -35,21 +35,19 @@ from api.schemas import (
     LedgerReadQuery,
     StoredEvent,
 )
+from enrichment.offered import offered_event
 from pipelines import telemetry
 from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome
 from projections.errors import (
     EventConflict,
     GraphAhead,
-    InvalidEvent,
     InvalidInput,
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, as_envelope, decode_event, encode_event, parse_event
-from projections.system_events import SYSTEM_EVENTS, is_system_event
+from projections.events import Event, as_envelope, decode_event, encode_event
 
 _log = telemetry.get_logger(__name__)
-_PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 _LOGGED_AT_ONCE: Final = 100
 MULTI_STATUS: Final = 207
 
@@ -175,26 +173,13 @@ def decode_json(body: bytes) -> Any:
         ) from None
 
 
-def judge(raw: Any, tenant: str, now_ms: int) -> Event:
-    """The event of an envelope that a producer may send.
-
-    Raises:
-        InvalidEvent: with every broken rule.
-    """
-    event = parse_event(raw, now_ms=now_ms, tenant=tenant)
-    if is_system_event(event.event_type) and event.event_type not in _PUBLIC:
-        rule = f"of the types under memory. producers may send {', '.join(_PUBLIC)}"
-        raise InvalidEvent((("event_type", rule),))
-    return event
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
     try:
-        event = judge(decode_json(body), tenant, _now_ms())
+        event = offered_event(decode_json(body), now_ms=_now_ms(), tenant=tenant)
         outcome = ledger.append([event], request_id=current_request_id())[0]
     except RecollectError as error:
         _count([error])
@@ -217,7 +202,7 @@ def _append_many(ledger: Ledger, body: bytes, tenant: str, most: int) -> BatchAc
     events: list[Event] = []
     for raw in envelopes:
         try:
-            events.append(judge(raw, tenant, now_ms))
+            events.append(offered_event(raw, now_ms=now_ms, tenant=tenant))
         except InvalidInput as error:
             outcomes.append(error)
         else:

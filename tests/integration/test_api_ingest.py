@@ -91,6 +91,29 @@ def test_a_private_system_event_is_refused(writer: httpx.Client) -> None:
     assert answer.status_code == 201
 
 
+def test_a_statement_is_judged_when_it_is_sent(writer: httpx.Client, ledger: Ledger) -> None:
+    fact = {"source": {"name": "Ada"}, "relation": "works_at", "target": "Acme"}
+    good = envelope(event_type="memory.fact_asserted", payload=fact)
+    bad = envelope(
+        event_type="memory.fact_asserted",
+        payload={**fact, "source": {}, "edge_type": "Semantic", "valid_to": "2026-01-01T00:00:00Z"},
+    )
+    early = envelope(
+        event_type="memory.fact_asserted", payload={**fact, "valid_to": "2026-01-01T00:00:00Z"}
+    )
+    assert writer.post("/v1/events", json=good).status_code == 201
+    refused = assert_problem(writer.post("/v1/events", json=bad), 422, "invalid-input")
+    assert [item["field"] for item in refused["errors"]] == [
+        "payload.source.name",
+        "payload.edge_type",
+    ]
+    answer = writer.post("/v1/events/batch", json=[early, good, bad])
+    results = answer.json()["results"]
+    assert [item["status"] for item in results] == [422, 200, 422]
+    assert [item["field"] for item in results[0]["error"]["errors"]] == ["payload.valid_to"]
+    assert [ledger.find("acme", one["event_id"]) for one in (bad, early)] == [None, None]
+
+
 def test_a_batch_judges_each_event_alone_and_in_order(writer: httpx.Client) -> None:
     known, conflicting, new = envelope(), envelope(), envelope()
     writer.post("/v1/events", json=known)

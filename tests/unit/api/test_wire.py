@@ -9,12 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from api.errors import PROBLEMS, ApiProblem, describe
-from api.routes.events import decode_json, judge
-from api.schemas import EventEnvelope
+from api.routes.events import decode_json
+from api.schemas import EntityCorrection, EventEnvelope
+from enrichment.statements import ENTITY_CORRECTED, parse_statement
 from projections import errors
 from projections.errors import InvalidEvent, RecollectError
 from projections.events import FIELDS, parse_event
-from projections.system_events import SYSTEM_EVENTS
 
 NOW_MS = 1_800_000_000_000
 EVENT: dict[str, Any] = {
@@ -70,24 +70,46 @@ def test_the_documented_rules_agree_with_the_judge(change: dict[str, Any]) -> No
     assert documented is accepted
 
 
-@pytest.mark.parametrize("event_type", sorted(SYSTEM_EVENTS))
-def test_producers_send_public_system_events_only(event_type: str) -> None:
-    raw = {**EVENT, "event_type": event_type}
-    if SYSTEM_EVENTS[event_type].public:
-        assert judge(raw, "default", NOW_MS).event_type == event_type
-    else:
-        with pytest.raises(InvalidEvent, match="event_type"):
-            judge(raw, "default", NOW_MS)
+HASH = "0f" * 16
 
 
-def test_a_system_event_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(InvalidEvent, match="event_type"):
-        judge({**EVENT, "event_type": "memory.invented"}, "default", NOW_MS)
-
-
-def test_an_envelope_of_another_tenant_is_refused() -> None:
-    with pytest.raises(InvalidEvent, match="tenant"):
-        judge({**EVENT, "tenant": "acme"}, "other", NOW_MS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"correction": "rename", "name": "Ada"},
+        {"correction": "rename", "name": "Ada", "reason": "r" * 500},
+        {"correction": "rename", "name": "Ada", "reason": "r" * 501},
+        {"correction": "rename", "name": ""},
+        {"correction": "rename", "name": "x" * 513},
+        {"correction": "rename"},
+        {"correction": "rename", "name": "Ada", "type": "user"},
+        {"correction": "retype", "type": "service"},
+        {"correction": "retype", "subtype": "host_name"},
+        {"correction": "retype", "subtype": "Host"},
+        {"correction": "retype", "type": "person"},
+        {"correction": "alias", "name": "Ada", "type": "user", "subtype": "person"},
+        {"correction": "alias", "name": "Ada"},
+        {"correction": "split", "from": [HASH, f"entity:{'1a' * 16}"]},
+        {"correction": "split", "from": []},
+        {"correction": "split", "from": ["Ada"]},
+        {"correction": "split", "from": [f"{n:032x}" for n in range(101)]},
+        {"correction": "merge", "name": "Ada"},
+        {"name": "Ada"},
+        {},
+    ],
+)
+def test_the_documented_corrections_agree_with_the_judge(body: dict[str, Any]) -> None:
+    try:
+        EntityCorrection.model_validate(body)
+        documented = True
+    except ValidationError:
+        documented = False
+    try:
+        parse_statement(ENTITY_CORRECTED, {"entity_id": "ab" * 16, **body})
+        accepted = True
+    except InvalidEvent:
+        accepted = False
+    assert documented is accepted
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nope", b"[1,]", b"\xff", b'"\\ud800"', b"[" * 5000])

@@ -96,6 +96,22 @@ def test_each_broken_rule_is_told_with_its_line_and_field(ledger: FakeLedger) ->
     }
 
 
+def test_a_statement_in_a_file_is_judged_as_over_http(ledger: FakeLedger) -> None:
+    told: list[Problem] = []
+    fact = {"source": {"name": "Ada"}, "relation": "works_at", "target": "Acme"}
+    source = jsonl(
+        envelope(1, event_type="memory.fact_asserted", payload=fact),
+        envelope(2, event_type="memory.fact_asserted", payload={**fact, "edge_type": "Semantic"}),
+        envelope(3, event_type="memory.same_as", payload={}),
+    )
+    report = import_events(ledger, event_items(source), on_problem=told.append)
+    assert (report.new, report.invalid) == (1, 2)
+    assert [(p.where["line"], p.field) for p in told] == [
+        (2, "payload.edge_type"),
+        (3, "event_type"),
+    ]
+
+
 def test_a_report_keeps_some_problems_and_counts_all(ledger: FakeLedger) -> None:
     told: list[Problem] = []
     items = (Item({"line": number}, 1) for number in range(1, 1_501))

@@ -1,0 +1,134 @@
+"""What operators decide about the memory; each decision is an event in the ledger."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from api.answers import JsonResponse
+from api.dependencies import Admin, Caller, JsonBytes, ServicesOf, no_query
+from api.errors import current_request_id, problem_responses
+from api.routes.events import decode_json, refuse_when_busy
+from api.schemas import Accepted
+from enrichment.offered import offered_event
+from enrichment.statements import ENTITY_CORRECTED
+from pipelines import telemetry
+from pipelines.adapters.ledger import Appended, Ledger
+from projections.errors import EventConflict, InvalidEvent, InvalidInput
+from projections.events import Event, decode_event, timestamp_text
+from projections.system_events import PARTITION_KEY
+
+_log = telemetry.get_logger(__name__)
+
+_PAYLOAD: Final = "payload."
+
+router = APIRouter(prefix="/v1/admin", tags=["admin"], dependencies=[Depends(no_query)])
+
+
+@router.post(
+    "/entities/{entity_id}/corrections",
+    status_code=202,
+    response_model=Accepted,
+    responses=problem_responses(
+        "unauthenticated",
+        "forbidden",
+        "malformed-json",
+        "body-too-large",
+        "unsupported-media-type",
+        "invalid-input",
+        "event-conflict",
+        "overloaded",
+        "ledger-unavailable",
+        "partition-halted",
+        "internal",
+    ),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/EntityCorrection"}}
+            },
+        }
+    },
+)
+async def correct_entity(
+    entity_id: str, caller: Admin, services: ServicesOf, body: JsonBytes
+) -> Response:
+    """Append a correction of an entity; the graph follows when the enrichment has read it.
+
+    The entity (`entity:<hash>`) may be one that no event has mentioned yet. A read with
+    `min_position` waits for the projection, not for the enrichment.
+    """
+    refuse_when_busy(services)
+    accepted = await services.append(
+        lambda: _append_correction(services.ledger(), decode_json(body), entity_id, caller)
+    )
+    return JsonResponse(
+        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    )
+
+
+def _append_correction(ledger: Ledger, raw: Any, entity_id: str, caller: Caller) -> Accepted:
+    event = _correction(raw, entity_id, caller, time.time_ns() // 1_000_000)
+    outcome = ledger.append([event], request_id=current_request_id())[0]
+    if isinstance(outcome, EventConflict):
+        return _sent_before(ledger, event, outcome)
+    if not isinstance(outcome, Appended):
+        raise outcome
+    _log.info("entity corrected", events={event.event_id: str(outcome.position)})
+    return Accepted(
+        event_id=event.event_id, global_position=str(outcome.position), duplicate=outcome.duplicate
+    )
+
+
+def _correction(raw: Any, entity_id: str, caller: Caller, now_ms: int) -> Event:
+    """The event of a correction.
+
+    Raises:
+        InvalidInput: naming the fields as the request has them.
+    """
+    if not isinstance(raw, Mapping):
+        raise InvalidInput((("correction", "a JSON object with the fields of a correction"),))
+    if "entity_id" in raw:
+        raise InvalidInput((("entity_id", "named by the path, not by the body"),))
+    fields = {name: value for name, value in raw.items() if name != "event_id"}
+    hashed = entity_id.removeprefix("entity:")
+    try:
+        return offered_event(
+            {
+                # Random, not derived: renaming A to B, back, and to B again are three corrections.
+                "event_id": str(uuid.uuid4()) if raw.get("event_id") is None else raw["event_id"],
+                "event_type": ENTITY_CORRECTED,
+                "occurred_at": timestamp_text(now_ms),
+                "session_id": PARTITION_KEY,
+                "agent_id": caller.name,
+                "trace_id": f"request-{current_request_id()}",
+                "payload": {**fields, "entity_id": f"entity:{hashed}"},
+            },
+            now_ms=now_ms,
+            tenant=caller.tenant,
+        )
+    except InvalidEvent as error:
+        raise InvalidInput(
+            tuple((name.removeprefix(_PAYLOAD), rule) for name, rule in error.errors)
+        ) from None
+
+
+def _sent_before(ledger: Ledger, event: Event, conflict: EventConflict) -> Accepted:
+    """The answer to a request that is sent again: time and request id differ, the correction not.
+
+    Raises:
+        EventConflict: the id is taken by anything else.
+    """
+    entry = ledger.find(event.tenant, event.event_id)
+    if entry is None:
+        raise conflict
+    known = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
+    if (known.event_type, known.payload) != (event.event_type, event.payload):
+        raise conflict
+    return Accepted(event_id=event.event_id, global_position=str(entry.position), duplicate=True)
