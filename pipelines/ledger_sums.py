@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from projections.digest import POSITION, edge_number, element_digest, placed
-from projections.errors import UndecodableEntry
+from projections.errors import RecollectError, UndecodableEntry
 from projections.events import decode_event
 from projections.positions import Position
 from projections.schema import EVENT
@@ -240,12 +240,16 @@ def main() -> None:
     settings, task = receiver.recv()
     end_with_standard_input(lambda: os._exit(1))
     client = connect_redis(settings)
-    ledger = Ledger(
-        client,
-        prefix=settings.prefix,
-        partitions=settings.partitions,
-        id_buckets=settings.id_buckets,
-        checkpoints=dict,  # asked before an append only
-    )
-    sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
-    client.close()
+    try:
+        ledger = Ledger(
+            client,
+            prefix=settings.prefix,
+            partitions=settings.partitions,
+            id_buckets=settings.id_buckets,
+            checkpoints=dict,  # asked before an append only
+        )
+        sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
+    except RecollectError as error:
+        sys.exit(str(error))  # a line is enough: the parent meets the same, if it is still there
+    finally:
+        client.close()
