@@ -96,7 +96,7 @@ class Settings(BaseSettings):
         description="spaCy's model for English, an installed package; another one: a rebuild",
     )
     nlp_timeout_s: float = Field(
-        default=30.0, gt=0, description="of the analysis of a batch; a text beyond goes without"
+        default=60.0, gt=0, description="of the analysis of a batch; a text beyond goes without"
     )
     enrichment_batch_size: int = Field(
         default=100, ge=1, le=1_000, description="entries a block of the enrichment, at most"

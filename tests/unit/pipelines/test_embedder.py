@@ -16,8 +16,10 @@ import numpy.typing
 import pytest
 
 from pipelines.adapters.embedder import (
+    BATCH,
     OnnxEmbedder,
     SentenceTransformersEmbedder,
+    _batches,
     make_embedder,
 )
 from pipelines.models import minilm
@@ -127,6 +129,15 @@ def test_threads_may_share_an_embedder(embedder: OnnxEmbedder) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: embedder.embed(TEXTS[:6]), range(8)))
     assert all(float(abs(matrix(found) - VECTORS[:6]).max()) < 1e-5 for found in results)
+
+
+def test_long_texts_are_computed_few_at_a_time() -> None:
+    lengths = [number % 256 + 1 for number in range(600)]
+    order = sorted(range(600), key=lengths.__getitem__)
+    batches = list(_batches(order, lengths))
+    assert [index for batch in batches for index in batch] == order
+    assert max(len(batch) for batch in batches) == BATCH
+    assert max(len(batch) * lengths[batch[-1]] for batch in batches) <= 4_096
 
 
 def test_two_threads_compute_the_same() -> None:
