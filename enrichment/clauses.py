@@ -229,6 +229,9 @@ class _Reader:
     def _asserted(self, clause: _Clause) -> bool:
         """Whether the clause says that something is so."""
         at = clause.verb
+        between = range(clause.subject + 1, clause.verb)
+        if any(self.sentences.word(index) in MODALS for index in between):
+            return False  # whatever the parser makes of it: a typographic "I'd" is punctuation
         while True:
             token = self.tokens[at]
             for child in self.sentences.children[at]:
@@ -394,7 +397,12 @@ class _Reader:
         first = min(parts)
         if any(self.tokens[i].relation not in ("compound", "flat") for i in range(first, index)):
             return None
-        text = self._text(first, index)
+        last = index
+        while last + 1 < len(self.tokens) and self.tokens[last + 1].pos == "NUM":
+            last += 1  # "The Witcher 3"
+        if last + 1 < len(self.tokens) and self.tokens[last + 1].pos == "PROPN":
+            return None  # a part of a longer name
+        text = self._text(first, last)
         mention = self.mentions.get(canonical_name(text))
         if mention is not None:
             return Party(

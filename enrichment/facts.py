@@ -163,8 +163,11 @@ def structured_facts(
     if text.kind not in ("result", "json") or event.status in ("failed", "timeout"):
         return []
     value = _result(event.payload if content is None else content)
-    found = list(dict.fromkeys(_facts_of(value, event)))
-    found.sort(key=lambda one: one.rank)
+    once: dict[tuple[object, ...], _Found] = {}
+    for one in _facts_of(value, event):
+        # an event says a fact once, or it would be two edges of one key
+        once.setdefault((*one.source[1:3], one.relation, *one.target[1:3]), one)
+    found = sorted(once.values(), key=lambda one: one.rank)
     return [
         Assertion(
             tenant=event.tenant,

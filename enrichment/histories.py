@@ -25,6 +25,9 @@ Rules, on assertions sorted by (valid_from, event_id, ordinal):
   product (confidence by source weight by status weight), the earliest of equals: a fact scores as
   its best supporter does, however often it is repeated. The event that names the edge is the first
   supporter.
+
+A history grows with what is said of its group (about 150 bytes each time; 10,000 take 0.3 s to fold
+again). Entities that are the same keep histories of their own; who reads joins them.
 """
 
 from __future__ import annotations
@@ -301,12 +304,14 @@ def _read(entries: Sequence[str]) -> tuple[list[_Said], list[_Withdrawn]]:
     for entry in entries:
         row = orjson.loads(entry)
         if row[0] == _ASSERTED and len(row) == 11:
-            _, event_id, index, valid_from_ms, *rest = row
-            said.append(_Said(valid_from_ms, event_id, index, *rest))
+            _, event_id, ordinal, valid_from_ms, *rest = row
+            said.append(_Said(valid_from_ms, event_id, ordinal, *rest))
         elif row[0] == _RETRACTED and len(row) == 7:
             withdrawn.append(_Withdrawn(*row[1:]))
         else:
             raise ValueError(f"not a row of a fact history: {entry[:80]}")
+    # of two that end something at one moment, the one that the ledger had first tells when
+    withdrawn.sort(key=lambda one: (one.position_ms, one.event_id, one.ordinal))
     return said, withdrawn
 
 
@@ -340,7 +345,7 @@ def _sweep(chain: Sequence[_Said], withdrawn: Sequence[_Withdrawn]) -> list[_Int
 def _end(said: _Said, withdrawn: Sequence[_Withdrawn]) -> _End:
     """Where one assertion ends, as stated or by a retraction, whichever is first."""
     end = _End(said.valid_to_ms)
-    for one in sorted(withdrawn, key=lambda w: (w.position_ms, w.event_id, w.ordinal)):
+    for one in withdrawn:
         if one.target_id not in (None, said.target_id):
             continue
         if one.asserted_by is not None:

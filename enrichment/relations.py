@@ -37,7 +37,8 @@ _SEMANTIC = (
     "likes dislikes owns speaks plays teaches manages leads founded created wrote developed "
     "studied_at graduated_from works_as visited moved_to comes_from belongs_to married_to "
     "has started painted joined attended adopted bought won read watched met studies collects "
-    "volunteers_at interested_in allergic_to"
+    "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
+    "mentors"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"

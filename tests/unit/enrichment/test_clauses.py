@@ -59,6 +59,7 @@ NOT_STATED = [
     "I no longer live in Paris.",
     "I would love hiking.",
     "I'd love pizza.",
+    "I\u2019d like to proceed with these changes.",
     "Melanie might live in Berlin.",
     "If I work at Google, I eat well.",
     "I wish I lived in Paris.",

@@ -160,6 +160,12 @@ def test_long_texts_and_paging_are_left_out() -> None:
     assert triples(result(value)) == set()
 
 
+def test_a_fact_that_is_there_twice_is_said_once() -> None:
+    value = {"id": "a1", "tag": "x9", "tags": ["X9", "x9"], "status": "open"}
+    said = [(one.relation, one.target_id) for one in found(result(value))]
+    assert len(said) == len(set(said)) == 3
+
+
 def test_an_event_gives_twenty_facts_at_most_the_strongest_first() -> None:
     value = {"id": "a1", "status": "open", **{f"field_{n:02}": n for n in range(40)}}
     made = found(result(value))
