@@ -77,15 +77,22 @@ LOCK_SIMILAR = (
     "RETURN e.tenant AS tenant, e.event_id AS event_id, "
     f"[(e)-[s:{SIMILAR_TO.type}]-(o) | [o.event_id, s.score]] AS edges"
 )
-EMBEDDED_ENTITIES = (
+KNOWN_ENTITIES = (
     f"UNWIND $keys AS k MATCH (n:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}}) "
-    "WHERE n.embedding IS NOT NULL RETURN n.tenant AS tenant, n.entity_id AS entity_id"
+    f"WHERE NOT n:{ENTITY.placeholder} RETURN n.tenant AS tenant, n.entity_id AS entity_id"
 )
+NAMESAKES = (
+    f"UNWIND $rows AS r MATCH (n:{ENTITY.label} {{tenant: r[0], canonical_name: r[2]}}) "
+    "WHERE n.entity_id <> r[1] "
+    "RETURN r[0] AS tenant, r[1] AS id, n.entity_id AS entity_id, n.canonical_name AS name, "
+    "n.entity_type AS entity_type, n.subtype AS subtype"
+)
+"""Rows [tenant, entity id, canonical name]: entities of other types by the same name."""
 
 
 @cache
 def nearest_text(row: NodeRow, *, filtered: bool) -> str:
-    """Rows [tenant, id, vector] → [id, exact score, name, type, subtype] of the nearest.
+    """Rows [tenant, id, vector] → [id, exact score (, name, type, subtype)] of the nearest.
 
     The index ranks by vectors it has compressed, so the score is computed again from the stored
     ones; it is Neo4j's, (1 + cosine) / 2.
@@ -96,7 +103,7 @@ def nearest_text(row: NodeRow, *, filtered: bool) -> str:
             other tenants' are left out afterwards (5.26).
     """
     index, own = vector_index(row), row.key[1]
-    more = ", n.name, n.entity_type, n.subtype, n.canonical_name" if row is ENTITY else ""
+    more = ", n.canonical_name, n.entity_type, n.subtype" if row is ENTITY else ""
     if filtered:
         search = (
             f"MATCH (n:{row.label}) SEARCH n IN (VECTOR INDEX {index} FOR r[2] "

@@ -37,7 +37,9 @@ _ROLES: Final[Mapping[str, Kind]] = {
 }
 _WORD = re.compile(r"[a-z0-9]+")
 _CALL = frozenset(("call", "called", "invoke", "invoked", "execute", "executed"))
-_RESULT = frozenset(("result", "results", "returned", "output", "response"))
+_RESULT = frozenset(
+    (*("result", "results", "returned", "output", "response"), "completed", "finished", "succeeded")
+)
 _ERROR = frozenset(("error", "failed", "failure", "exception", "timeout"))
 _MESSAGE = frozenset(("message", "utterance", "chat"))
 _INSTRUCTION = frozenset(("system", "developer", "instruction", "instructions"))

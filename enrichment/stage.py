@@ -28,6 +28,8 @@ from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.ports import Analysis
+from enrichment.resolution import Known
+from enrichment.sameness import Newcomer, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.statements import (
@@ -112,17 +114,6 @@ class Member(NamedTuple):
     folded: bool
 
 
-class Near(NamedTuple):
-    """An entity that the vector index found near another."""
-
-    entity_id: str
-    cosine: float
-    name: str
-    entity_type: str
-    subtype: str | None
-    canonical_name: str
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the graph says, read after the checkpoint's lock was taken."""
@@ -136,9 +127,10 @@ class Facts:
     """Pairs of the batch's events with others, above the threshold."""
     edges: Mapping[EventKey, Mapping[str, float]] = field(default_factory=dict)
     """The SIMILAR_TO that both ends of each pair have."""
-    embedded: Set[EntityKey] = frozenset()
-    """Entities that were here before; the others are looked up in `near`."""
-    near: Mapping[EntityKey, Sequence[Near]] = field(default_factory=dict)
+    entities: Set[EntityKey] = frozenset()
+    """Those of the batch's entities that the graph has already."""
+    near: Mapping[EntityKey, Sequence[tuple[Known, float]]] = field(default_factory=dict)
+    """For each of the others, what it may be the same as, and the cosine of the names."""
 
 
 # -- one event alone -------------------------------------------------------------------------------
@@ -165,7 +157,7 @@ def derive_event(
         model: name and revision of the embedder.
         content: the payload behind `payload_ref`.
     """
-    mentioned = mentions(event, text, analysis)
+    mentioned = mentions(event, text, analysis, content)
     said = [
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
@@ -209,11 +201,6 @@ def is_ours(event: Event) -> bool:
     return row is not None and row.owner == NAME
 
 
-def is_comparable(mention: Mention) -> bool:
-    """Whether another name may be found to be the same by similarity."""
-    return not mention.exact and mention.entity_type not in ("agent", "tool", "user")
-
-
 def wanted_names(derived: Derived) -> dict[str, str]:
     """Names whose vectors tell which entities are the same: entity id → the name to embed."""
     tenant = derived.event.tenant
@@ -249,6 +236,27 @@ def wanted_groups(batch: Sequence[Derived]) -> dict[HistoryKey, Group]:
     return groups
 
 
+def newcomers(batch: Sequence[Derived], known: Set[EntityKey]) -> dict[EntityKey, Newcomer]:
+    """The entities that the batch mentions and the graph does not have, by their first mention."""
+    found: dict[EntityKey, Newcomer] = {}
+    for one in batch:
+        for mention in one.mentions:
+            own_id = entity_id(one.event.tenant, mention.canonical_name, mention.entity_type)
+            key = (one.event.tenant, own_id)
+            before = found.get(key)
+            if key in known or (before is not None and before.position <= one.position):
+                continue
+            entity = Known(
+                own_id,
+                mention.canonical_name,
+                mention.entity_type,
+                mention.subtype,
+                mention.exact,
+            )
+            found[key] = Newcomer(entity, one.names.get(own_id), one.event, one.position)
+    return found
+
+
 # -- the fold --------------------------------------------------------------------------------------
 
 
@@ -270,6 +278,7 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.extend(_facts(kept, facts, entities))
     operations.extend(similar_edges(facts.similar, facts.edges))
     operations.extend(entities.operations())
+    operations.decisions = decisions(newcomers(kept, facts.entities), facts.near)
     return operations
 
 
@@ -309,7 +318,7 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
                     pair.justification or pair.method,
                     not pair.same,
                     one.event.event_id,
-                    list(one.position),
+                    tuple(one.position),
                 ),
             )
     if isinstance(statement, EntityCorrected):

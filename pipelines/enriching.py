@@ -27,7 +27,8 @@ from pipelines.adapters.embedder import make_embedder
 from pipelines.adapters.embedding_cache import CachedEmbedder
 from pipelines.adapters.enrichment_facts import EnrichmentFacts, RememberedFeatures
 from pipelines.adapters.graph_writer import driver_errors, searches_within_tenants
-from pipelines.adapters.nlp import CachedRecognizer, make_recognizer
+from pipelines.adapters.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
+from pipelines.adapters.payloads import FsspecResolver
 from pipelines.adapters.targets import Target
 from pipelines.services import Services
 from pipelines.stages import Placed, Stage
@@ -167,17 +168,29 @@ class Deriver:
 
 
 class Models:
-    """The models of one process, shared by all that enriches in it; loaded when first used."""
+    """The models of one process, behind the caches of a ledger; loaded when first used.
 
-    def __init__(self, services: Services) -> None:
+    Args:
+        services: the ledger, whose Redis keeps what models computed.
+        embedder, recognizer: instead of those that the settings name.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        embedder: Embedder | None = None,
+        recognizer: EncodedRecognizer | None = None,
+    ) -> None:
         settings, redis = services.settings, services.redis
         self.embedder: Embedder = CachedEmbedder(
-            make_embedder(settings), ByteCache.from_settings(redis, settings, "embedding")
+            embedder or make_embedder(settings),
+            ByteCache.from_settings(redis, settings, "embedding"),
         )
         self.recognizer: EntityRecognizer = CachedRecognizer(
-            make_recognizer(settings), ByteCache.from_settings(redis, settings, "nlp")
+            recognizer or make_recognizer(settings),
+            ByteCache.from_settings(redis, settings, "nlp"),
         )
-        self.resolver: PayloadResolver | None = None
+        self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
 
     @property
     def names(self) -> str:
@@ -190,14 +203,16 @@ def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:
     return f"{embedder.model}@{embedder.revision} {recognizer.model}@{recognizer.revision}"
 
 
-def with_models(stage: Stage, services: Services, target: Target) -> Stage:
+def with_models(
+    stage: Stage, services: Services, target: Target, models: Models | None = None
+) -> Stage:
     """The enrichment as it runs on a target.
 
     Raises:
         GraphUnavailable: the target is away.
         ModelUnavailable: a model is not installed.
     """
-    models = Models(services)
+    models = models or Models(services)
     remembered = RememberedFeatures(services.ledger, models.resolver)
     with driver_errors(), services.driver(target).session(database=target.database) as session:
         filtered = searches_within_tenants(session)

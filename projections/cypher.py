@@ -442,7 +442,7 @@ DELETE_LATER_DEAD_LETTERS = (
 # Reading a graph to compare it with the ledger
 
 
-def _comparable(property_: Property, value: str) -> str:
+def comparable(property_: Property, value: str) -> str:
     """A stored value as operations carry it; a time that is none of ours is shown as text."""
     if property_.kind is Kind.TIME:
         return (
@@ -457,7 +457,7 @@ def _event_columns() -> str:
     """[key and values], then a list of [target key…, value…] for each edge type of the events."""
     values = ", ".join(
         [*(f"e.{name}" for name in EVENT.key)]
-        + [_comparable(p, f"e.{p.name}") for p in EVENT.owned("projection")]
+        + [comparable(p, f"e.{p.name}") for p in EVENT.owned("projection")]
     )
     edges = ", ".join(
         f"[(e)-[r:{row.type}]->(n){_where(own_edges(row, 'projection', 'r'))} "

@@ -11,6 +11,7 @@ from typing import Any
 from enrichment import cypher
 from enrichment.features import Features, features
 from enrichment.ports import PayloadResolver
+from enrichment.resolution import Known
 from enrichment.similarity import THRESHOLD, Pair, cosine, pair, pairs_within
 from enrichment.stage import (
     Derived,
@@ -19,7 +20,7 @@ from enrichment.stage import (
     Facts,
     HistoryKey,
     Member,
-    Near,
+    newcomers,
     vector_of,
     wanted_groups,
     wanted_links,
@@ -138,7 +139,7 @@ class EnrichmentFacts:
         present = self._present(transaction, batch)
         events = [one for one in batch if one.event.key in present]
         similar = self._similar(transaction, events)
-        embedded, near = self._near_entities(transaction, events)
+        entities, near = self._near_entities(transaction, events)
         stretches = self._stretches(transaction, events, horizons)
         histories = self._histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
@@ -148,7 +149,7 @@ class EnrichmentFacts:
             histories=histories,
             similar=similar,
             edges=self._similar_edges(transaction, ends),
-            embedded=embedded,
+            entities=entities,
             near=near,
         )
 
@@ -261,28 +262,28 @@ class EnrichmentFacts:
 
     def _near_entities(
         self, transaction: GraphTransaction, events: Sequence[Derived]
-    ) -> tuple[set[EntityKey], dict[EntityKey, list[Near]]]:
-        """Which entities of the batch are new, and which others their names are near to."""
-        vectors = {
-            (one.event.tenant, own_id): vector
-            for one in events
-            for own_id, vector in one.names.items()
-        }
-        if not vectors:
+    ) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[Known, float]]]]:
+        """Which entities of the batch are known, and what each of the others is near to."""
+        mentioned = newcomers(events, frozenset())
+        if not mentioned:
             return set(), {}
         rows = transaction.ask(
-            cypher.EMBEDDED_ENTITIES, {"keys": [list(key) for key in sorted(vectors)]}
+            cypher.KNOWN_ENTITIES, {"keys": [list(key) for key in sorted(mentioned)]}
         )
-        embedded = {(row["tenant"], row["entity_id"]) for row in rows}
-        new = {key: vector for key, vector in vectors.items() if key not in embedded}
-        near: dict[EntityKey, list[Near]] = {}
-        for tenant, own_id, found in self._nearest(transaction, ENTITY, new):
-            near[tenant, own_id] = [
-                Near(other, cosine(score), name, entity_type, subtype, canonical)
-                for other, score, name, entity_type, subtype, canonical in found
-                if name is not None
-            ]
-        return embedded, near
+        known = {(row["tenant"], row["entity_id"]) for row in rows}
+        new = {key: one for key, one in mentioned.items() if key not in known}
+        near: dict[EntityKey, list[tuple[Known, float]]] = {}
+        names = [[*key, one.known.canonical_name] for key, one in sorted(new.items())]
+        for row in transaction.ask(cypher.NAMESAKES, {"rows": names}) if names else ():
+            namesake = _known(row["entity_id"], row["name"], row["entity_type"], row["subtype"])
+            near.setdefault((row["tenant"], row["id"]), []).append((namesake, 1.0))
+        vectors = {key: one.vector for key, one in new.items() if one.vector is not None}
+        for tenant, own_id, found in self._nearest(transaction, ENTITY, vectors):
+            near.setdefault((tenant, own_id), []).extend(
+                (_known(other, canonical, entity_type, subtype), cosine(score))
+                for other, score, canonical, entity_type, subtype in found
+            )
+        return known, near
 
     def _nearest(
         self, transaction: GraphTransaction, row: Any, vectors: Mapping[tuple[str, str], bytes]
@@ -304,10 +305,11 @@ class EnrichmentFacts:
         if not ordered:
             return {}
         rows = transaction.ask(cypher.LOCK_SIMILAR, {"keys": ordered})
-        return {
-            (row["tenant"], row["event_id"]): dict(row["edges"])
-            for row in rows
-        }
+        return {(row["tenant"], row["event_id"]): dict(row["edges"]) for row in rows}
+
+
+def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> Known:
+    return Known(own_id, name, entity_type, subtype, any(map(str.isdigit, name)))
 
 
 def _window(session: SessionKey, links: Sequence[Link], horizon: Horizon) -> list[Any]:

@@ -326,6 +326,36 @@ class Ledger:
         partition, ms, seq = _PLACE.unpack_from(place, DIGEST_BYTES)
         return self.entry_at(partition, Position(ms, seq))
 
+    def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+        """The entries of several events in two round trips; absent ones are left out.
+
+        Raises as `read` does.
+        """
+        digests = [event_key_digest(*key) for key in keys]
+
+        def ask() -> tuple[list[Any], list[Any]]:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for digest in digests:
+                    bucket = int.from_bytes(digest[:4], "big") % self._id_buckets
+                    pipeline.hget(self.keys.ids(bucket), digest)
+                places = [
+                    None if found is None else _PLACE.unpack_from(found, DIGEST_BYTES)
+                    for found in pipeline.execute()
+                ]
+                for place in places:
+                    if place is not None:
+                        position = str(Position(*place[1:]))
+                        pipeline.xrange(self.keys.stream(place[0]), position, position)
+                return places, pipeline.execute()
+
+        places, replies = call_patiently(ask, patience_s=self._patience_s)
+        known = [(key, place) for key, place in zip(keys, places, strict=True) if place is not None]
+        return {
+            key: decode_entry(place[0], *reply[0])
+            for (key, place), reply in zip(known, replies, strict=True)
+            if reply
+        }
+
     def entry_at(self, partition: int, position: Position) -> Entry | None:
         """The entry at a position. Raises as `read` does."""
         replies = call_patiently(
