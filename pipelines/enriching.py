@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -167,6 +167,20 @@ class Deriver:
         ]
 
 
+class LoadedEmbedder(Embedder, Protocol):
+    """An embedder that can be loaded before it is needed."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+
+class LoadedRecognizer(EncodedRecognizer, Protocol):
+    """A recognizer that can be loaded before it is needed."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+
 class Models:
     """The models of one process, behind the caches of a ledger; loaded when first used.
 
@@ -178,19 +192,29 @@ class Models:
     def __init__(
         self,
         services: Services,
-        embedder: Embedder | None = None,
-        recognizer: EncodedRecognizer | None = None,
+        embedder: LoadedEmbedder | None = None,
+        recognizer: LoadedRecognizer | None = None,
     ) -> None:
         settings, redis = services.settings, services.redis
+        embedder = embedder or make_embedder(settings)
+        recognizer = recognizer or make_recognizer(settings)
         self.embedder: Embedder = CachedEmbedder(
-            embedder or make_embedder(settings),
-            ByteCache.from_settings(redis, settings, "embedding"),
+            embedder, ByteCache.from_settings(redis, settings, "embedding")
         )
         self.recognizer: EntityRecognizer = CachedRecognizer(
-            recognizer or make_recognizer(settings),
-            ByteCache.from_settings(redis, settings, "nlp"),
+            recognizer, ByteCache.from_settings(redis, settings, "nlp")
         )
         self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
+        self._load = (embedder.load, recognizer.load)
+
+    def load(self) -> None:
+        """Load them, so that one that is missing is told before any event is touched.
+
+        Raises:
+            ModelUnavailable: it is not installed, or its files are damaged.
+        """
+        for load in self._load:
+            load()
 
     @property
     def names(self) -> str:
@@ -213,6 +237,7 @@ def with_models(
         ModelUnavailable: a model is not installed.
     """
     models = models or Models(services)
+    models.load()
     remembered = RememberedFeatures(services.ledger, models.resolver)
     with driver_errors(), services.driver(target).session(database=target.database) as session:
         filtered = searches_within_tenants(session)

@@ -40,6 +40,7 @@ from projections.errors import (
     Fenced,
     FoldVersionMismatch,
     ModelsMismatch,
+    ModelUnavailable,
     RecollectError,
     Stopped,
     TransactionTimeout,
@@ -48,6 +49,9 @@ from projections.errors import (
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint
 from projections.schema import BLOCKED_BY, POISON
+
+_REFUSALS = (FoldVersionMismatch, ModelsMismatch, ModelUnavailable)
+"""This worker cannot fold this graph at all: no entry is at fault, none is dead-lettered."""
 
 Result = TypeVar("Result")
 logger = structlog.get_logger(__name__)
@@ -127,7 +131,7 @@ class Runner:
         begun = perf_counter()
         try:
             end = self._fold(start, block.entries)
-        except (Fenced, FoldVersionMismatch, ModelsMismatch):
+        except (Fenced, *_REFUSALS):
             self._forget(start)
             raise
         self._note_applied(block, end, begun)
@@ -225,7 +229,7 @@ class Runner:
             self._retrying(
                 lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
             )
-        except (Stopped, FoldVersionMismatch, ModelsMismatch):
+        except (Stopped, *_REFUSALS):
             raise
         except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
             if len(entries) == 1:
@@ -242,7 +246,7 @@ class Runner:
     def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
         try:
             return self._retrying(lambda: self._advance(start, entries), may_halve=len(entries) > 1)
-        except (Stopped, Fenced, FoldVersionMismatch, ModelsMismatch):
+        except (Stopped, Fenced, *_REFUSALS):
             raise
         except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
             if len(entries) == 1:
@@ -256,7 +260,7 @@ class Runner:
         for _ in range(1, self.max_attempts):
             try:
                 return self._retrying(lambda: self._advance(start, [entry]))
-            except (Stopped, Fenced, FoldVersionMismatch, ModelsMismatch):
+            except (Stopped, Fenced, *_REFUSALS):
                 raise
             except Exception as again:  # noqa: BLE001  as above
                 error = again

@@ -9,16 +9,33 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from pipelines.adapters.nlp import make_recognizer
 from pipelines.agents import stage
+from pipelines.models.minilm import load_minilm
 from pipelines.priority import step_back
 from pipelines.settings import Settings, load_settings
 from pipelines.stages import ENRICHMENT
 
 
 def run(settings: Settings, target: str) -> int:
-    """Run a worker on a target until SIGTERM or SIGINT; its exit code."""
+    """Run a worker on a target until SIGTERM or SIGINT; its exit code.
+
+    Raises:
+        ModelUnavailable: a model is not installed; told at once, not when the first block comes.
+    """
     step_back(settings.enrichment_nice)
+    require_models(settings)
     return stage.run(ENRICHMENT, _smaller(settings), target)
+
+
+def require_models(settings: Settings) -> None:
+    """See that the models are installed and whole.
+
+    Raises:
+        ModelUnavailable: naming the command that helps.
+    """
+    load_minilm(settings.embedding_folder)
+    make_recognizer(settings)
 
 
 def _smaller(settings: Settings) -> Settings:
