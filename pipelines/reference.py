@@ -5,6 +5,7 @@ With `--check` nothing is written, and the exit code is 1 when a page is stale.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -218,6 +219,8 @@ def _default(field: FieldInfo) -> str:
         return "required"
     if field.default is None or field.default == ():
         return "none"
+    if isinstance(field.default, tuple):
+        return f"`{json.dumps(field.default)}`"
     value = str(field.default)
     return f"`{value.lower() if isinstance(field.default, bool) else value}`"
 

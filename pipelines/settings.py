@@ -125,6 +125,32 @@ class Settings(BaseSettings):
     payload_timeout_s: float = Field(
         default=5.0, gt=0, description="for reading a payload behind a payload_ref"
     )
+    llm_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s@?#]+$",
+        description="an OpenAI-compatible server (`http://host:port/v1`) that adds to what the "
+        "rules derive from messages, which are sent there; none: no language model",
+    )
+    llm_model: str | None = Field(
+        default=None, min_length=1, max_length=200, description="its name on that server"
+    )
+    llm_api_key: SecretStr | None = Field(default=None, description="sent as a bearer token")
+    llm_tasks: tuple[Literal["summary", "extraction", "disambiguation"], ...] = Field(
+        default=("summary", "extraction", "disambiguation"),
+        description="JSON list of what the language model is asked",
+    )
+    llm_timeout_s: float = Field(default=30.0, gt=0, le=600, description="for one answer")
+    llm_max_attempts: int = Field(
+        default=3, ge=1, le=10, description="of a question that the server is too busy to answer"
+    )
+    llm_concurrency: int = Field(default=2, ge=1, le=16, description="questions asked at once")
+    llm_max_characters: int = Field(
+        default=4_000, ge=200, le=32_000, description="of a text sent to the language model"
+    )
+    llm_response_format: Literal["json_schema", "json_object", "text"] = Field(
+        default="json_schema",
+        description="how JSON is asked for; for servers that do not know the first, the others",
+    )
 
     # API
     api_host: str = Field(default="127.0.0.1", description="the API listens here")

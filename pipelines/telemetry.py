@@ -53,6 +53,16 @@ Model = Literal["embedding", "nlp"]
 Cache = Literal["embedding", "nlp", "llm"]
 CacheOutcome = Literal["hit", "miss", "lost"]
 Degraded = Literal["embedding", "nlp", "payload", "llm"]
+LlmOutcome = Literal[
+    "answered",
+    "malformed",
+    "timeout",
+    "rate_limited",
+    "server_error",
+    "refused",
+    "unreachable",
+    "suspended",
+]
 
 # A block of 1,000 entries takes 30 to 300 ms on the reference machine; 60 s is its time limit.
 _BLOCK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
@@ -213,6 +223,13 @@ DEGRADED = _counter(
     "Items that enrichment went without, by what failed: " + ", ".join(get_args(Degraded)) + ".",
     "kind",
 )
+LLM_QUESTIONS = _counter(
+    "llm_questions_total",
+    "Questions to the language model that no cache could answer, by outcome: "
+    + ", ".join(get_args(LlmOutcome))
+    + " (refused: by the server, for good; suspended: not asked, after repeated failures).",
+    "outcome",
+)
 
 # The graph
 NODES = _gauge("nodes", "Nodes in the graph, by label.", "target", "label")
@@ -283,6 +300,8 @@ for _cache in get_args(Cache):
         CACHE_LOOKUPS.labels(cache=_cache, outcome=_cache_outcome)
 for _kind in get_args(Degraded):
     DEGRADED.labels(kind=_kind)
+for _llm_outcome in get_args(LlmOutcome):
+    LLM_QUESTIONS.labels(outcome=_llm_outcome)
 
 
 def prepare_stage(stage: str, target: str) -> None:

@@ -1,0 +1,211 @@
+"""What a large language model adds to what the rules derive from one event.
+
+`questions` says what to ask about an event, `derived_with_model` takes the answers in: a pure
+function, so that the same answers give the same graph. The rules' results stay; the model adds
+names and facts as far as the limits of an event leave room, and its sentence takes the place of
+the extractive summary. Without an answer nothing changes.
+
+Only what people and agents say to each other is shown to the model (S2: conversational text, no
+code, configuration or raw data): messages, without fenced code and short fields. Calls, results,
+errors and other JSON never leave the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from enrichment.clause_patterns import USERS, VOICELESS
+from enrichment.enriched import EventText, Mention
+from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
+from enrichment.facts import (
+    MAX_FACTS,
+    WHOLE_CONFIDENCE,
+    Assertion,
+    Party,
+    fact_in_words,
+    named,
+)
+from enrichment.keywords import SUMMARY_CHARACTERS
+from enrichment.prompts import Task
+from enrichment.relations import is_functional
+from enrichment.text import cut, language_spans
+from projections.events import Event
+
+if TYPE_CHECKING:
+    from enrichment.stage import Derived
+
+MIN_CHARACTERS: Final = 20
+"""Of a text from which names and facts are asked: "ok, thanks" has none."""
+MAX_CONFIDENCE: Final = 8_000
+"""Times 10⁴: a model is sure of everything it says, and what a tool returned is surer."""
+
+_WEAK: Final = frozenset(("amount", "date"))
+_FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+# As in `text.language_spans`: a value of less than four words is no sentence. `password: x` is not
+# sent, whether it was a field beside the words or a line of them.
+_FIELD = re.compile(r"^[^\s:]{1,121}:(?: \S+){0,3} *$", re.MULTILINE)
+
+
+def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str, Any]]:
+    """What to ask about one event, by task; nothing about most of them.
+
+    A summary is asked for when the text is longer than one.
+    """
+    event, text = derived.event, derived.text
+    if derived.statement is not None or text.kind != "message":
+        return {}
+    said = _conversation(text)
+    asked: dict[Task, dict[str, Any]] = {}
+    if "summary" in tasks and len(said) > SUMMARY_CHARACTERS:
+        asked["summary"] = {"text": said, "speaker": text.speaker or event.agent_id}
+    if "extraction" in tasks and len(said) >= MIN_CHARACTERS:
+        speaker = _speaker(event, text, derived.mentions)
+        asked["extraction"] = {"text": said, "speaker": speaker and speaker.name}
+    return asked
+
+
+def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any]]) -> Derived:
+    """The event with what the model said of it.
+
+    Args:
+        derived: by the rules, before the vectors of names are added.
+        answers: validated, by task; a task without an answer is left out.
+    """
+    summary, extraction = answers.get("summary"), answers.get("extraction")
+    if summary is not None:
+        who = derived.text.speaker or derived.event.agent_id
+        line = cut(f"{who}: {summary['summary']}", SUMMARY_CHARACTERS)
+        derived = derived._replace(summary=line)
+    if extraction is not None:
+        found = _merged_mentions(derived.mentions, extraction["entities"])
+        speaker = _speaker(derived.event, derived.text, derived.mentions)
+        parties = _parties(found, speaker)
+        derived = derived._replace(
+            mentions=_kept(found),
+            assertions=tuple(_merged_facts(derived, extraction["edges"], parties)),
+        )
+    return derived
+
+
+def _conversation(text: EventText) -> str:
+    """What is said in a message: language, without code."""
+    said = "\n".join(text.text[start:end] for start, end in language_spans(text))
+    said = _FIELD.sub("", _FENCED.sub(" ", said)).strip()
+    return "" if said.startswith(("{", "[{")) else said
+
+
+def _speaker(event: Event, text: EventText, mentions: Iterable[Mention]) -> Party | None:
+    """Whose name stands for "I": nobody's when an assistant speaks, as in the rules for clauses."""
+    name, kind = text.speaker or event.agent_id, "agent"
+    if canonical_name(name) in VOICELESS:
+        return None
+    if canonical_name(name) in USERS:
+        if event.user_id is None:
+            return None
+        name, kind = event.user_id, "user"
+    canonical = canonical_name(name)
+    for one in mentions:
+        if one.canonical_name == canonical and one.entity_type in ("agent", "user"):
+            return Party(name, canonical, one.entity_type, one.subtype, one.exact)
+    return named(name, "user" if kind == "user" else "agent")
+
+
+def _merged_mentions(
+    mentions: Iterable[Mention], entities: Iterable[Mapping[str, str]]
+) -> list[Mention]:
+    """The rules' mentions and the model's, the most trusted first, beyond the limit.
+
+    A name that the rules have a type for keeps it; the model may say more finely what a concept
+    is. Its names come before what the rules are least sure of: bare noun phrases, amounts, dates.
+    """
+    known = list(mentions)
+    places = {one.canonical_name: place for place, one in reversed(list(enumerate(known)))}
+    new: list[Mention] = []
+    for entity in entities:
+        entity_type, subtype = SUBTYPES[entity["type"]]
+        canonical = canonical_name(entity["name"])
+        place = places.get(canonical)
+        if place is None:
+            exact = any(letter.isdigit() for letter in canonical)
+            person = subtype == "person"
+            new.append(
+                Mention(
+                    entity["name"],
+                    canonical,
+                    entity_type,
+                    None if subtype == entity_type else subtype,
+                    "participant" if person else "object",
+                    exact,
+                )
+            )
+        elif _is_phrase(known[place]) and entity_type == "concept" and subtype != "concept":
+            known[place] = known[place]._replace(subtype=subtype)
+    weak = [one for one in known if _is_weak(one)]
+    return [*(one for one in known if not _is_weak(one)), *new, *weak]
+
+
+def _is_phrase(mention: Mention) -> bool:
+    return mention.entity_type == "concept" and mention.subtype is None and not mention.exact
+
+
+def _is_weak(mention: Mention) -> bool:
+    return _is_phrase(mention) or mention.subtype in _WEAK
+
+
+def _kept(found: list[Mention]) -> tuple[Mention, ...]:
+    return tuple(found[:MAX_MENTIONS])
+
+
+def _parties(mentions: Iterable[Mention], speaker: Party | None) -> dict[str, Party]:
+    """Who a name in an answer is; the speaker and those of the envelope win."""
+    parties: dict[str, Party] = {}
+    for one in sorted(mentions, key=lambda one: one.entity_type not in ("agent", "user")):
+        party = Party(one.name, one.canonical_name, one.entity_type, one.subtype, one.exact)
+        parties.setdefault(one.canonical_name, party)
+    if speaker is not None:
+        parties[speaker.canonical_name] = speaker
+    return parties
+
+
+def _merged_facts(
+    derived: Derived, edges: Iterable[Mapping[str, Any]], parties: Mapping[str, Party]
+) -> list[Assertion]:
+    """The rules' facts, then the model's that are others, at most MAX_FACTS."""
+    event = derived.event
+    facts = list(derived.assertions)
+    stated = {_key(one) for one in facts}
+    for edge in edges:
+        source = parties.get(canonical_name(edge["source"]))
+        target = parties.get(canonical_name(edge["target"]))
+        if source is None or target is None or len(facts) >= MAX_FACTS:
+            continue
+        relation = edge["relation"]
+        confidence = min(MAX_CONFIDENCE, round(edge["confidence"] * WHOLE_CONFIDENCE))
+        one = Assertion(
+            tenant=event.tenant,
+            source=source,
+            relation=relation,
+            edge_type=edge["edge_type"],
+            target=target,
+            valid_from_ms=event.occurred_at_ms,
+            valid_to_ms=None,
+            confidence=confidence,
+            fact=edge["fact"] or fact_in_words(source, relation, target),
+            source_kind="conversation",
+            status="staged",
+            user_id=event.user_id,
+            event_id=event.event_id,
+            ordinal=len(facts),
+            position_ms=derived.position.ms,
+            functional=is_functional(relation),
+        )
+        if one.source_id != one.target_id and _key(one) not in stated:
+            stated.add(_key(one))
+            facts.append(one)
+    return facts
+
+
+def _key(one: Assertion) -> tuple[str, str, str, str]:
+    return (one.source_id, one.relation, one.target_id, one.edge_type)
