@@ -42,6 +42,8 @@ MAX_CONFIDENCE: Final = 8_000
 """Times 10⁴: a model is sure of everything it says, and what a tool returned is surer."""
 
 _WEAK: Final = frozenset(("amount", "date"))
+_INSTRUCTING: Final = frozenset(("system", "developer"))
+"""What they say is configuration, and the same in every conversation."""
 _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # As in `text.language_spans`: a value of less than four words is no sentence. `password: x` is not
 # sent, whether it was a field beside the words or a line of them.
@@ -55,6 +57,8 @@ def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str,
     """
     event, text = derived.event, derived.text
     if derived.statement is not None or text.kind != "message":
+        return {}
+    if canonical_name(text.speaker or "") in _INSTRUCTING:
         return {}
     said = _conversation(text)
     asked: dict[Task, dict[str, Any]] = {}

@@ -43,6 +43,8 @@ SAME_CONFIDENCE: Final = 0.7
 """Below this a model's yes is no yes."""
 _NAME_CHARACTERS: Final = 128
 """Of a name; so it stays within 512 bytes of UTF-8 whatever the script."""
+_LOOKED_AT: Final = 10
+"""Times as many items as are kept are looked at: an answer of a megabyte has 50,000."""
 _RAMBLING: Final = 1_000
 """Characters of a summary beyond which the model did something else."""
 
@@ -219,13 +221,13 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     speaker = canonical_name(str(question.get("speaker") or ""))
     said = _plain(f"{question.get('text') or ''}")
     named: dict[str, dict[str, str]] = {}
-    for item in entities or ():
+    for item in (entities or ())[: _LOOKED_AT * MAX_MENTIONS]:
         entity = _entity(item, said, speaker)
         if entity is not None and len(named) < MAX_MENTIONS:
             named.setdefault(canonical_name(entity["name"]), entity)
     ends = {*named, speaker} - {""}
     found: dict[tuple[str, str, str, str], dict[str, Any]] = {}
-    for item in edges or ():
+    for item in (edges or ())[: _LOOKED_AT * MAX_FACTS]:
         edge = _edge(item, ends)
         if edge is not None and len(found) < MAX_FACTS:
             key = (canonical_name(edge["source"]), edge["relation"])

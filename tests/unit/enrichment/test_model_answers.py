@@ -81,6 +81,10 @@ def test_code_and_data_inside_a_message_are_not_sent() -> None:
     assert questions(message("[{" + LONG), TASKS) == {}
 
 
+def test_instructions_are_no_conversation() -> None:
+    assert questions(message(LONG, "system"), TASKS) == {}
+
+
 def test_a_statement_is_not_asked_about() -> None:
     fact = {"source": {"name": "Ada"}, "relation": "works_at", "target": "Acme"}
     stated = event(1, event_type="memory.fact_asserted", payload=fact)

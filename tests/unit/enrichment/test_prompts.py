@@ -107,6 +107,12 @@ def test_entities_are_a_list_or_there_is_no_answer(entities: Any) -> None:
     assert validated("extraction", QUESTION, {}) is None
 
 
+def test_of_a_flood_of_items_few_are_looked_at() -> None:
+    flood = [{"name": f"Nobody{n}"} for n in range(50_000)]
+    assert names([*PEOPLE, *flood]) == ["Caroline", "Acme Corp."]
+    assert names([*flood, *PEOPLE]) == []
+
+
 # edges
 
 
