@@ -43,7 +43,7 @@ from pipelines.settings import Settings
 from projections.errors import ConfigurationError, Stopped
 
 if TYPE_CHECKING:
-    from enrichment.stage import Derived
+    from enrichment.stage import Derived, EventKey
 
 FAILURES: Final = 5
 """In a row, then the server is left alone."""
@@ -147,6 +147,10 @@ class ChatModel(LanguageModel, Summarizer):
         asks: False: answers come from the cache alone, for who checks what was derived before.
         breaker: shared by all that ask the same server.
         sleep: waits before another attempt, seconds; by default until `close` at the longest.
+
+    Attributes:
+        revision: of what is derived with it: another one is another graph. Empty when it only
+            disambiguates, which is recorded and not derived.
     """
 
     def __init__(
@@ -165,7 +169,8 @@ class ChatModel(LanguageModel, Summarizer):
     ) -> None:
         self.model: str = model
         self.tasks: tuple[Task, ...] = tuple(task for task in TASKS if task in tasks)
-        self.revision: str = versions(self.tasks)
+        derives = tuple(task for task in self.tasks if task != "disambiguation")
+        self.revision: str = f"{versions(derives)}/{max_characters}" if derives else ""
         self._completions = completions
         self._cache = cache
         self._max_characters = max_characters
@@ -295,25 +300,32 @@ class ChatModel(LanguageModel, Summarizer):
             logger.warning("language model left alone", model=self.model, pause_s=round(pause_s))
 
 
-def with_answers(model: ChatModel, found: Sequence[Derived]) -> list[Derived]:
+def with_answers(
+    model: ChatModel, found: Sequence[Derived]
+) -> tuple[list[Derived], frozenset[EventKey]]:
     """What events say, with what the model adds; asked together, a batch at a time.
+
+    Returns:
+        The events, and the keys of those for which an answer is missing: what a graph holds of
+        them is right with and without it.
 
     Raises:
         Stopped: the model was closed meanwhile.
     """
     asked = [questions(one, model.tasks) for one in found]
     answers = iter(model.answers([item for by_task in asked for item in by_task.items()]))
-    return [
-        derived_with_model(
-            one,
-            {
-                task: answer
-                for task, answer in ((task, next(answers)) for task in by_task)
-                if answer is not None
-            },
-        )
-        for one, by_task in zip(found, asked, strict=True)
-    ]
+    given = [{task: next(answers) for task in by_task} for by_task in asked]
+    return (
+        [
+            derived_with_model(one, {task: said for task, said in by_task.items() if said})
+            for one, by_task in zip(found, given, strict=True)
+        ],
+        frozenset(
+            one.event.key
+            for one, by_task in zip(found, given, strict=True)
+            if None in by_task.values()
+        ),
+    )
 
 
 def same_by_model(model: ChatModel, candidates: Iterable[Candidate]) -> dict[tuple[str, str], bool]:

@@ -496,20 +496,23 @@ def test_a_batch_of_events_takes_in_what_the_model_says(
         derived(2, "ok"),
         derived(3, "Nobody has been there before me."),
     ]
-    found = with_answers(model(concurrency=1), batch)
+    found, without = with_answers(model(concurrency=1), batch)
     added = set(found[0].mentions) - set(batch[0].mentions)
     assert {(one.canonical_name, one.subtype) for one in added} == {("berlin", "location")}
     assert found[1:] == batch[1:]
+    assert without == {batch[2].event.key}
     assert counted() == {"answered": 1, "malformed": 1, "degraded": 1}
     server.does(hangs)
-    assert with_answers(model(), batch[:2]) == found[:2]
+    assert with_answers(model(), batch[:2]) == (found[:2], frozenset())
+    assert with_answers(model(asks=False), batch) == (found, without)
 
 
 def test_a_server_that_is_away_leaves_events_as_the_rules_have_them(
     model: Callable[..., ChatModel],
 ) -> None:
     batch = [derived(n, f"Caroline has moved to Berlin {n} times.") for n in range(1, 10)]
-    assert with_answers(model(nobody_listens()), batch) == batch
+    keys = frozenset(one.event.key for one in batch)
+    assert with_answers(model(nobody_listens()), batch) == (batch, keys)
 
 
 def test_only_open_cases_are_asked_and_only_answers_count(
@@ -569,6 +572,10 @@ def test_without_settings_there_is_none(cache: ByteCache) -> None:
         make_language_model(Settings(llm_url="http://127.0.0.1:1"), cache)
 
 
+def test_who_only_disambiguates_derives_nothing(model: Callable[..., ChatModel]) -> None:
+    assert model(tasks=("disambiguation",)).revision == ""
+
+
 def test_the_settings_make_one(server: ChatServer, cache: ByteCache) -> None:
     settings = Settings(
         llm_url=server.url + "/",
@@ -578,7 +585,7 @@ def test_the_settings_make_one(server: ChatServer, cache: ByteCache) -> None:
     )
     made = make_language_model(settings, cache)
     assert made is not None
-    assert (made.model, made.revision) == ("tiny", "summary1,disambiguation1")
+    assert (made.model, made.revision) == ("tiny", "summary1/4000")
     assert ask(made) == SAME
     assert server.paths == ["/v1/chat/completions"]
     assert SECRET in telemetry.known_secrets(settings)
