@@ -45,48 +45,121 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="mend exactly what differs, then verify again")
     ] = False,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            "--stage",
+            metavar="STAGE",
+            help="projection or enrichment alone; default: the projection whole, and a sample of "
+            "the enrichment where there is one",
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="of the enrichment only sessions with so many events together (default: all "
+            "with --stage enrichment, else 200)",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="the same sample again (default: another)"),
+    ] = None,
 ) -> int:
     """Fold the ledger again and compare with the graph: exit 0 same, 1 divergence.
 
-    The digest is the same for the same events in another ledger.
+    The digest is the same for the same events in another ledger. Of the enrichment all that the
+    events determine is recomputed; of embeddings and SIMILAR_TO it is checked what must hold of
+    any. Its memory grows with entities and facts, with a sample it does not.
     """
     from pipelines.collector import collect_rarely
-    from pipelines.verify import verify as run
+    from pipelines.stages import STAGES
 
+    if stage is not None and stage not in STAGES:
+        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="--stage")
+    if stage == "projection" and sample is not None:
+        raise typer.BadParameter("the projection is always compared whole", param_hint="--sample")
     collect_rarely()
-    with invocation.progress() as progress:
-        report = run(
-            invocation.services,
-            target=target,
-            session=session,
-            tenant=tenant,
-            repair=repair,
-            progress=progress,
-        )
-    document = report.as_dict()
+    options: dict[str, Any] = {
+        "target": target,
+        "session": session,
+        "tenant": tenant,
+        "repair": repair,
+    }
+    document: dict[str, Any] = {}
+    if stage != "enrichment":
+        from pipelines.verify import verify as run
+
+        with invocation.progress() as progress:
+            document = run(invocation.services, progress=progress, **options).as_dict()
+    enriched = _verify_enriched(invocation, stage, sample, seed, options)
+    if stage == "enrichment":
+        document = enriched or {}
+    elif enriched is not None:
+        document["stages"] = {"enrichment": enriched}
+        document["ok"] = document["ok"] and enriched["ok"]
     invocation.answer(document, lambda out: show_verified(out, document))
-    return OK if report.ok else FAILED
+    return OK if document["ok"] else FAILED
+
+
+def _verify_enriched(
+    invocation: Invocation,
+    stage: str | None,
+    sample: int | None,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """What the enrichment's verify says; None: it was not asked for, or nothing is enriched."""
+    if stage == "projection":
+        return None
+    services, name = invocation.services, options["target"]
+    if stage is None:
+        target = services.targets.get(name) if name else services.active()
+        checkpoints = services.writer(target).checkpoints("enrichment")
+        if all(one.position == START for one in checkpoints):
+            return None
+    from pipelines.verify_enrichment import SAMPLE, verify_enrichment
+
+    if stage is None:
+        sample = sample or SAMPLE
+    with invocation.progress() as progress:
+        report = verify_enrichment(services, sample=sample, seed=seed, progress=progress, **options)
+    return report.as_dict()
 
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:
     """For a person: the verdict, the digest, and what differs."""
-    differences = document["differences"]
-    verdict = "[green]✓ same[/green]" if document["ok"] else "[red]✗ divergence[/red]"
-    out.print(f"{verdict}  {document['events']:,} events  digest [bold]{document['digest']}[/bold]")
+    stages = document.get("stages", {})
+    alone = document["difference_count"] == 0
+    verdict = "[green]✓ same[/green]" if alone else "[red]✗ divergence[/red]"
+    title = f"{document['stage']}  " if "stage" in document else ""
+    if document.get("sample"):
+        title += f"sample of {document['sessions']:,} sessions (--seed {document['seed']})  "
+    out.print(
+        f"{verdict}  {title}{document['events']:,} events  digest [bold]{document['digest']}[/bold]"
+    )
     for name, remark in (
         ("repaired", "differences mended"),
         ("lag_entries", "entries not folded yet"),
         ("waiting_parent_count", "parents never seen"),
         ("dead_letter_count", "dead letters (recollect dead-letters list)"),
+        ("unread", "events whose payload cannot be read, not compared"),
+        ("without_embedding", "events without an embedding"),
     ):
-        if document[name]:
+        if document.get(name):
             out.print(f"  [yellow]{document[name]:,} {remark}[/yellow]")
+    differences = document["differences"]
     for difference in differences[:SHOWN_DIFFERENCES]:
         text = difference if isinstance(difference, str) else _line(difference)
         out.print(f"  {text}", markup=False)
     if document["difference_count"] > SHOWN_DIFFERENCES:
         more = document["difference_count"] - SHOWN_DIFFERENCES
         out.print(f"  and {more:,} more (--json lists up to {len(differences):,})")
+    for stage in stages.values():
+        show_verified(out, stage)
 
 
 def replay(

@@ -1,0 +1,100 @@
+"""What verify found out about Stage 2 on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from enrichment.expected import KINDS, Numbers, add_numbers
+from projections.comparison import Difference
+from projections.digest import digest_text
+
+LISTED = 1_000
+"""Differences listed at most; all are counted."""
+
+
+@dataclass
+class EnrichmentReport:
+    """What verify found. `ok`: no difference, no matter how much lag.
+
+    Attributes:
+        sample: events asked for; None: all, or those of one session.
+        seed: of the sample.
+        events: compared.
+        unread: events whose payload lies elsewhere and cannot be read now: not compared.
+        without_embedding: events that have a text and no embedding, because the model failed.
+        judged: events, entities and histories that were looked at again under a lock.
+        repaired: differences that were dealt with.
+        numbers: digests by kind; entities, facts and sameness only of the whole graph.
+    """
+
+    target: str
+    sample: int | None = None
+    seed: int | None = None
+    sessions: int = 0
+    events: int = 0
+    statements: int = 0
+    entities: int = 0
+    facts: int = 0
+    unread: int = 0
+    without_embedding: int = 0
+    judged: int = 0
+    repaired: int = 0
+    dead_letter_count: int = 0
+    lag_entries: int = 0
+    duration_s: float = 0.0
+    differences: list[Difference] = field(default_factory=list)
+    difference_count: int = 0
+    numbers: Numbers = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the graph is what follows from the ledger up to the checkpoints."""
+        return self.difference_count == 0
+
+    @property
+    def digest(self) -> str:
+        """Of all kinds together."""
+        return digest_text(sum(self.numbers.values()))
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """By kind."""
+        return {kind: digest_text(self.numbers[kind]) for kind in KINDS if kind in self.numbers}
+
+    def add(self, difference: Difference) -> None:
+        """Count a difference, and list it while there is room."""
+        self.difference_count += 1
+        if len(self.differences) < LISTED:
+            self.differences.append(difference)
+
+    def count(self, numbers: Numbers) -> None:
+        """Add to the digests."""
+        add_numbers(self.numbers, numbers)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": self.ok,
+            "stage": "enrichment",
+            "target": self.target,
+            "sample": self.sample,
+            "seed": self.seed,
+            "sessions": self.sessions,
+            "events": self.events,
+            "statements": self.statements,
+            "entities": self.entities,
+            "facts": self.facts,
+            "digest": self.digest,
+            "digests": dict(self.digests),
+            "differences": [difference.as_dict() for difference in self.differences],
+            "difference_count": self.difference_count,
+            "repaired": self.repaired,
+            "judged": self.judged,
+            "unread": self.unread,
+            "without_embedding": self.without_embedding,
+            "dead_letter_count": self.dead_letter_count,
+            "lag_entries": self.lag_entries,
+            "duration_s": round(self.duration_s, 3),
+        }

@@ -1,0 +1,475 @@
+"""Verify of Stage 2 names what was tampered with; repair mends it; live work is no difference."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from enrichment.enriched_differences import FoundEntity, FoundEvent
+from enrichment.entities import entity_id
+from pipelines.adapters.block import Block
+from pipelines.adapters.enrichment_audit import EnrichmentAudit
+from pipelines.enriched_report import EnrichmentReport
+from pipelines.enriching import Models
+from pipelines.verify_enrichment import chosen_sessions, verify_enrichment
+from projections.errors import ModelsMismatch
+from projections.events import Event, content_digest
+from projections.schema import (
+    CAUSED_BY,
+    ENTITY,
+    EVENT,
+    FACT_HISTORY,
+    REFERENCES,
+    RELATES_TO,
+    SAME_AS,
+    SIMILAR_TO,
+)
+from tests.factories import event_id
+from tests.integration.enrichment_support import (
+    Enriched,
+    called,
+    embedder,
+    recognizer,
+    returned,
+    said,
+    stated,
+)
+from tests.integration.stack import Ingest, Stack, Worker
+
+pytestmark = pytest.mark.integration
+
+ANN, ANNA = (entity_id("default", name, "concept") for name in ("ann", "anna"))
+MIA = entity_id("default", "mia_li_3668", "user")
+BOOKING = {"reservation_id": "ZFA04Y", "user_id": "mia_li_3668", "status": "active"}
+OTHER = {"session_id": "session-2", "trace_id": "trace-2"}
+
+
+def lives_in(city: str) -> dict[str, object]:
+    return {"source": {"name": "Ann"}, "relation": "lives_in", "target": {"name": city}}
+
+
+# Two sessions, and what was stated beside them: facts that end one another, a sameness, a name.
+GRAPH = [
+    said(1, "Hello, I am Mia Li. Please cancel my reservation ZFA04Y.", "Mia"),
+    called(2, "get_reservation_details", {"reservation_id": "ZFA04Y"}),
+    returned(3, "get_reservation_details", BOOKING),
+    called(4, "cancel_reservation", {"reservation_id": "ZFA04Y", "user_id": "mia_li_3668"}),
+    said(7, "We went to the adoption agency in Boston yesterday.", "Caroline", **OTHER),
+    said(8, "The adoption agencies in Boston are very helpful.", "Melanie", **OTHER),
+    said(9, "The adoption agencies in Boston are really helpful.", "Caroline", **OTHER),
+    stated(13, "memory.fact_asserted", lives_in("Berlin")),
+    stated(14, "memory.fact_asserted", lives_in("Paris")),
+    stated(15, "memory.same_as", {"pairs": [{"entity_ids": [ANN, ANNA], "confidence": 0.9}]}),
+    stated(16, "memory.entity_corrected", {"entity_id": ANN, "correction": "rename", "name": "A."}),
+]
+EVENTS = 7
+
+
+def models(stack: Stack) -> Models:
+    return Models(stack.services, embedder=embedder(), recognizer=recognizer())
+
+
+def verified(stack: Stack, **options: Any) -> EnrichmentReport:
+    return verify_enrichment(stack.services, models=models(stack), **options)
+
+
+@pytest.fixture
+def enriched(stack: Stack) -> Enriched:
+    made = Enriched(stack)
+    made.take_in(*GRAPH)
+    return made
+
+
+class Tampering(NamedTuple):
+    """One thing done by hand, and what verify must name: kind, element, type, changed fields."""
+
+    text: str
+    named: set[tuple[str, str, str, tuple[str, ...]]]
+
+
+def changed(label: str, *fields: str) -> tuple[str, str, str, tuple[str, ...]]:
+    return ("different", "node", label, fields)
+
+
+def edge(kind: str, type_: str, *fields: str) -> tuple[str, str, str, tuple[str, ...]]:
+    return (kind, "edge", type_, fields)
+
+
+_E = f"MATCH (e:Event {{event_id: '{event_id(4)}'}}) "
+_FIRST = f"MATCH (e:Event {{event_id: '{event_id(1)}'}}) "
+_ANN = f"MATCH (n:Entity {{entity_id: '{ANN}'}}) "
+_MIA = f"MATCH (n:Entity {{entity_id: '{MIA}'}}) "
+_LIVES = f"{_ANN}MATCH (n)-[r:RELATES_TO {{relation: 'lives_in'}}]->(o) "
+_SIMILAR = "MATCH (a:Event)-[s:SIMILAR_TO]->(b:Event) "
+
+TAMPERINGS: dict[str, Tampering] = {
+    "properties are others": Tampering(
+        f"{_E}SET e.text = 'x', e.speaker = 7, e.keywords = ['x'], e.importance_score = 9.0",
+        {changed(EVENT.label, "text", "speaker", "keywords", "importance_score")},
+    ),
+    "a summary is gone": Tampering(f"{_FIRST}REMOVE e.summary", {changed(EVENT.label, "summary")}),
+    "a mention is gone": Tampering(
+        f"{_E}MATCH (e)-[r:REFERENCES]->(:Entity {{entity_id: '{MIA}'}}) DELETE r",
+        {edge("missing", REFERENCES.type)},
+    ),
+    "a mention is made up and another doubled": Tampering(
+        f"{_E}MATCH (e)-[r:REFERENCES]->(m:Entity {{entity_id: '{MIA}'}}) WITH e, r, m "
+        f"{_ANN}CREATE (e)-[:REFERENCES {{role: 'subject'}}]->(n) "
+        "CREATE (e)-[:REFERENCES {role: r.role}]->(m)",
+        {edge("extra", REFERENCES.type), edge("extra", REFERENCES.type, "copies")},
+    ),
+    "an inferred cause is gone": Tampering(
+        f"{_E}MATCH (e)-[r:CAUSED_BY {{mechanism: 'inferred'}}]->() DELETE r",
+        {edge("missing", CAUSED_BY.type)},
+    ),
+    "an inferred cause is made up": Tampering(
+        f"{_FIRST}MATCH (o:Event {{event_id: '{event_id(9)}'}}) CREATE "
+        "(e)-[:CAUSED_BY {mechanism: 'inferred', rule: 'reply', confidence: 0.7}]->(o)",
+        {edge("extra", CAUSED_BY.type)},
+    ),
+    "an inferred cause is another": Tampering(
+        f"{_E}MATCH (e)-[r:CAUSED_BY {{mechanism: 'inferred'}}]->() "
+        "SET r.confidence = 0.5, r.evidence = 'x'",
+        {edge("different", CAUSED_BY.type, "confidence", "evidence")},
+    ),
+    "an embedding is another": Tampering(
+        f"{_E}SET e.embedding = [x IN e.embedding | 2 * x], e.embedding_model = 'x'",
+        {changed(EVENT.label, "embedding", "embedding_model")},
+    ),
+    # its likeness stays: with the embedding back, the score is right again
+    "an embedding is none": Tampering(
+        f"{_E}SET e.embedding = 'x'",
+        {changed(EVENT.label, "embedding"), edge("extra", SIMILAR_TO.type)},
+    ),
+    "an entity has another name": Tampering(
+        f"{_MIA}SET n.name = 'Mia', n.canonical_name = 'x', n.subtype = 'x'",
+        {changed(ENTITY.label, "canonical_name", "name", "subtype")},
+    ),
+    "an entity was seen at other times": Tampering(
+        f"{_MIA}SET n.first_seen = n.first_seen - duration('P1D'), n.last_seen = datetime()",
+        {changed(ENTITY.label, "first_seen", "last_seen")},
+    ),
+    "an entity is made up": Tampering(
+        "CREATE (n:Entity {tenant: 'default', entity_id: 'x', name: 'x'}) "
+        f"WITH n {_E}CREATE (e)-[:REFERENCES {{role: 'object'}}]->(n)",
+        {("extra", "node", ENTITY.label, ()), edge("extra", REFERENCES.type)},
+    ),
+    "an entity has no key": Tampering(
+        "CREATE (:Entity {name: 'x'})", {("extra", "node", ENTITY.label, ())}
+    ),
+    "an entity is gone": Tampering(
+        f"{_MIA}DETACH DELETE n",
+        {
+            ("missing", "node", ENTITY.label, ()),
+            edge("missing", REFERENCES.type),
+            edge("missing", RELATES_TO.type),
+        },
+    ),
+    "an entity of facts alone is gone": Tampering(
+        f"{_ANN}DETACH DELETE n",
+        {
+            ("missing", "node", ENTITY.label, ()),
+            edge("missing", RELATES_TO.type),
+            edge("missing", SAME_AS.type),
+        },
+    ),
+    "an entity is hidden": Tampering(
+        f"{_MIA}SET n:Unmentioned", {changed(ENTITY.label, "visible")}
+    ),
+    "what a person decided is another": Tampering(
+        f"{_ANN}SET n.display_name = 'x', n.corrected_type = 'agent'",
+        {changed(ENTITY.label, "display_name", "corrected_type")},
+    ),
+    "a history lost an entry": Tampering(
+        "MATCH (h:FactHistory) WHERE size(h.entries) = 2 SET h.entries = h.entries[..1]",
+        {changed(FACT_HISTORY.label, "entries")},
+    ),
+    "a history is gone and another made up": Tampering(
+        "MATCH (h:FactHistory) WHERE size(h.entries) = 2 DELETE h "
+        "CREATE (:FactHistory {tenant: 'default', history_id: 'x', entries: ['[]']})",
+        {
+            ("missing", "node", FACT_HISTORY.label, ()),
+            ("extra", "node", FACT_HISTORY.label, ()),
+        },
+    ),
+    "a fact is another": Tampering(
+        f"{_LIVES}WHERE o.name = 'Berlin' SET r.valid_to = null, r.fact = 'x', r.confidence = 1",
+        {edge("different", RELATES_TO.type, "fact", "confidence", "valid_to")},
+    ),
+    "a fact begins at another time": Tampering(
+        f"{_LIVES}WHERE o.name = 'Berlin' SET r.valid_from = 'x'",
+        {edge("missing", RELATES_TO.type), edge("extra", RELATES_TO.type)},
+    ),
+    "a fact is doubled": Tampering(
+        f"{_LIVES}WHERE o.name = 'Berlin' CREATE (n)-[s:RELATES_TO]->(o) SET s = r",
+        {edge("extra", RELATES_TO.type, "copies")},
+    ),
+    "a sameness is gone": Tampering(
+        "MATCH ()-[r:SAME_AS]->() DELETE r", {edge("missing", SAME_AS.type)}
+    ),
+    "a sameness is another": Tampering(
+        "MATCH ()-[r:SAME_AS]->() SET r.retracted = true, r.decided_at = [9999999999999, 0]",
+        {edge("different", SAME_AS.type, "retracted", "decided_at")},
+    ),
+    "a likeness has another score": Tampering(
+        f"{_SIMILAR}SET s.score = 0.99", {edge("different", SIMILAR_TO.type, "score")}
+    ),
+    "a likeness is made up": Tampering(
+        f"{_FIRST}MATCH (o:Event {{event_id: '{event_id(7)}'}}) "
+        "CREATE (e)-[:SIMILAR_TO {score: 0.9}]->(o)",
+        {edge("extra", SIMILAR_TO.type)},
+    ),
+    "a likeness is doubled and turned round": Tampering(
+        f"{_SIMILAR}CREATE (a)-[:SIMILAR_TO {{score: s.score}}]->(b) "
+        "CREATE (b)-[:SIMILAR_TO {score: s.score}]->(a)",
+        {edge("extra", SIMILAR_TO.type)},
+    ),
+}
+
+
+def named(report: EnrichmentReport) -> set[tuple[str, str, str, tuple[str, ...]]]:
+    return {(d.kind, d.element, d.type, tuple(d.fields)) for d in report.differences}
+
+
+def rounded(stack: Stack) -> list[str]:
+    """The whole graph; a score that was set anew may differ in its last digits."""
+    stack.cypher("MATCH ()-[s:SIMILAR_TO]->() SET s.score = round(s.score, 4)")
+    return stack.dump()
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_tampering_is_named_and_mended(enriched: Enriched, name: str) -> None:
+    tampering, stack = TAMPERINGS[name], enriched.stack
+    right = verified(stack)
+    assert (right.ok, right.differences, right.judged) == (True, [], 0)
+    before = rounded(stack)
+    stack.cypher(tampering.text)
+    assert rounded(stack) != before, "the tampering did nothing"
+    report = verified(stack)
+    assert not report.ok
+    assert tampering.named == named(report)
+
+    mended = verified(stack, repair=True)
+    assert mended.ok, mended.differences
+    assert mended.repaired
+    assert mended.digests == right.digests
+    assert rounded(stack) == before
+
+
+def test_the_untouched_graph_is_right(enriched: Enriched) -> None:
+    report = verified(enriched.stack)
+    assert (report.ok, report.events, report.statements, report.judged) == (True, EVENTS, 4, 0)
+    assert report.entities
+    assert report.facts
+    assert set(report.digests) == {
+        *("events", "references", "causes", "entities", "facts", "same_as")
+    }
+    document = report.as_dict()
+    assert (document["ok"], document["stage"], document["lag_entries"]) == (True, "enrichment", 0)
+
+
+def test_the_order_of_arrival_does_not_change_the_digest(
+    make_stack: Callable[..., Stack], enriched: Enriched
+) -> None:
+    digests = verified(enriched.stack).digests
+    enriched.stack.writer.clear()
+    other = Enriched(make_stack(prefix="other"))
+    events: list[Event] = random.Random(5).sample(GRAPH, len(GRAPH))
+    other.take_in(*events[:5], size=2)
+    other.take_in(*events[5:], size=3)
+    report = verified(other.stack)
+    assert report.ok, report.differences
+    assert report.digests == digests
+
+
+def test_what_is_not_enriched_yet_is_lag_and_no_difference(enriched: Enriched) -> None:
+    before = verified(enriched.stack)
+    late = [
+        said(n, f"Late words number {n} about ZFA04Y.", "Mia", at=n - 90) for n in range(92, 95)
+    ]
+    enriched.stack.append(*late)
+    enriched.stack.fold()
+    report = verified(enriched.stack)
+    assert (report.ok, report.lag_entries) == (True, len(late))
+    assert report.digests == before.digests
+    enriched.fold()
+    report = verified(enriched.stack)
+    assert (report.ok, report.lag_entries, report.events) == (True, 0, EVENTS + len(late))
+    assert report.digests != before.digests
+
+
+def test_a_session_or_a_sample_is_compared_alone(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.cypher(f"{_FIRST}SET e.text = 'x'")
+    stack.cypher(f"{_MIA}SET n.name = 'x'")
+    good = verified(stack, session="session-2")
+    bad = verified(stack, session="session-1")
+    assert (good.ok, good.events, bad.ok, bad.events) == (True, 3, False, 4)
+    assert {changed(EVENT.label, "text"), changed(ENTITY.label, "name")} == named(bad)
+    sample = verified(stack, sample=200, seed=1)
+    assert (sample.ok, sample.events, sample.sessions, sample.seed) == (False, EVENTS, 2, 1)
+    assert verified(stack, sample=2, seed=1).events == 2
+    assert verified(stack, session="nothing").events == 0
+    assert verified(stack, session="session-1", repair=True).ok
+    assert verified(stack).ok
+
+
+def test_a_sample_misses_what_entities_and_histories_did_not_take_in(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.cypher(f"{_MIA}SET n.last_seen = n.first_seen - duration('P1D')")
+    stack.cypher("MATCH (h:FactHistory) WHERE size(h.entries) = 1 SET h.entries = []")
+    report = verified(stack, sample=200, seed=3)
+    assert named(report) == {
+        changed(ENTITY.label, "last_seen"),
+        ("missing", "node", FACT_HISTORY.label, ()),
+    }
+    assert verified(stack, sample=200, seed=3, repair=True).ok
+    assert verified(stack).ok
+
+
+def test_the_seed_alone_chooses_the_sessions() -> None:
+    sessions = [("default", f"session-{n}") for n in range(100)]
+    chosen = chosen_sessions(sessions, 5, 7)
+    assert chosen_sessions(reversed(sessions), 5, 7) == chosen
+    assert chosen_sessions(sessions, 5, 8) != chosen
+    assert chosen_sessions([*sessions, ("default", None)], 200, 7)[:5] == chosen  # type: ignore[list-item]  # as tampering leaves it
+
+
+def test_a_dead_letter_is_not_expected(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.append(stated(50, "memory.fact_asserted", {"source": "no entity"}))
+    stack.fold()
+    enriched.fold()
+    report = verified(stack)
+    assert (report.ok, report.dead_letter_count, report.statements) == (True, 1, 4)
+    stack.cypher("MATCH (d:DeadLetter) DELETE d")
+    assert named(verified(stack)) == {("missing", "node", "DeadLetter", ())}
+
+
+def test_other_models_are_told_at_once(enriched: Enriched) -> None:
+    enriched.stack.cypher("MATCH (c:Checkpoint {stage: 'enrichment'}) SET c.models = 'x@1 y@2'")
+    with pytest.raises(ModelsMismatch):
+        verified(enriched.stack)
+
+
+class Enricher(Worker):
+    """A thread that enriches what was projected, as the live worker does."""
+
+    def __init__(self, enriched: Enriched) -> None:
+        super().__init__(enriched.stack)
+        self._enriched = enriched
+
+    def _work(self) -> None:
+        ledger = self._stack.ledger
+        try:
+            runner = self._enriched.new_runner(stop=self._stop)
+            while not self._stop.is_set():
+                for partition in range(ledger.partitions):
+                    at = runner.checkpoint(partition).position
+                    if entries := ledger.read(partition, at, 5):
+                        runner.apply(Block(partition, tuple(entries)))
+                self._stop.wait(0.01)
+        except BaseException as error:
+            if not self._stop.is_set():
+                self.error = error
+
+
+def late_words(count: int) -> list[Event]:
+    """Events of three sessions in a seeded disorder, which share values and people."""
+    rng = random.Random(3)
+    return [
+        (called if n % 3 else returned)(
+            n,
+            "look_up",
+            {"order_id": f"ORD-{rng.randrange(5)}77{rng.randrange(3)}", "user_id": "mia_li_3668"},
+            at=rng.randrange(5_000),
+            session_id=f"session-{rng.randrange(3)}",
+        )
+        for n in range(1_000, 1_000 + count)
+    ]
+
+
+@pytest.mark.parametrize("sample", [None, 200])
+def test_what_is_enriched_after_the_checkpoints_were_read_is_judged_again(
+    enriched: Enriched, monkeypatch: pytest.MonkeyPatch, sample: int | None
+) -> None:
+    """Late events change the causes of those behind them, entities and histories grow."""
+    stack = enriched.stack
+    streaming = EnrichmentAudit.stream_enriched
+    late = [
+        returned(60, "find", {"reservation_id": "ZFA04Y", "id": "ZFA04Y"}, at=0),
+        stated(61, "memory.fact_asserted", lives_in("Rome")),
+        stated(62, "memory.fact_asserted", {"source": "no entity"}),
+    ]
+
+    def later(self: EnrichmentAudit, *session: Any) -> Iterator[FoundEvent]:
+        monkeypatch.setattr(EnrichmentAudit, "stream_enriched", streaming)
+        enriched.take_in(*late)
+        return streaming(self, *session)
+
+    monkeypatch.setattr(EnrichmentAudit, "stream_enriched", later)
+    report = verified(stack, sample=sample)
+    assert (report.ok, report.differences) == (True, [])
+    assert report.judged
+    stack.cypher("MATCH (h:FactHistory) SET h.entries = h.entries[..1]")
+    assert not verified(stack).ok
+
+
+def test_a_dead_letter_that_passes_meanwhile_is_expected(
+    enriched: Enriched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = enriched.stack
+    mended = stated(61, "memory.fact_asserted", lives_in("Rome"))
+    streaming = EnrichmentAudit.stream_entities
+    (place,) = stack.append(mended)
+    stack.fold()
+    (entry,) = stack.ledger.find_many([mended.key]).values()
+    with stack.writer.transaction() as transaction:
+        transaction.add_dead_letter(
+            *("enrichment", place.partition, entry.seq),
+            position=str(place.position),
+            tenant="default",
+            event_id=mended.event_id,
+            kind="poison",
+            reason="",
+            attempts=5,
+        )
+        start = enriched.runner.checkpoint(place.partition)
+        transaction.advance(
+            start,
+            replace(
+                start,
+                position=entry.position,
+                seq=entry.seq,
+                digest=content_digest(entry.data).hex(),
+            ),
+        )
+    assert verified(stack).ok
+
+    def later(self: EnrichmentAudit) -> Iterator[FoundEntity]:
+        assert enriched.runner.refold(place.partition, [entry]) == []
+        return streaming(self)
+
+    monkeypatch.setattr(EnrichmentAudit, "stream_entities", later)
+    report = verified(stack)
+    assert (report.ok, report.differences) == (True, [])
+    assert report.judged
+
+
+def test_no_false_alarm_while_workers_enrich(enriched: Enriched) -> None:
+    stack = enriched.stack
+    seen: set[int] = set()
+    begun = time.monotonic()
+    with Ingest(stack, late_words(5_000), pause_s=0.02), Worker(stack), Enricher(enriched):
+        while time.monotonic() < begun + 10 or len(seen) < 4:
+            assert time.monotonic() < begun + 120, "nothing flowed while verify looked"
+            report = verified(stack)
+            assert report.ok, report.differences[:3]
+            sample = verified(stack, sample=20)
+            assert sample.ok, sample.differences[:3]
+            seen.add(report.events)
