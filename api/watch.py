@@ -7,17 +7,19 @@ only, so that a Neo4j that hangs cannot hold up a switch; one samples the rest o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 
 from api.connections import Connections
+from enrichment import enriched
 from pipelines import telemetry
 from pipelines.adapters.ledger import Ledger, Tail
+from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
+from projections import structural
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
 from projections.operations import Checkpoint
-from projections.structural import FOLD_VERSION
 
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
@@ -28,6 +30,11 @@ STALE_AFTER_S = 15.0
 SAMPLE_TIMEOUT_MS = 1_000
 INGEST_STAGE = "projection"
 """The stage whose lag ingest is held against; the others never slow it."""
+FOLD_VERSIONS = {INGEST_STAGE: structural.FOLD_VERSION, "enrichment": enriched.FOLD_VERSION}
+"""Of the stages this installation knows; checkpoints of others are left alone."""
+
+Checkpoints = Mapping[int, Checkpoint]
+"""Of one stage, by partition."""
 
 _log = telemetry.get_logger(__name__)
 
@@ -74,7 +81,8 @@ class Watch:
         self._settings = settings
         self._connections = connections
         self._stop = Event()
-        self._checkpoints: dict[int, Checkpoint] = {}
+        self._models = installed_models(settings)
+        self._checkpoints: Mapping[str, Checkpoints] = {}
         self._checkpoints_of: str | None = None
         self._admitted = False
         self._counted_at_s = -COUNT_EVERY_S
@@ -163,18 +171,18 @@ class Watch:
             self._checkpoints, self._checkpoints_of = {}, None
         try:
             with self._connections.graph.reader() as reader:
-                found = reader.read(
-                    lambda graph: graph.checkpoints(INGEST_STAGE), timeout_ms=SAMPLE_TIMEOUT_MS
-                )
-                self._checkpoints = {item.partition: item for item in found}
+                found = reader.read(lambda graph: graph.checkpoints(), timeout_ms=SAMPLE_TIMEOUT_MS)
+                self._checkpoints = by_stage(found)
                 self._checkpoints_of = name
                 if name is not None:
-                    stale = any(item.fold_version != FOLD_VERSION for item in found)
-                    telemetry.REBUILD_NEEDED.labels(INGEST_STAGE, name).set(stale)
+                    for stage, held in self._checkpoints.items():
+                        stale = is_stale(stage, held.values(), self._models)
+                        telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
                 if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
                     counts = reader.counts()
                     telemetry.observe_graph(name, counts.nodes, counts.edges)
-                    for stage, number in {INGEST_STAGE: 0, **reader.dead_letter_counts()}.items():
+                    none = dict.fromkeys(self._checkpoints, 0)
+                    for stage, number in {**none, **reader.dead_letter_counts()}.items():
                         telemetry.DEAD_LETTERS.labels(stage, name).set(number)
                     self._counted_at_s = time.monotonic()
         except GraphError as error:
@@ -202,12 +210,17 @@ class Watch:
         )
         if self._checkpoints_of is None:
             return replace(seen, lag_entries=None, lag_seconds=None)
-        entries = lag_entries(tails, self._checkpoints)
-        seconds = self._lag_seconds(ledger, entries)
-        telemetry.observe_lag(INGEST_STAGE, self._checkpoints_of, entries, seconds)
-        return replace(
-            seen, lag_entries=sum(entries.values()), lag_seconds=max(seconds.values(), default=0.0)
-        )
+        for stage, checkpoints in self._checkpoints.items():
+            entries = lag_entries(tails, checkpoints)
+            seconds = lag_seconds(ledger, checkpoints, entries)
+            telemetry.observe_lag(stage, self._checkpoints_of, entries, seconds)
+            if stage == INGEST_STAGE:
+                seen = replace(
+                    seen,
+                    lag_entries=sum(entries.values()),
+                    lag_seconds=max(seconds.values(), default=0.0),
+                )
+        return seen
 
     def _export_reports(self) -> None:
         """Show what the last `verify` and `rebuild` said; they end before they are scraped."""
@@ -222,24 +235,54 @@ class Watch:
             elif command == "rebuild":
                 telemetry.REBUILD_PROGRESS.labels(target).set(values["progress"])
 
-    def _lag_seconds(self, ledger: Ledger, entries: Mapping[int, int]) -> dict[int, float]:
-        """Age of each partition's oldest entry that is not projected."""
-        if not any(entries.values()):
-            return dict.fromkeys(entries, 0.0)
-        now_ms = ledger.now_ms()
-        ages = {}
-        for partition, behind in entries.items():
-            after = self._checkpoints.get(partition, _nothing(partition)).position
-            oldest = ledger.read(partition, after, 1) if behind else []
-            ages[partition] = max(0, now_ms - oldest[0].position.ms) / 1000 if oldest else 0.0
-        return ages
+
+def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:
+    """Checkpoints of the stages that began on a target, and of the one that ingest waits for.
+
+    A stage that no worker was ever started for is not behind: nobody asked for it.
+    """
+    found: dict[str, dict[int, Checkpoint]] = {INGEST_STAGE: {}}
+    for checkpoint in checkpoints:
+        if checkpoint.stage in FOLD_VERSIONS:
+            found.setdefault(checkpoint.stage, {})[checkpoint.partition] = checkpoint
+    return dict(found)
+
+
+def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | None) -> bool:
+    """Whether workers of this installation refuse to write into a graph.
+
+    Args:
+        stage: that the checkpoints are of.
+        checkpoints: of one graph.
+        installed: the models of this installation; None: it does not have them all.
+    """
+    return any(
+        held.fold_version != FOLD_VERSIONS[stage]
+        or (stage != INGEST_STAGE and installed is not None and held.models != installed)
+        for held in checkpoints
+    )
 
 
 def _nothing(partition: int) -> Checkpoint:
-    return Checkpoint(INGEST_STAGE, partition)
+    return Checkpoint("", partition)
 
 
-def lag_entries(tails: Sequence[Tail], checkpoints: Mapping[int, Checkpoint]) -> dict[int, int]:
+def lag_seconds(
+    ledger: Ledger, checkpoints: Checkpoints, entries: Mapping[int, int]
+) -> dict[int, float]:
+    """Age of each partition's oldest entry behind its checkpoint; `entries` of `lag_entries`."""
+    if not any(entries.values()):
+        return dict.fromkeys(entries, 0.0)
+    now_ms = ledger.now_ms()
+    ages = {}
+    for partition, behind in entries.items():
+        after = checkpoints.get(partition, _nothing(partition)).position
+        oldest = ledger.read(partition, after, 1) if behind else []
+        ages[partition] = max(0, now_ms - oldest[0].position.ms) / 1000 if oldest else 0.0
+    return ages
+
+
+def lag_entries(tails: Sequence[Tail], checkpoints: Checkpoints) -> dict[int, int]:
     """Entries behind each partition's checkpoint; a graph ahead of its ledger counts as 0.
 
     That state halts the partition and is reported as such, not as lag.

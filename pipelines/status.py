@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines.stages import STAGES, Stage
+from pipelines.stages import ENRICHMENT, STAGES, Stage
 from projections.errors import GraphError, RecollectError
 
 if TYPE_CHECKING:
     from pipelines.adapters.ledger import Ledger, Tail
     from pipelines.adapters.targets import Target
     from pipelines.services import Services
+    from pipelines.settings import Settings
     from projections.operations import Checkpoint
 
 
 def status(services: Services) -> dict[str, Any]:
     """The document; `errors` names what could not be asked, `ok` that nothing needs attention.
+
+    A stage that was never `started` on the target has no checkpoint there; its lag is the whole
+    ledger, and nobody works it off.
 
     Raises:
         LedgerUnavailable: without the ledger there is nothing to say.
@@ -47,7 +51,13 @@ def status(services: Services) -> dict[str, Any]:
     halted = ledger.halted()
     stages = {
         name: _stage(
-            stage, target, ledger, tails, checkpoints.get(name, []), dead_letters.get(name, 0)
+            stage,
+            target,
+            ledger,
+            tails,
+            checkpoints.get(name, []),
+            dead_letters.get(name, 0),
+            _models(stage, services.settings, checkpoints.get(name, [])),
         )
         for name, stage in STAGES.items()
         if not errors
@@ -86,6 +96,7 @@ def _stage(
     tails: list[Tail],
     checkpoints: list[Checkpoint],
     dead_letters: int,
+    models: dict[str, Any],
 ) -> dict[str, Any]:
     by_partition = {checkpoint.partition: checkpoint for checkpoint in checkpoints}
     rows: list[dict[str, Any]] = []
@@ -102,15 +113,36 @@ def _stage(
         )
     return {
         "target": target.name,
+        "started": bool(checkpoints),
         "lag_entries": sum(max(row["lag_entries"], 0) for row in rows),
         "lag_seconds": round(_lag_seconds(ledger, rows), 3),
         "dead_letters": dead_letters,
         "fold_version": stage.fold_version,
-        "rebuild_needed": any(c.fold_version != stage.fold_version for c in checkpoints),
+        "models": models,
+        "rebuild_needed": any(c.fold_version != stage.fold_version for c in checkpoints)
+        or _differ(**models),
         # A negative lag: the graph has folded entries that the ledger does not have.
         "graph_ahead": any(row["lag_entries"] < 0 for row in rows),
         "partitions": rows,
     }
+
+
+def _models(stage: Stage, settings: Settings, checkpoints: list[Checkpoint]) -> dict[str, Any]:
+    """With which models the graph was derived, and which this installation has.
+
+    None: none yet, or not all of them installed here, so that nothing can be said.
+    """
+    if stage.name != ENRICHMENT.name:
+        return {}
+    from pipelines.models.installed import installed_models
+
+    # A worker that was stopped in between may have left two.
+    held = ", ".join(sorted({checkpoint.models or "none" for checkpoint in checkpoints}))
+    return {"graph": held or None, "installed": installed_models(settings)}
+
+
+def _differ(graph: str | None = None, installed: str | None = None) -> bool:
+    return graph is not None and installed is not None and graph != installed
 
 
 def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:

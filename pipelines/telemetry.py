@@ -53,6 +53,20 @@ Model = Literal["embedding", "nlp"]
 Cache = Literal["embedding", "nlp", "llm"]
 CacheOutcome = Literal["hit", "miss", "lost"]
 Degraded = Literal["embedding", "nlp", "payload", "llm"]
+Derivation = Literal[
+    "text",
+    "embedding",
+    "keyword",
+    "mention",
+    "entity",
+    "fact",
+    "similar",
+    "same_as",
+    "cause_tool_result",
+    "cause_value_flow",
+    "cause_retry",
+    "cause_reply",
+]
 LlmOutcome = Literal[
     "answered",
     "malformed",
@@ -183,7 +197,7 @@ DEAD_LETTERS_MADE = _counter(
 )
 BLOCK_DURATION = _histogram(
     "block_duration_seconds",
-    "Time of one block, by phase: read, decode, gather, fold, write.",
+    "Time of one block, by phase: " + ", ".join(get_args(Phase)) + " (derive: models run).",
     "stage",
     "target",
     "phase",
@@ -194,16 +208,28 @@ PARTITIONS_HELD = _gauge(
 )
 REBUILD_NEEDED = _gauge(
     "rebuild_needed",
-    "1 when the graph was folded by another fold version, so that workers refuse to write.",
+    "1 when the graph was folded by another fold version, or with other models, so that workers "
+    "refuse to write.",
     "stage",
     "target",
 )
 
-# Models and what is cached of them
+# What enrichment derives, the models it takes, and what is cached of them
+DERIVED = _counter(
+    "derived_total",
+    "Items of enrichment written, again when folded again, by kind: "
+    + ", ".join(get_args(Derivation))
+    + ".",
+    "target",
+    "kind",
+)
 MODEL_TEXTS = _counter(
     "model_texts_total",
     "Texts a model computed, cached ones left out: " + ", ".join(get_args(Model)) + ".",
     "model",
+)
+MODEL_SECONDS = _counter(
+    "model_seconds_total", "Time a model has computed, loading it left out.", "model"
 )
 CACHE_LOOKUPS = _counter(
     "cache_lookups_total",
@@ -294,6 +320,7 @@ for _outcome in get_args(IngestOutcome):
     INGEST_EVENTS.labels(outcome=_outcome)
 for _model in get_args(Model):
     MODEL_TEXTS.labels(model=_model)
+    MODEL_SECONDS.labels(model=_model)
 for _cache in get_args(Cache):
     CACHE_REFUSED.labels(cache=_cache)
     for _cache_outcome in get_args(CacheOutcome):
@@ -315,6 +342,9 @@ def prepare_stage(stage: str, target: str) -> None:
     ):
         counter.labels(stage=stage, target=target)
     PARTITIONS_HELD.labels(stage=stage, target=target)
+    if stage == "enrichment":
+        for kind in get_args(Derivation):
+            DERIVED.labels(target=target, kind=kind)
 
 
 _lag_lock = threading.Lock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy
@@ -84,6 +85,7 @@ class OnnxEmbedder(Embedder):
             return []
         with self._lock:
             self._load()
+            begun = perf_counter()
             encodings = [self._tokenizer.encode(_bounded(text)) for text in texts]
             # Alike in length together: what is padded is computed for nothing.
             order = sorted(range(len(texts)), key=lambda index: len(encodings[index].ids))
@@ -92,6 +94,7 @@ class OnnxEmbedder(Embedder):
                 found = self._run([encodings[index].ids for index in batch])
                 for index, vector in zip(batch, found, strict=True):
                     vectors[index] = vector.tobytes()
+            telemetry.MODEL_SECONDS.labels(model="embedding").inc(perf_counter() - begun)
         telemetry.MODEL_TEXTS.labels(model="embedding").inc(len(texts))
         return vectors
 
@@ -172,6 +175,7 @@ class SentenceTransformersEmbedder(Embedder):
             return []
         with self._lock:
             self._load()
+            begun = perf_counter()
             try:
                 found = self._reference.encode(
                     [_bounded(text) for text in texts],
@@ -181,6 +185,7 @@ class SentenceTransformersEmbedder(Embedder):
                 )
             except RuntimeError as error:
                 raise ModelFailed(model=self.model, reason=str(error)[:200]) from error
+            telemetry.MODEL_SECONDS.labels(model="embedding").inc(perf_counter() - begun)
         telemetry.MODEL_TEXTS.labels(model="embedding").inc(len(texts))
         return [numpy.ascontiguousarray(vector, dtype="<f4").tobytes() for vector in found]
 

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from typing import Protocol, Self
 
 import orjson
@@ -19,7 +19,8 @@ import orjson
 from enrichment.ports import Analysis, EntityRecognizer
 from pipelines import telemetry
 from pipelines.adapters.cache import ByteCache, digest_of
-from pipelines.models.analyst import ENCODING_VERSION, decode_analysis
+from pipelines.models.analyst import decode_analysis
+from pipelines.models.installed import recognizer_revision
 from pipelines.settings import Settings
 from projections.errors import ModelFailed, ModelUnavailable
 
@@ -71,7 +72,7 @@ class SpacyRecognizer(EntityRecognizer):
     ) -> None:
         self.model: str = model
         try:
-            self.revision: str = f"{version(model)}/{version('spacy')}/{ENCODING_VERSION}"
+            self.revision: str = recognizer_revision(model)
         except PackageNotFoundError as error:
             reason = f"{error.name} is not installed"
             raise ModelUnavailable(model=model, reason=reason, fix=_FIX) from error
@@ -135,6 +136,7 @@ class SpacyRecognizer(EntityRecognizer):
         """What the child answered until it ended, or did not answer in time."""
         answers: list[bytes | None] = []
         child = self._running()
+        begun = time.perf_counter()
         try:
             child.send(texts)
             while len(answers) < len(texts):
@@ -145,6 +147,8 @@ class SpacyRecognizer(EntityRecognizer):
         except BaseException:
             self._end()  # its answers would be taken for those of the next texts
             raise
+        finally:
+            telemetry.MODEL_SECONDS.labels(model="nlp").inc(time.perf_counter() - begun)
         return answers
 
     def _running(self) -> _Child:

@@ -69,18 +69,20 @@ def picture(document: dict[str, Any]) -> RenderableType:
         stages.add_column(column, justify="right" if column in ("lag", "dead letters") else "left")
     for name, stage in document["stages"].items():
         remark = "[red]rebuild needed[/red]" if stage["rebuild_needed"] else ""
+        if not stage["started"]:
+            remark = f"[dim]never started: recollect worker {name}[/dim]"
         if stage["graph_ahead"]:
             remark = "[red]graph ahead of the ledger: recollect recover[/red]"
         lag, letters = stage["lag_entries"], stage["dead_letters"]
         stages.add_row(
             f"[bold]{name}[/bold]",
             stage["target"],
-            f"[{'yellow' if lag else 'green'}]{lag:,}[/]",
-            f"{stage['lag_seconds']:.1f}",
+            f"[{'yellow' if lag else 'green'}]{lag:,}[/]" if stage["started"] else "-",
+            f"{stage['lag_seconds']:.1f}" if stage["started"] else "-",
             f"[{'red' if letters else 'green'}]{letters:,}[/]",
             remark,
         )
-    parts: list[RenderableType] = [stages, ""]
+    parts: list[RenderableType] = [stages, *_other_models(document["stages"]), ""]
     if document["graph"]:
         parts.append(_counts("nodes", document["graph"]["nodes"]))
         parts.append(_counts("edges", document["graph"]["edges"]))
@@ -101,6 +103,18 @@ def picture(document: dict[str, Any]) -> RenderableType:
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
     parts.extend(f"[red]{error['message']}[/red]" for error in document["errors"])
     return Group(*parts)
+
+
+def _other_models(stages: dict[str, Any]) -> list[str]:
+    """Both names of the models, where they are the reason for a rebuild."""
+    return [
+        f"[red]{name}: the graph was derived with {models['graph']}; "
+        f"installed: {models['installed']}[/red]"
+        for name, stage in stages.items()
+        if stage["rebuild_needed"]
+        and (models := stage["models"])
+        and models["graph"] != models["installed"] is not None
+    ]
 
 
 def _counts(what: str, counts: dict[str, int]) -> str:

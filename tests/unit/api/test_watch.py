@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.reading import have_passed
-from api.watch import Sample, lag_entries
+from api.watch import Sample, by_stage, is_stale, lag_entries
 from pipelines.adapters.ledger import Tail
 from pipelines.settings import Settings
 from projections.operations import Checkpoint
@@ -37,6 +37,29 @@ def test_lag_counts_from_the_checkpoint_and_from_nothing_without_one() -> None:
 def test_a_graph_ahead_of_its_ledger_is_no_negative_lag() -> None:
     checkpoints = {0: Checkpoint("projection", 0, Position(9, 0), 9)}
     assert lag_entries([Tail(Position(3, 0), 3)], checkpoints) == {0: 0}
+
+
+def test_a_stage_that_nobody_started_is_not_behind_but_the_projection_is() -> None:
+    assert by_stage([]) == {"projection": {}}
+    begun = Checkpoint("enrichment", 3)
+    assert by_stage([begun]) == {"projection": {}, "enrichment": {3: begun}}
+
+
+@pytest.mark.parametrize(
+    ("stage", "held", "installed", "expected"),
+    [
+        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), "a@1 b@1", False),
+        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), "a@2 b@1", True),
+        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), None, False),
+        ("enrichment", Checkpoint("enrichment", 0, fold_version=99, models="a"), "a", True),
+        ("projection", Checkpoint("projection", 0), "a@1 b@1", False),
+        ("projection", Checkpoint("projection", 0, fold_version=99), None, True),
+    ],
+)
+def test_a_graph_of_other_rules_or_models_is_stale(
+    stage: str, held: Checkpoint, installed: str | None, expected: bool
+) -> None:
+    assert is_stale(stage, [held], installed) is expected
 
 
 @pytest.mark.parametrize(

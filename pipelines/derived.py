@@ -1,0 +1,52 @@
+"""How much enrichment derives, by kind, for the metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pipelines import telemetry
+from projections.operations import Operations
+from projections.schema import (
+    CAUSED_BY,
+    ENTITY,
+    EVENT,
+    INFERRED,
+    REFERENCES,
+    RELATES_TO,
+    SAME_AS,
+    SIMILAR_TO,
+)
+
+_STAGE = "enrichment"
+_OF_EDGES = {
+    REFERENCES.type: "mention",
+    RELATES_TO.type: "fact",
+    SIMILAR_TO.type: "similar",
+    SAME_AS.type: "same_as",
+}
+_PROPERTIES = [one.name for one in EVENT.owned(_STAGE)]
+
+
+def derived_counts(operations: Operations) -> Counter[str]:
+    """Items of a batch of enrichment by `telemetry.Derivation`; those without any are missing."""
+    found: Counter[str] = Counter()
+    for edge in operations.merge_edges.values():
+        if edge.type in _OF_EDGES:
+            found[_OF_EDGES[edge.type]] += 1
+        elif edge.type == CAUSED_BY.type and edge.values[0] == INFERRED:
+            found[f"cause_{edge.values[1]}"] += 1
+    for node in operations.set_nodes.values():
+        if node.label == EVENT.label:
+            said = dict(zip(_PROPERTIES, node.values, strict=True))
+            found["text"] += said["text"] is not None
+            found["embedding"] += said["embedding"] is not None
+            found["keyword"] += len(said["keywords"] or ())
+    found["entity"] += sum(label == ENTITY.label for label, _ in operations.merge_nodes)
+    return +found
+
+
+def count_derived(stage: str, target: str, operations: Operations) -> None:
+    """Count what enrichment has written; other stages derive nothing of the kind."""
+    if stage == _STAGE:
+        for kind, number in derived_counts(operations).items():
+            telemetry.DERIVED.labels(target=target, kind=kind).inc(number)
