@@ -1,0 +1,1 @@
+"""Real conversations, enriched; `python -m tests.acceptance.enriched` prints what they become."""
