@@ -129,6 +129,10 @@ def test_the_dashboard_shows_what_an_operator_needs() -> None:
         "recollect_api_request_duration_seconds_bucket",
         "recollect_ingest_events_total",
         "recollect_redis_memory_used_bytes",
+        "recollect_derived_total",
+        "recollect_cache_lookups_total",
+        "recollect_degraded_total",
+        "recollect_model_seconds_total",
     }
     assert needed - shown == set()
 
@@ -287,7 +291,8 @@ def compose() -> dict[str, Any]:
     return document
 
 
-OWN_SERVICES = ("api", "worker-projection")
+WORKERS = ("worker-projection", "worker-enrichment")
+OWN_SERVICES = ("api", *WORKERS)
 
 
 def compose_command() -> list[str]:
@@ -329,7 +334,7 @@ def test_compose_refuses_without_a_secret_and_says_which(
 
 
 def test_all_parts_are_there(compose: dict[str, Any]) -> None:
-    parts = {"redis", "neo4j", "api", "worker-projection", "prometheus", "grafana"}
+    parts = {"redis", "neo4j", "prometheus", "grafana", *OWN_SERVICES}
     assert compose["services"].keys() == parts
 
 
@@ -389,8 +394,15 @@ def test_our_image_runs_without_root_and_cannot_write(compose: dict[str, Any]) -
 
 
 def test_workers_can_be_scaled(compose: dict[str, Any]) -> None:
-    worker = compose["services"]["worker-projection"]
-    assert [key for key in ("container_name", "ports", "hostname") if key in worker] == []
+    for name in WORKERS:
+        worker = compose["services"][name]
+        assert [key for key in ("container_name", "ports", "hostname") if key in worker] == []
+
+
+def test_the_worker_that_runs_models_steps_back_for_the_others(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services["worker-enrichment"]["cpu_shares"] < 1024  # what the others have
+    assert [name for name in services if "cpu_shares" in services[name]] == ["worker-enrichment"]
 
 
 def test_the_environment_of_our_services_is_made_of_settings(compose: dict[str, Any]) -> None:
@@ -401,8 +413,9 @@ def test_the_environment_of_our_services_is_made_of_settings(compose: dict[str, 
 
 
 def test_a_worker_gets_longer_to_stop_than_it_takes(compose: dict[str, Any]) -> None:
-    grace = int(compose["services"]["worker-projection"]["stop_grace_period"].removesuffix("s"))
-    assert grace > Settings.model_fields["stop_timeout_s"].default
+    for name in WORKERS:
+        grace = int(compose["services"][name]["stop_grace_period"].removesuffix("s"))
+        assert grace > Settings.model_fields["stop_timeout_s"].default, name
 
 
 def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any]) -> None:
@@ -421,6 +434,10 @@ def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any])
         "recollect-worker": (
             ["worker-projection"],
             int(services["worker-projection"]["environment"]["RECOLLECT_METRICS_PORT"]),
+        ),
+        "recollect-enrichment": (
+            ["worker-enrichment"],
+            int(services["worker-enrichment"]["environment"]["RECOLLECT_METRICS_PORT"]),
         ),
     }
     jobs = {job for _, text in EXPRESSIONS for job in re.findall(r'job="([^"]+)"', text)}
