@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from enrichment.enriched import EntityType, Mention
-from enrichment.resolution import ASK_COSINE, Candidate, Known, same_as
+from enrichment.resolution import ASK_COSINE, Candidate, Known, judge, same_as
 from enrichment.statement_payloads import same_as_payload
 from enrichment.statements import MAX_PAIRS, SAME_AS_FOUND, Pair
 from projections.events import Event, derived_event_id
@@ -21,6 +21,9 @@ from projections.system_events import PARTITION_KEY
 
 DECIDER = "recollect"
 """`agent_id` of what Recollect itself decides."""
+
+MODEL = "model-"
+"""Tells a language model's decisions about a newcomer from those of the rules."""
 
 _COMPARED: frozenset[EntityType] = frozenset(("concept", "service"))
 
@@ -41,16 +44,23 @@ class Newcomer(NamedTuple):
     position: Position
 
 
+class Comparison(NamedTuple):
+    """A newcomer and what it may be the same as."""
+
+    newcomer: Newcomer
+    candidates: list[Candidate]
+
+
 def is_comparable(mention: Mention) -> bool:
     """Whether another name may be found to be the same by similarity."""
     return not mention.exact and mention.entity_type in _COMPARED
 
 
-def decisions(
+def comparisons(
     newcomers: Mapping[EntityKey, Newcomer],
     near: Mapping[EntityKey, Sequence[tuple[Known, float]]],
-) -> list[Event]:
-    """The `memory.same_as` events about entities that are new, one for each that triggers any.
+) -> list[Comparison]:
+    """What each entity that is new has to be compared with.
 
     Args:
         newcomers: by (tenant, entity id).
@@ -58,17 +68,34 @@ def decisions(
     """
     candidates: dict[EntityKey, list[Candidate]] = {}
     for key, others in near.items():
-        newcomer = newcomers[key]
-        candidates[key] = [Candidate(newcomer.known, other, cosine) for other, cosine in others]
+        known = newcomers[key].known
+        candidates[key] = [Candidate(known, other, cosine) for other, cosine in others]
     for key, candidate in _among(newcomers):
         candidates.setdefault(key, []).append(candidate)
-    made = []
-    for key in sorted(candidates):
-        newcomer = newcomers[key]
-        pairs = same_as(candidates[key])
-        for chunk in range(0, len(pairs), MAX_PAIRS):
-            made.append(_event(newcomer, pairs[chunk : chunk + MAX_PAIRS], chunk // MAX_PAIRS))
-    return made
+    return [Comparison(newcomers[key], candidates[key]) for key in sorted(candidates)]
+
+
+def decisions(compared: Iterable[Comparison]) -> list[Event]:
+    """The `memory.same_as` events that the rules come to, one for each newcomer."""
+    return [event for one in compared for event in _events(one.newcomer, same_as(one.candidates))]
+
+
+def open_cases(compared: Iterable[Comparison]) -> list[Comparison]:
+    """What is left for a language model."""
+    cases = [
+        one._replace(candidates=[c for c in one.candidates if judge(c).verdict == "ask"])
+        for one in compared
+    ]
+    return [one for one in cases if one.candidates]
+
+
+def answered(cases: Iterable[Comparison], answers: Mapping[tuple[str, str], bool]) -> list[Event]:
+    """The `memory.same_as` events that a language model's answers come to."""
+    return [
+        event
+        for one in cases
+        for event in _events(one.newcomer, same_as(one.candidates, answers), MODEL)
+    ]
 
 
 def _among(newcomers: Mapping[EntityKey, Newcomer]) -> Iterable[tuple[EntityKey, Candidate]]:
@@ -102,14 +129,19 @@ def _cosines(vectors: Sequence[bytes | None]) -> np.ndarray:
     return cosines
 
 
-def _event(newcomer: Newcomer, pairs: Sequence[Pair], chunk: int) -> Event:
+def _events(newcomer: Newcomer, pairs: Sequence[Pair], by: str = "") -> list[Event]:
+    return [
+        _event(newcomer, pairs[first : first + MAX_PAIRS], f"{by}{first // MAX_PAIRS}")
+        for first in range(0, len(pairs), MAX_PAIRS)
+    ]
+
+
+def _event(newcomer: Newcomer, pairs: Sequence[Pair], chunk: str) -> Event:
     """The decision; every field follows from its trigger, so deciding twice is deciding once."""
     tenant, own_id = newcomer.event.tenant, newcomer.known.entity_id
     return Event(
         tenant=tenant,
-        event_id=derived_event_id(
-            SAME_AS_FOUND, tenant, str(newcomer.position), own_id, str(chunk)
-        ),
+        event_id=derived_event_id(SAME_AS_FOUND, tenant, str(newcomer.position), own_id, chunk),
         event_type=SAME_AS_FOUND,
         occurred_at_ms=newcomer.event.occurred_at_ms,
         session_id=PARTITION_KEY,

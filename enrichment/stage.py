@@ -29,7 +29,7 @@ from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.ports import Analysis
 from enrichment.resolution import Known
-from enrichment.sameness import Newcomer, decisions, is_comparable
+from enrichment.sameness import Newcomer, comparisons, decisions, is_comparable, open_cases
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.statements import (
@@ -278,7 +278,9 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.extend(_facts(kept, facts, entities))
     operations.extend(similar_edges(facts.similar, facts.edges))
     operations.extend(entities.operations())
-    operations.decisions = decisions(newcomers(kept, facts.entities), facts.near)
+    compared = comparisons(newcomers(kept, facts.entities), facts.near)
+    operations.decisions = decisions(compared)
+    operations.questions = open_cases(compared)
     return operations
 
 

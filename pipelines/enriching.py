@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -13,6 +13,7 @@ import structlog
 
 from enrichment.enriched import EventText
 from enrichment.ports import Analysis, Embedder, EntityRecognizer, PayloadResolver
+from enrichment.sameness import Comparison, answered
 from enrichment.stage import (
     Derived,
     derive_event,
@@ -27,9 +28,11 @@ from pipelines.adapters.embedder import make_embedder
 from pipelines.adapters.embedding_cache import CachedEmbedder
 from pipelines.adapters.enrichment_facts import EnrichmentFacts, RememberedFeatures
 from pipelines.adapters.graph_writer import driver_errors, searches_within_tenants
+from pipelines.adapters.llm import ChatModel, make_language_model, same_by_model, with_answers
 from pipelines.adapters.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
 from pipelines.adapters.payloads import FsspecResolver
 from pipelines.adapters.targets import Target
+from pipelines.models.installed import SAMENESS, language_model_in_use
 from pipelines.services import Services
 from pipelines.stages import Placed, Stage
 from projections.errors import ModelFailed
@@ -49,6 +52,7 @@ class Deriver:
         embedder: of texts and names.
         recognizer: of tokens, entities and dependencies.
         resolver: reads payloads behind `payload_ref`.
+        language_model: adds to what the rules find in messages; None: off.
     """
 
     def __init__(
@@ -56,10 +60,12 @@ class Deriver:
         embedder: Embedder,
         recognizer: EntityRecognizer,
         resolver: PayloadResolver | None = None,
+        language_model: ChatModel | None = None,
     ) -> None:
         self._embedder = embedder
         self._recognizer = recognizer
         self._resolver = resolver
+        self._language_model = language_model
         self._model = f"{embedder.model}@{embedder.revision}"
         self._known: OrderedDict[tuple[str, str], Derived] = OrderedDict()
         self._guard = Lock()
@@ -117,6 +123,8 @@ class Deriver:
                 events, texts, analyses, vectors.result(), contents, strict=True
             )
         ]
+        if self._language_model is not None:
+            found, _ = with_answers(self._language_model, found)
         return derived + self._with_names(found)
 
     def _content(self, event: Event) -> Any:
@@ -205,6 +213,9 @@ class Models:
             recognizer, ByteCache.from_settings(redis, settings, "nlp")
         )
         self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
+        self._settings = settings
+        answers = ByteCache.from_settings(redis, settings, "llm")
+        self.language_model = make_language_model(settings, answers)
         self._load = (embedder.load, recognizer.load)
 
     def load(self) -> None:
@@ -219,7 +230,9 @@ class Models:
     @property
     def names(self) -> str:
         """Which they are; a graph derived with others is rebuilt."""
-        return models_in_use(self.embedder, self.recognizer)
+        names = models_in_use(self.embedder, self.recognizer)
+        language_model = language_model_in_use(self._settings)
+        return names if language_model is None else f"{names} {language_model}"
 
 
 def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:
@@ -243,7 +256,7 @@ def with_models(
         filtered = searches_within_tenants(session)
     return replace(
         stage,
-        derive=Deriver(models.embedder, models.recognizer, models.resolver),
+        derive=Deriver(models.embedder, models.recognizer, models.resolver, models.language_model),
         gather=EnrichmentFacts(
             remembered,
             partitions=services.settings.partitions,
@@ -251,4 +264,19 @@ def with_models(
             filtered=filtered,
         ),
         models=models.names,
+        answer=_answers_of(models.language_model),
     )
+
+
+def _answers_of(
+    language_model: ChatModel | None,
+) -> Callable[[Sequence[Comparison]], list[Event]] | None:
+    """What decides the cases that the rules of sameness leave open."""
+    if language_model is None or SAMENESS not in language_model.tasks:
+        return None
+
+    def answer(cases: Sequence[Comparison]) -> list[Event]:
+        candidates = [candidate for case in cases for candidate in case.candidates]
+        return answered(cases, same_by_model(language_model, candidates))
+
+    return answer

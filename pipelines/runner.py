@@ -47,7 +47,7 @@ from projections.errors import (
     UpstreamDeadLetter,
 )
 from projections.events import Event, content_digest, decode_event
-from projections.operations import Checkpoint
+from projections.operations import Checkpoint, Operations
 from projections.schema import BLOCKED_BY, POISON
 
 _REFUSALS = (FoldVersionMismatch, ModelsMismatch, ModelUnavailable)
@@ -182,7 +182,8 @@ class Runner:
             horizons = {
                 start.partition: Horizon(start.position, end.position) for _, start, end in moves
             }
-            self._write(transaction, derived, horizons)
+            operations = self._write(transaction, derived, horizons)
+        self._answer(operations)
         return [(block, end) for block, _, end in moves]
 
     def _start_of(self, block: Block) -> Checkpoint:
@@ -286,6 +287,7 @@ class Runner:
     ) -> Checkpoint:
         """One transaction. With `poison` (kind, reason) the entry is recorded, not folded."""
         end = _end_of(start, entries)
+        operations = Operations()
         derived = self._derive(self._decode(entries)) if poison is None else []
         self._await_upstream([end])
         try:
@@ -293,12 +295,27 @@ class Runner:
                 transaction.advance(start, end)
                 if poison is None:
                     horizons = {start.partition: Horizon(start.position, end.position)}
-                    self._write(transaction, derived, horizons)
+                    operations = self._write(transaction, derived, horizons)
                 else:
                     self._record(transaction, entries[0], *poison)
         except Fenced:
             return self._explain(start, end)
+        self._answer(operations)
         return end
+
+    def _answer(self, operations: Operations) -> None:
+        """Decide what the rules left open, outside the transaction: a model may be slow.
+
+        A crash before it leaves the question open for good, which is a missed decision and no
+        wrong one.
+        """
+        if operations.questions and self.decide is not None and self.stage.answer is not None:
+            try:
+                self.decide(self.stage.answer(operations.questions))
+            except RecollectError as error:
+                self._log.warning(
+                    "left open", questions=len(operations.questions), reason=str(error)
+                )
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
         self._derive(self._decode(entries))  # models run before the lock is taken, and remember
@@ -354,7 +371,7 @@ class Runner:
 
     def _write(
         self, transaction: GraphTransaction, derived: Sequence[Any], horizons: Horizons
-    ) -> None:
+    ) -> Operations:
         begun = perf_counter()
         facts = self.stage.gather(transaction, derived, horizons)
         begun = self._observe("gather", begun)
@@ -368,6 +385,7 @@ class Runner:
         for kind, count in operations.counts().items():
             if count:
                 telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
+        return operations
 
     def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:
         tenant = event_id = None

@@ -52,6 +52,7 @@ class Stage:
             Called again with the same events when a transaction is tried again.
         upstream: name of the stage that must have folded an entry first.
         models: which models the graph depends on, beside the rules; empty: none.
+        answer: decides what the rules left open; asked by live workers, after the commit.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Stage:
     derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
     upstream: str | None = None
     models: str = ""
+    answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
 
 
 def _gather_neighbours(

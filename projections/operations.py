@@ -106,6 +106,8 @@ class Operations:
     clear_edges: dict[tuple[Any, ...], ClearEdges] = field(default_factory=dict)
     decisions: list[Event] = field(default_factory=list)
     """Events to append to the ledger, if this worker may decide; applied when read back."""
+    questions: list[Any] = field(default_factory=list)
+    """What the stage's rules leave open, for `Stage.answer` to decide after the commit."""
 
     def add(self, operation: Operation) -> None:
         """Take an operation in."""

@@ -37,8 +37,9 @@ T = TypeVar("T")
 DEFAULT_IMPORTANCE = 5
 """Of an event for which neither the producer nor a stage has said anything."""
 
-STATUS_TIMEOUT_MS = 10_000
-"""Limit of the questions that ask for bookkeeping, which are small."""
+STATUS_TIMEOUT_MS = 30_000
+"""Limit of the questions that ask for bookkeeping, which are small; but a Neo4j that has just
+started on a busy machine takes many seconds to plan the first of them."""
 
 _READ_ATTEMPTS = 2
 """A pooled connection to a server that has restarted fails once; the second try is a new one."""
@@ -210,7 +211,11 @@ def _counts() -> str:
     """One count per label and type, each answered by Neo4j's count store without a scan."""
     patterns = [("node", label, f"(x:{label})") for label in (*NODES, *_PLACEHOLDERS.values())]
     patterns += [("edge", kind, f"()-[x:{kind}]->()") for kind in EDGES]
-    patterns += [("hidden", kind, f"()-[x:{kind}]->(:{PLACEHOLDER})") for kind in EDGES]
+    patterns += [
+        ("hidden", row.type, f"()-[x:{row.type}]->(:{PLACEHOLDER})")
+        for row in EDGES.values()
+        if row.target == EVENT.label
+    ]
     # Aggregated before the constants join it: beside them, no match would be no row.
     return "\nUNION ALL\n".join(
         f"MATCH {pattern} WITH count(x) AS number "
@@ -325,7 +330,7 @@ class GraphRead:
         nodes = {label: numbers["node", label] for label in NODES}
         for label, placeholder in _PLACEHOLDERS.items():
             nodes[label] -= numbers["node", placeholder]
-        edges = {kind: numbers["edge", kind] - numbers["hidden", kind] for kind in EDGES}
+        edges = {kind: numbers["edge", kind] - numbers.get(("hidden", kind), 0) for kind in EDGES}
         return Counts(nodes, edges, hidden)
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:

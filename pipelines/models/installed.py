@@ -9,9 +9,13 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from enrichment.prompts import TASKS, versions
+
 if TYPE_CHECKING:
     from pipelines.settings import Settings
 
+SAMENESS = "disambiguation"
+"""The task whose answers are recorded as decisions, not derived."""
 EMBEDDER = "all-MiniLM-L6-v2"
 EMBEDDER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its weights."""
@@ -35,4 +39,14 @@ def installed_models(settings: Settings) -> str | None:
         revision = recognizer_revision(settings.nlp_model)
     except PackageNotFoundError:
         return None
-    return f"{EMBEDDER}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}"
+    names = f"{EMBEDDER}@{EMBEDDER_REVISION} {settings.nlp_model}@{revision}"
+    language_model = language_model_in_use(settings)
+    return names if language_model is None else f"{names} {language_model}"
+
+
+def language_model_in_use(settings: Settings) -> str | None:
+    """The language model that adds to the graph, with the versions of its prompts; None: off."""
+    derives = tuple(task for task in TASKS if task in settings.llm_tasks and task != SAMENESS)
+    if settings.llm_url is None or settings.llm_model is None or not derives:
+        return None
+    return f"{settings.llm_model}@{versions(derives)}/{settings.llm_max_characters}"

@@ -505,7 +505,7 @@ def test_counts_leave_placeholders_out(graph: Graph, driver: neo4j.Driver) -> No
     graph.checkpoint(0, "5-0", 1)
     counts = GraphReader(driver, "neo4j").counts()
     assert (counts.nodes["Event"], counts.nodes["Checkpoint"], counts.placeholders) == (2, 1, 1)
-    assert counts.edges == {"FOLLOWS": 1, "CAUSED_BY": 1}
+    assert {kind: n for kind, n in counts.edges.items() if n} == {"FOLLOWS": 1, "CAUSED_BY": 1}
 
 
 def test_dead_letters_and_checkpoints_are_listed_in_order(
