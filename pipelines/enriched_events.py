@@ -122,6 +122,8 @@ class EventChecker:
         self._window: deque[tuple[EventKey, Features | None]] = deque(maxlen=WINDOW)
         self._candidates: dict[int, list[EventKey]] = {}
         self._judged: dict[EventKey, Numbers] = {}
+        # Whether these are among the causes of others depends on when those were enriched.
+        self._untold: set[EventKey] = set()
         self.passed_over: dict[tuple[int, int], EventKey] = {}
         """Events that a dead letter stands for, by partition and number."""
         self.differing: dict[int, list[Differing]] = {}
@@ -155,6 +157,7 @@ class EventChecker:
             made = mades.get(found.key)
             if made is None:
                 self.passed_over[one.entry.partition, one.entry.seq] = found.key
+                self._untold.add(found.key)
             else:
                 self._compare_one(found, one, made, shared)
             self._window.append((found.key, one.features))
@@ -182,7 +185,8 @@ class EventChecker:
         one: Recomputed,
         before: Sequence[tuple[EventKey, Features | None]],
     ) -> dict[str, Edge] | None:
-        if one.features is None or any(other in self._recomputer.unsure for other, _ in before):
+        unsure = self._recomputer.unsure
+        if one.features is None or any(k in self._untold or k in unsure for k, _ in before):
             return None
         return causes_of(key[0], [known for _, known in before], one.features)
 

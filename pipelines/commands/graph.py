@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PANEL = "Graph"
 SHOWN_DIFFERENCES = 50
+SAMPLE = 200
+"""Events of the enrichment that a verify of everything looks at, when not told otherwise."""
 Session = Annotated[str | None, typer.Option("--session", help="this session only")]
 Tenant = Annotated[
     str | None, typer.Option("--tenant", help="of --session (default: default); alone: all its")
@@ -61,7 +63,7 @@ def verify(
             metavar="N",
             min=1,
             help="of the enrichment only sessions with so many events together (default: all "
-            "with --stage enrichment, else 200)",
+            f"with --stage enrichment, else {SAMPLE})",
         ),
     ] = None,
     seed: Annotated[
@@ -82,6 +84,8 @@ def verify(
         raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="--stage")
     if stage == "projection" and sample is not None:
         raise typer.BadParameter("the projection is always compared whole", param_hint="--sample")
+    if session is not None and sample is not None:
+        raise typer.BadParameter("a session is always compared whole", param_hint="--sample")
     collect_rarely()
     options: dict[str, Any] = {
         "target": target,
@@ -95,6 +99,9 @@ def verify(
 
         with invocation.progress() as progress:
             document = run(invocation.services, progress=progress, **options).as_dict()
+    if stage is None and not document["repaired"]:
+        # what the projection brought back is bare: then all of the enrichment is looked at
+        sample = sample or SAMPLE
     enriched = _verify_enriched(invocation, stage, sample, seed, options)
     if stage == "enrichment":
         document = enriched or {}
@@ -121,10 +128,8 @@ def _verify_enriched(
         checkpoints = services.writer(target).checkpoints("enrichment")
         if all(one.position == START for one in checkpoints):
             return None
-    from pipelines.verify_enrichment import SAMPLE, verify_enrichment
+    from pipelines.verify_enrichment import verify_enrichment
 
-    if stage is None:
-        sample = sample or SAMPLE
     with invocation.progress() as progress:
         report = verify_enrichment(services, sample=sample, seed=seed, progress=progress, **options)
     return report.as_dict()

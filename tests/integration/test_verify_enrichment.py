@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,8 +20,9 @@ from pipelines.adapters.block import Block
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.enriched_report import EnrichmentReport
 from pipelines.enriching import Models
+from pipelines.stages import PROJECTION, Stage
 from pipelines.verify_enrichment import chosen_sessions, verify_enrichment
-from projections.errors import ModelsMismatch
+from projections.errors import ModelsMismatch, ModelUnavailable, Stopped
 from projections.events import Event, content_digest
 from projections.schema import (
     CAUSED_BY,
@@ -357,26 +362,65 @@ def test_other_models_are_told_at_once(enriched: Enriched) -> None:
         verified(enriched.stack)
 
 
-class Enricher(Worker):
-    """A thread that enriches what was projected, as the live worker does."""
+def test_a_missing_model_is_told_with_what_mends_it(make_stack: Callable[..., Stack]) -> None:
+    stack = make_stack(nlp_model="no_such_model")
+    with pytest.raises(ModelUnavailable) as caught:
+        verify_enrichment(stack.services)
+    assert "make setup" in str(caught.value)
 
-    def __init__(self, enriched: Enriched) -> None:
-        super().__init__(enriched.stack)
-        self._enriched = enriched
+
+def test_the_command_line_verifies_both_stages(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.cypher(f"{_FIRST}SET e.text = 'x'")
+    settings = stack.services.settings
+    services = ["--redis", str(settings.redis_url), "--neo4j", str(settings.neo4j_url)]
+    environment = {
+        **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+    }
+
+    def recollect(*arguments: str) -> tuple[int, dict[str, Any]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli", "verify", "--json", *arguments, *services],
+            capture_output=True,
+            timeout=300,
+            env=environment,
+            check=False,
+        )
+        assert done.stdout, done.stderr.decode()
+        return done.returncode, json.loads(done.stdout)
+
+    code, document = recollect("--seed", "4")
+    part = document["stages"]["enrichment"]
+    assert (code, document["ok"], document["difference_count"]) == (1, False, 0)
+    assert (part["ok"], part["sample"], part["seed"]) == (False, 200, 4)
+    assert [d["fields"].keys() for d in part["differences"]] == [{"text"}]
+    code, document = recollect("--stage", "enrichment", "--repair")
+    assert (code, document["ok"], document["stage"]) == (0, True, "enrichment")
+    assert (document["events"], document["repaired"]) == (EVENTS, 1)
+
+
+class Folder(Worker):
+    """A thread that folds what comes, for either stage; it may be stopped while it retries."""
+
+    def __init__(self, enriched: Enriched, stage: Stage) -> None:
+        super().__init__(enriched.stack, size=5)
+        self._stage = stage
 
     def _work(self) -> None:
         ledger = self._stack.ledger
+        runner = self._stack.new_runner(self._stage, stop=self._stop)
         try:
-            runner = self._enriched.new_runner(stop=self._stop)
-            while not self._stop.is_set():
+            while not self._stop.wait(0.01):
                 for partition in range(ledger.partitions):
                     at = runner.checkpoint(partition).position
-                    if entries := ledger.read(partition, at, 5):
+                    if entries := ledger.read(partition, at, self._size):
                         runner.apply(Block(partition, tuple(entries)))
-                self._stop.wait(0.01)
+        except Stopped:
+            pass
         except BaseException as error:
-            if not self._stop.is_set():
-                self.error = error
+            self.error = error
 
 
 def late_words(count: int) -> list[Event]:
@@ -465,7 +509,11 @@ def test_no_false_alarm_while_workers_enrich(enriched: Enriched) -> None:
     stack = enriched.stack
     seen: set[int] = set()
     begun = time.monotonic()
-    with Ingest(stack, late_words(5_000), pause_s=0.02), Worker(stack), Enricher(enriched):
+    with (
+        Ingest(stack, late_words(5_000), pause_s=0.02),
+        Folder(enriched, PROJECTION),
+        Folder(enriched, enriched.stage),
+    ):
         while time.monotonic() < begun + 10 or len(seen) < 4:
             assert time.monotonic() < begun + 120, "nothing flowed while verify looked"
             report = verified(stack)

@@ -1,0 +1,66 @@
+"""What verify asks of an enriched graph finds its rows by an index, in the order it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import neo4j
+import pytest
+
+from enrichment import audit_cypher
+from pipelines.adapters.graph_writer import GraphWriter
+from projections.schema import EVENT
+
+BY_CHAIN = {"STREAM_EVENTS", "STREAM_SESSION"}
+BY_KEY = {
+    "READ_EVENTS",
+    "READ_ENTITIES",
+    "READ_BARE_ENTITIES",
+    "READ_HISTORIES",
+    "READ_SIMILAR",
+    "OVERWRITE_ENTITIES",
+    "RENAME_ENTITIES",
+    "REMOVE_NODES",
+    "REMOVE_EDGES",
+    "RESCORE_SIMILAR",
+}
+PARAMETERS = {
+    "tenant": "t",
+    "session": "s",
+    "key": ["t", "e"],
+    "keys": [["t", "e"]],
+    "ids": ["4:x:1"],
+    "rows": [],
+}
+
+
+@pytest.fixture
+def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
+    with neo4j.GraphDatabase.driver(neo4j_url) as opened:
+        GraphWriter(opened).ensure_schema()
+        yield opened
+
+
+@pytest.mark.integration
+def test_every_question_of_verify_finds_its_rows_by_an_index(driver: neo4j.Driver) -> None:
+    for name in sorted(BY_CHAIN | BY_KEY):
+        with driver.session() as session:
+            text = f"EXPLAIN {getattr(audit_cypher, name)}"
+            plan = session.run(text, PARAMETERS).consume().plan
+        assert plan is not None
+        operators = list(walk(plan))
+        kinds = {kind for kind, _ in operators}
+        assert not {kind for kind in kinds if "AllNodes" in kind or "LabelScan" in kind}, name
+        assert not {kind for kind in kinds if "RelationshipTypeScan" in kind}, name
+        if name in BY_CHAIN:
+            chain = ", ".join(EVENT.indexes[0])
+            assert [kind for kind, details in operators if "Index" in kind and chain in details]
+            # a sort would hold every event of the graph in memory
+            assert not kinds & {"Sort", "PartialSort", "Top", "PartialTop"}, name
+
+
+def walk(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield plan["operatorType"].split("@")[0], plan.get("args", {}).get("Details", "")
+    for child in plan.get("children", ()):
+        yield from walk(child)
