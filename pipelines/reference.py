@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from pipelines.enrichment_reference import enrichment_page, statements_page
 from pipelines.settings import ApiKey, Settings
 from pipelines.telemetry import METRICS
 from projections.schema import EDGES, INTENTS, NODES, PLACEHOLDER
@@ -153,9 +154,11 @@ def schema_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/enrichment.md": lambda: f"{NOTE}\n{enrichment_page(_table)}",
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/schema.md": schema_page,
     "docs/reference/settings.md": settings_page,
+    "docs/reference/statements.md": lambda: f"{NOTE}\n{statements_page(_table)}",
 }
 
 

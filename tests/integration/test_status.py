@@ -1,0 +1,76 @@
+"""`recollect status` where it speaks of stages that did not start and of other models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from enrichment.enriched import FOLD_VERSION
+from pipelines.commands.status import picture
+from pipelines.models.installed import installed_models
+from pipelines.status import status
+from tests.factories import event
+from tests.integration.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def stack(redis_url: str, neo4j_url: str) -> Iterator[Stack]:
+    found = Stack(redis_url, neo4j_url)
+    yield found
+    found.close()
+
+
+def printed(document: dict[str, Any]) -> str:
+    console = Console(width=300)
+    with console.capture() as captured:
+        console.print(picture(document))
+    return captured.get()
+
+
+def derived_with(stack: Stack, models: str) -> dict[str, Any]:
+    """Status when the graph was derived with these models."""
+    stack.writer.ensure_checkpoints("enrichment", stack.ledger.partitions, FOLD_VERSION, models)
+    return status(stack.services)
+
+
+def test_a_stage_that_nobody_started_is_told_apart_from_one_that_lags(stack: Stack) -> None:
+    stack.append(event())
+    document = status(stack.services)
+    stages = document["stages"]
+    assert {name: stage["started"] for name, stage in stages.items()} == {
+        "projection": True,
+        "enrichment": False,
+    }
+    assert stages["enrichment"]["lag_entries"] == 1  # true: nothing of the ledger is enriched
+    assert stages["enrichment"]["models"]["graph"] is None
+    assert document["ok"] is True
+    assert "never started: recollect worker enrichment" in printed(document)
+
+
+def test_a_graph_of_the_installed_models_needs_no_rebuild(stack: Stack) -> None:
+    installed = installed_models(stack.services.settings)
+    assert installed is not None
+    document = derived_with(stack, installed)
+    assert document["stages"]["enrichment"]["models"] == {
+        "graph": installed,
+        "installed": installed,
+    }
+    assert document["rebuild_needed"] is False
+    assert "derived with" not in printed(document)
+
+
+def test_a_graph_of_other_models_needs_a_rebuild_and_both_are_named(stack: Stack) -> None:
+    installed = installed_models(stack.services.settings)
+    document = derived_with(stack, "other@1 model@2")
+    assert document["stages"]["enrichment"]["models"] == {
+        "graph": "other@1 model@2",
+        "installed": installed,
+    }
+    assert (document["rebuild_needed"], document["ok"]) == (True, False)
+    assert "rebuild needed" in printed(document)
+    assert f"derived with other@1 model@2; installed: {installed}" in printed(document)
