@@ -74,11 +74,16 @@ class Producer(threading.Thread):
         self._go.set()
 
     def pause(self) -> None:
-        """Return when nothing is under way."""
+        """Return when nothing is under way, and what was enqueued has been sent."""
         self._go.clear()
         if not self._at_work.acquire(timeout=_PATIENCE_S + 30):
             raise AssertionError("the producer hangs in an append")
-        self._at_work.release()
+        try:
+            queued, self._queue = self._queue, []
+            if queued and self.error is None:
+                self.send(queued)
+        finally:
+            self._at_work.release()
         self.test()
 
     def stop(self) -> None:
