@@ -25,13 +25,13 @@ from api.middleware import BodyLimit, RequestContext
 from api.routes import admin, context, events, lineage, operations
 from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
 from api.watch import Watch
-from pipelines import telemetry
+from pipelines import logs
 from pipelines.settings import Settings
 
 GRACE_S = 35
 """For requests under way at a stop: the longest time limit a read may ask for, and its grace."""
 
-_log = telemetry.get_logger(__name__)
+_log = logs.get_logger(__name__)
 
 _DESCRIPTION = """\
 An agent's memory: events go into a ledger, a graph is folded from it, and every answer leads back
@@ -118,7 +118,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         ConfigurationError: there is no API key and `insecure_dev` is not set.
         OSError: the port is taken.
     """
-    telemetry.configure_logging(settings)
+    logs.configure_logging(settings)
     app = create_app(settings)
     config = uvicorn.Config(
         app,

@@ -11,13 +11,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import REQUEST_ID_HEADER, ApiProblem
-from pipelines import telemetry
+from pipelines import logs, telemetry
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNMATCHED = "(unmatched)"
 
-_log = telemetry.get_logger("api.requests")
+_log = logs.get_logger("api.requests")
 
 
 class RequestContext:

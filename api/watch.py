@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from api.connections import Connections
 from enrichment import enriched
-from pipelines import telemetry
+from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Ledger, Tail
 from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
@@ -36,7 +36,7 @@ FOLD_VERSIONS = {INGEST_STAGE: structural.FOLD_VERSION, "enrichment": enriched.F
 Checkpoints = Mapping[int, Checkpoint]
 """Of one stage, by partition."""
 
-_log = telemetry.get_logger(__name__)
+_log = logs.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _limits(table: Table) -> str:
         ("events before an event that may be its causes (WINDOW)", str(causality.WINDOW)),
         ("inferred causes of an event", str(causality.MAX_CAUSES)),
         ("cosine of similar events", f"above {similarity.THRESHOLD}"),
-        ("SIMILAR_TO of an event", str(similarity.CAP)),
+        ("similar events of an event", str(similarity.CAP)),
         ("cosine of names that may be the same", f"from {resolution.SAME_COSINE}"),
         ("cosine of names a language model is asked about", f"from {resolution.ASK_COSINE}"),
     ]

@@ -17,13 +17,13 @@ from api.routes.events import decode_json, refuse_when_busy
 from api.schemas import Accepted
 from enrichment.offered import offered_event
 from enrichment.statements import ENTITY_CORRECTED
-from pipelines import telemetry
+from pipelines import logs
 from pipelines.adapters.ledger import Appended, Ledger
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
 from projections.events import Event, decode_event, timestamp_text
 from projections.system_events import PARTITION_KEY
 
-_log = telemetry.get_logger(__name__)
+_log = logs.get_logger(__name__)
 
 _PAYLOAD: Final = "payload."
 

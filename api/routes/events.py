@@ -36,7 +36,7 @@ from api.schemas import (
     StoredEvent,
 )
 from enrichment.offered import offered_event
-from pipelines import telemetry
+from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome
 from projections.errors import (
     EventConflict,
@@ -47,7 +47,7 @@ from projections.errors import (
 )
 from projections.events import Event, as_envelope, decode_event, encode_event
 
-_log = telemetry.get_logger(__name__)
+_log = logs.get_logger(__name__)
 _LOGGED_AT_ONCE: Final = 100
 MULTI_STATUS: Final = 207
 

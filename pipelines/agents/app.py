@@ -15,7 +15,7 @@ import faust
 from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
-from pipelines import telemetry
+from pipelines import logs, telemetry
 from pipelines.adapters.block import Block
 from pipelines.collector import collect_rarely
 from pipelines.settings import Settings
@@ -182,7 +182,7 @@ class StageApp(faust.App):
             datadir=str(settings.data_dir / "faust"),
             broker_commit_interval=0.5,
             stream_wait_empty=True,
-            logging_config=telemetry.logging_config(settings),
+            logging_config=logs.logging_config(settings),
             worker_redirect_stdouts=False,
         )
         ledger = self.topic(LEDGER_TOPIC, partitions=settings.partitions, schema=BlockSchema())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from pipelines import telemetry
+from pipelines import logs
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Ledger
 from pipelines.agents import app
@@ -90,13 +90,13 @@ class Decisions:
 def make_app(stage: Stage, settings: Settings, target: str) -> StageApp:
     """The Faust app of a stage on a registered target; connects when the worker starts."""
     # Not when the worker starts: by then `faust worker` has put a proxy in stderr's place.
-    telemetry.configure_logging(settings)
+    logs.configure_logging(settings)
     return _make_app(stage, Services(settings), target)
 
 
 def run(stage: Stage, settings: Settings, target: str) -> int:
     """Run a worker in this process until SIGTERM or SIGINT; its exit code."""
-    telemetry.configure_logging(settings)
+    logs.configure_logging(settings)
     with Services(settings) as services:
         return app.run(_make_app(stage, services, target))
 

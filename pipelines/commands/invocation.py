@@ -184,7 +184,7 @@ def log_to_stderr(settings: Settings, *, debug: bool = False) -> None:
 
     A worker and the API configure logging again, as the settings say.
     """
-    from pipelines.telemetry import configure_logging
+    from pipelines.logs import configure_logging
 
     changes: dict[str, str] = {}
     if "log_level" not in settings.model_fields_set:

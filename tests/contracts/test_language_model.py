@@ -20,7 +20,7 @@ from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, Known
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
-from pipelines import telemetry
+from pipelines import logs, telemetry
 from pipelines.adapters.cache import ByteCache
 from pipelines.adapters.chat_completions import ChatCompletions
 from pipelines.adapters.ledger_keys import LedgerKeys
@@ -588,5 +588,5 @@ def test_the_settings_make_one(server: ChatServer, cache: ByteCache) -> None:
     assert (made.model, made.revision) == ("tiny", "summary1/4000")
     assert ask(made) == SAME
     assert server.paths == ["/v1/chat/completions"]
-    assert SECRET in telemetry.known_secrets(settings)
+    assert SECRET in logs.known_secrets(settings)
     made.close()
