@@ -36,11 +36,6 @@ def cosine(index_score: float) -> float:
     return 2.0 * index_score - 1.0
 
 
-def index_score(plain: float) -> float:
-    """Neo4j's score of a plain cosine."""
-    return (1.0 + plain) / 2.0
-
-
 def pair(tenant: str, one: str, other: str, plain: float) -> Pair:
     """The pair in its one order."""
     first, second = sorted((one, other))
