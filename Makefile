@@ -30,7 +30,7 @@ lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 
-bench: setup ## measure beside hand-written limits
+bench: setup ## measure beside hand-written limits; BENCH_ARGS=--help lists the parts
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services

@@ -1,11 +1,14 @@
 """`make bench`: every figure beside the hand-written limit for the same bytes and writes.
 
-    make bench                              # 20,000 and 200,000 events, half an hour
-    make bench BENCH_ARGS="--quick"         # 2,000 events, to see that it works
+    make bench                              # all parts, an hour
+    make bench BENCH_ARGS="--quick"         # tiny sizes, a few minutes, to see that it works
     make bench BENCH_ARGS="--sizes 50000 --json bench.json"
+    make bench BENCH_ARGS="--only enrichment enrichment-rebuild --enriched 2000"
 
-It starts a Valkey and two Neo4j of its own. Limits and product run in turns, so that a busy
-machine slows both; a ratio is the median over the turns, and 1 is as fast as the limit.
+Parts: stage1 (append, Stage 1, verify, lag; at each of --sizes), enrichment, enrichment-rebuild
+(uses what the part before it enriched, or enriches first), ingest-enrichment, ingest-rebuild,
+similar. It starts a Valkey and two Neo4j of its own. Limits and product run in turns, so that a
+busy machine slows both; a ratio is the median over the turns, and 1 is as fast as the limit.
 """
 
 from __future__ import annotations
@@ -18,19 +21,89 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tests.bench import bench_append, bench_lag, bench_stage, bench_transport, bench_verify
+from tests.bench import (
+    bench_append,
+    bench_enrichment,
+    bench_ingest,
+    bench_lag,
+    bench_similar,
+    bench_stage,
+    bench_transport,
+    bench_verify,
+)
 from tests.bench.report import markdown
 from tests.bench.stack import HEAP_MB, PAGE_CACHE_MB, Stack, running_stack
 
+PARTS = (
+    "stage1",
+    "enrichment",
+    "enrichment-rebuild",
+    "ingest-enrichment",
+    "ingest-rebuild",
+    "similar",
+)
+"""In this order: what `similar` leaves behind takes long to clear."""
 SIZES = (20_000, 200_000)
 QUICK = 2_000
 WARM_UP = 30_000
 PASSES_UP_TO = 20_000
 """Sizes that are run three times over; larger ones are cut into slices, each a turn."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of everything.
+
+    Attributes:
+        sizes: events of Stage 1.
+        lag_s: of a measurement of lag.
+        warm_up: events through both Neo4j before anything is measured.
+        enriched: sample events of the enrichment.
+        enriched_before: sample events that warm it up.
+        conversations: turns of real conversations at most; None: all.
+        similar: vectors.
+        real: so many of them come from texts.
+        backlog: events that wait for the enrichment beside ingest.
+        rebuilt: events that are rebuilt beside ingest.
+        offered: events/s that ingest is offered beside a rebuild, at most.
+        offered_s: for so long.
+        rounds: turns of what runs beside ingest, and of the rebuild with models.
+    """
+
+    sizes: tuple[int, ...] = SIZES
+    lag_s: float = 25.0
+    warm_up: int = WARM_UP
+    enriched: int = 2_000
+    enriched_before: int = 1_000
+    conversations: int | None = None
+    similar: tuple[int, ...] = (10_000, 100_000)
+    real: int = 4_000
+    backlog: int = 20_000
+    rebuilt: int = 50_000
+    offered: int = 2_000
+    offered_s: float = 15.0
+    rounds: int = 2
+
+
+TINY = Extent(
+    sizes=(QUICK,),
+    lag_s=5.0,
+    warm_up=500,
+    enriched=150,
+    enriched_before=100,
+    conversations=150,
+    similar=(500, 1_500),
+    real=200,
+    backlog=4_000,
+    rebuilt=6_000,
+    offered_s=5.0,
+    rounds=1,
+)
 
 
 def main() -> int:
@@ -40,35 +113,109 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="EVENTS")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} events, short waits")
-    parser.add_argument("--lag-seconds", type=float, default=25.0)
+    usual = Extent()
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, short waits")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
-    options = parser.parse_args()
-    sizes: list[int] = [QUICK] if options.quick else sorted(options.sizes)
-    lag_seconds: float = 5.0 if options.quick else options.lag_seconds
-    document = run(sizes, lag_seconds, warm_up=QUICK if options.quick else WARM_UP)
-    if options.json is not None:
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    many: dict[str, Any] = {"type": int, "nargs": "+", "metavar": "EVENTS"}
+    one: dict[str, Any] = {"type": int, "metavar": "EVENTS"}
+    parser.add_argument("--sizes", help=f"of stage1 {usual.sizes}", **many)
+    parser.add_argument("--enriched", help=f"sample events ({usual.enriched:,})", **one)
+    parser.add_argument("--conversations", help="turns of conversations (all)", **one)
+    parser.add_argument("--similar", help=f"vectors {usual.similar}", **many)
+    parser.add_argument("--real", help=f"vectors of real texts ({usual.real:,})", **one)
+    parser.add_argument("--backlog", help=f"of ingest-enrichment ({usual.backlog:,})", **one)
+    parser.add_argument("--rebuilt", help=f"of ingest-rebuild ({usual.rebuilt:,})", **one)
+    parser.add_argument("--offered", type=int, metavar="RATE", help=f"to it ({usual.offered:,}/s)")
+    parser.add_argument("--lag-seconds", dest="lag_s", type=float, metavar="SECONDS")
+    parser.add_argument("--rounds", type=int, help=f"of what has turns ({usual.rounds})")
+    options = vars(parser.parse_args())
+    given: dict[str, Any] = {
+        field.name: tuple(sorted(value)) if isinstance(value, list) else value
+        for field in fields(Extent)
+        if (value := options.get(field.name)) is not None
+    }
+    extent = replace(TINY if options["quick"] else usual, **given)
+    document = run(options["only"], extent, save=options["json"])
     sys.stdout.write(markdown(document) + "\n")
     return 0
 
 
-def run(sizes: Sequence[int], lag_seconds: float, *, warm_up: int) -> dict[str, Any]:
-    """All figures, by size."""
-    document: dict[str, Any] = {"machine": _machine(), "sizes": {}}
+def run(parts: Sequence[str], extent: Extent, *, save: Path | None = None) -> dict[str, Any]:
+    """The figures of some parts.
+
+    Args:
+        parts: of `PARTS`.
+        extent: how much.
+        save: the figures go here after each part, so that an hour is not lost with the last.
+    """
+    document: dict[str, Any] = {
+        "machine": _machine(),
+        "arguments": sys.argv[1:],
+        "sizes": {},
+        "parts": {},
+    }
+
+    def kept() -> None:
+        document["machine"]["load_after"] = _load()
+        if save is not None:
+            save.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as folder:
-        _say("transport")
-        document["transport"] = bench_transport.measure(min(200_000, 10 * sizes[-1]))
+        if "stage1" in parts:
+            _say("transport")
+            document["transport"] = bench_transport.measure(min(200_000, 10 * extent.sizes[-1]))
         _say("starting Valkey and two Neo4j")
         with running_stack(Path(folder)) as stack:
-            _say(f"warming the JVMs up with {warm_up:,} events")
-            bench_stage.measure_live(stack, warm_up, passes=1)
-            bench_stage.measure_rebuild(stack, rounds=1)
-            for size in sizes:
-                document["sizes"][str(size)] = _measure(stack, size, lag_seconds)
-    document["machine"]["load_after"] = _load()
+            if set(parts) != {"similar"}:
+                _say(f"warming the JVMs up with {extent.warm_up:,} events")
+                bench_stage.measure_live(stack, extent.warm_up, passes=1)
+                bench_stage.measure_rebuild(stack, rounds=1)
+            if "stage1" in parts:
+                for size in extent.sizes:
+                    document["sizes"][str(size)] = _measure(stack, size, extent.lag_s)
+                    kept()
+            for name in PARTS[1:]:
+                if name in parts:
+                    _say(name)
+                    _part(stack, name, extent, document["parts"])
+                    kept()
     return document
+
+
+def _part(stack: Stack, name: str, extent: Extent, figures: dict[str, Any]) -> None:
+    def enrichment() -> dict[str, Any]:
+        return bench_enrichment.measure(
+            stack,
+            sample=extent.enriched,
+            conversations=extent.conversations,
+            warm_up=extent.enriched_before,
+        )
+
+    def enrichment_rebuild() -> dict[str, Any]:
+        if "enrichment" not in figures:
+            enrichment()
+        return bench_enrichment.measure_rebuild(stack, extent.rounds)
+
+    measures: dict[str, Callable[[], dict[str, Any]]] = {
+        "enrichment": enrichment,
+        "enrichment-rebuild": enrichment_rebuild,
+        "ingest-enrichment": lambda: bench_ingest.measure_beside_enrichment(
+            stack, backlog=extent.backlog, seconds=extent.lag_s, rounds=extent.rounds
+        ),
+        "ingest-rebuild": lambda: bench_ingest.measure_beside_rebuild(
+            stack,
+            events=extent.rebuilt,
+            offered_per_s=extent.offered,
+            seconds=extent.offered_s,
+            rounds=extent.rounds,
+        ),
+        "similar": lambda: bench_similar.measure(stack, extent.similar, real=extent.real),
+    }
+    gc.collect()
+    found = measures[name]()
+    figures[name] = found | {"load": _load()}
+    _say(f"{name}: {json.dumps(figures[name])}")
 
 
 def _measure(stack: Stack, size: int, lag_seconds: float) -> dict[str, Any]:

@@ -48,11 +48,17 @@ class _Watch:
             self.seen.append((time.perf_counter(), found))
 
 
-def measure(stack: Stack, seconds: float) -> dict[str, Any]:
-    """Figures of a worker on the graph as it is, which grows by 500 events a second."""
+def measure(stack: Stack, seconds: float, *, seed: int = 11) -> dict[str, Any]:
+    """Figures of a worker on the graph as it is, which grows by 500 events a second.
+
+    Args:
+        stack: the services.
+        seconds: how long events are appended.
+        seed: of the events; one that the ledger does not hold the events of.
+    """
     appended: list[tuple[float, int, Position]] = []
-    # another seed: the ledger holds the events of the first one
-    events = sample_events(int(EVENTS_PER_S * (seconds + 5)), seed=11)
+    calls_s: list[float] = []
+    events = sample_events(int(EVENTS_PER_S * (seconds + 5)), seed=seed)
     with stack.worker(), _Watch(stack) as watch:
         wait_until(lambda: watch.seen)
         _append(stack, events, EVENTS_PER_S * 2)  # its plans and code are warm after this
@@ -62,7 +68,11 @@ def measure(stack: Stack, seconds: float) -> dict[str, Any]:
         while (passed := time.perf_counter() - begun) < seconds:
             due = int(passed * EVENTS_PER_S) - done
             if due:
-                for outcome in stack.ledger.append(list(islice(events, due))):
+                batch = list(islice(events, due))
+                called = time.perf_counter()
+                outcomes = stack.ledger.append(batch)
+                calls_s.append(time.perf_counter() - called)
+                for outcome in outcomes:
                     assert isinstance(outcome, Appended)
                     appended.append((time.perf_counter(), outcome.partition, outcome.position))
                 done += due
@@ -79,6 +89,8 @@ def measure(stack: Stack, seconds: float) -> dict[str, Any]:
         "p50_ms": round(statistics.median(lags) * 1e3, 1),
         "p95_ms": round(lags[int(len(lags) * 0.95)] * 1e3, 1),
         "max_ms": round(lags[-1] * 1e3, 1),
+        "append_p50_ms": round(statistics.median(calls_s) * 1e3, 2),
+        "append_p95_ms": round(sorted(calls_s)[int(len(calls_s) * 0.95)] * 1e3, 2),
         "resolution_p50_ms": round(statistics.median(gaps) * 1e3, 1),
         "resolution_p95_ms": round(gaps[int(len(gaps) * 0.95)] * 1e3, 1),
     }

@@ -13,7 +13,6 @@ import signal
 import statistics
 import subprocess
 import time
-import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,9 +136,7 @@ def _cpu(stack: Stack, worker: int) -> dict[str, float]:
 
 
 def _phases(stack: Stack) -> dict[str, float]:
-    url = f"http://127.0.0.1:{stack.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as reply:
-        return dict(phase_seconds(reply.read().decode()))
+    return dict(phase_seconds(stack.metrics()))
 
 
 def _dataset_bytes(stack: Stack) -> int:

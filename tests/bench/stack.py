@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pipelines.local import LocalServices
 from pipelines.local.processes import free_port
 from pipelines.services import Services
 from pipelines.settings import Settings
-from pipelines.stages import PROJECTION
+from pipelines.stages import PROJECTION, STAGES, group_name
 from projections.events import Event
 
 HEAP_MB = 1_024
@@ -56,9 +57,14 @@ class Stack:
         return Services(self.settings)
 
     @cached_property
-    def metrics_port(self) -> int:
-        """Where the worker serves its metrics."""
-        return free_port()
+    def _metrics_ports(self) -> dict[str, int]:
+        return {name: free_port() for name in STAGES}
+
+    def metrics(self, stage: str = PROJECTION.name) -> str:
+        """What the stage's worker says of itself, in Prometheus' text form."""
+        url = f"http://127.0.0.1:{self._metrics_ports[stage]}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            return str(reply.read().decode())
 
     @cached_property
     def blue(self) -> neo4j.Driver:
@@ -110,16 +116,34 @@ class Stack:
 
     def wait_projected(self) -> None:
         """Wait until the live graph's checkpoints stand at the ledger's tails."""
+        self.wait_passed(PROJECTION.name)
+
+    def wait_passed(self, stage: str, *, every_s: float = 0.02) -> None:
+        """Wait until a stage has passed what the ledger holds now.
+
+        Passed, not reached: the enrichment appends what it decides while somebody waits.
+        """
         tails = [tail.seq for tail in self.ledger.tails()]
-        writer = GraphWriter(self.blue)
-        wait_until(
-            lambda: [c.seq for c in writer.checkpoints(PROJECTION.name)] == tails, every_s=0.02
-        )
+
+        def passed() -> bool:
+            seqs = self.seqs(stage)
+            return all(seqs.get(n, 0) >= seq for n, seq in enumerate(tails))
+
+        wait_until(passed, every_s=every_s)
+
+    def seqs(self, stage: str, target: str = "blue") -> dict[int, int]:
+        """How many entries of each partition a stage has folded; nothing before its first start."""
+        writer = GraphWriter(self.blue if target == "blue" else self.green)
+        return {found.partition: found.seq for found in writer.checkpoints(stage)}
 
     def child(
-        self, *arguments: str, environment: Mapping[str, str] | None = None, **options: Any
+        self,
+        *arguments: str,
+        program: Sequence[str] = ("pipelines.cli",),
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> subprocess.Popen[bytes]:
-        """Start `recollect ARGUMENTS` on these services."""
+        """Start `recollect ARGUMENTS`, or another module's command line, on these services."""
         variables = {
             **os.environ,
             "RECOLLECT_REDIS_URL": self.settings.redis_url,
@@ -128,27 +152,28 @@ class Stack:
             "RECOLLECT_LOG_LEVEL": "warning",
             **(environment or {}),
         }
-        command = [sys.executable, "-m", "pipelines.cli", *arguments]
+        command = [sys.executable, "-m", *program, *arguments]
         return subprocess.Popen(command, env=variables, **options)
 
     @contextmanager
-    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A projection worker that holds all partitions."""
-        log = (self.folder / "worker.log").open("ab")
+    def worker(self, stage: str = PROJECTION.name) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker of a stage that holds all partitions."""
+        file = self.folder / f"{stage}.log"
+        log = file.open("ab")
         process = self.child(
-            *("worker", "projection", "--target", "blue"),
-            environment={"RECOLLECT_METRICS_PORT": str(self.metrics_port)},
+            *("worker", stage, "--target", "blue"),
+            environment={"RECOLLECT_METRICS_PORT": str(self._metrics_ports[stage])},
             stdout=log,
             stderr=log,
         )
-        group = f"{PROJECTION.name}@blue"
+        group = group_name(stage, "blue")
         leases = [self.ledger.keys.lease(group, n) for n in range(self.settings.partitions)]
         try:
             wait_until(
                 lambda: self.redis.exists(*leases) == len(leases) or process.poll() is not None
             )
             if process.poll() is not None:
-                raise RuntimeError(f"the worker ended: {self.folder / 'worker.log'}")
+                raise RuntimeError(f"the worker ended: {file.read_text()[-2_000:]}")
             yield process
         finally:
             process.send_signal(signal.SIGCONT)
@@ -195,11 +220,20 @@ def wait_until(
 
 def resident_mb(pid: int) -> float:
     """Memory of a running process, MB; 0 where the system does not tell."""
+    return _status_mb(pid, "VmRSS")
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory a running process has had since it became its program, MB; 0 likewise."""
+    return _status_mb(pid, "VmHWM")
+
+
+def _status_mb(pid: int, name: str) -> float:
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), 0.0)
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(name)), 0.0)
 
 
 def child_pids(pid: int) -> list[int]:
@@ -234,6 +268,12 @@ def phase_seconds(text: str) -> Mapping[str, float]:
             phase = labels.split('phase="')[1].split('"')[0]
             found[phase] = found.get(phase, 0.0) + float(value)
     return found
+
+
+def metric(text: str, series: str) -> float:
+    """Sum of the series whose line starts like this, in a worker's metrics."""
+    lines = (line for line in text.splitlines() if line.startswith(series))
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 def finished(process: subprocess.Popen[bytes]) -> tuple[bytes, float, float]:
