@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
-from pipelines.adapters.embedder import make_embedder
-from pipelines.adapters.nlp import make_recognizer
-from pipelines.enriching import models_in_use
+import pytest
+
+from pipelines.enriching import Models
 from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
 
+LANGUAGE_MODEL = {"llm_url": "http://127.0.0.1:1/v1", "llm_model": "large"}
 
-def test_the_installed_models_are_named_as_a_worker_writes_them_into_checkpoints() -> None:
-    settings = Settings()
-    in_use = models_in_use(make_embedder(settings), make_recognizer(settings))
-    assert installed_models(settings) == in_use
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, LANGUAGE_MODEL, LANGUAGE_MODEL | {"llm_tasks": ("disambiguation",)}],
+    ids=["rules alone", "a language model", "one that decides and adds nothing"],
+)
+def test_the_models_are_named_as_a_worker_writes_them_into_checkpoints(
+    given: dict[str, Any],
+) -> None:
+    settings = Settings(**given)
+    services: Any = SimpleNamespace(settings=settings, redis=None)
+    assert installed_models(settings) == Models(services).names
 
 
 def test_without_the_model_nothing_can_be_said() -> None:
