@@ -145,6 +145,8 @@ class EntityChecker:
                 elif one.derived is not None and event.key not in self._tombstones:
                     self._expected.add(made_by(one.derived))
                     added += 1
+                    if not one.sure or (one.plain or one.derived) != one.derived:
+                        self._recomputer.unsure.add(event.key)
         return added
 
     # -- the streamed pass -------------------------------------------------------------------------

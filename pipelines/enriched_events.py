@@ -168,7 +168,8 @@ class EventChecker:
         self._report.events += 1
         if self._expected is not None:
             self._expected.add(made)
-        if not one.sure:
+        if not one.sure and any(True for _ in event_differences(made, None, found)):
+            self._recomputer.unsure.add(found.key)
             self._report.unread += 1
             return
         if found.length is None and found.values[0] is not None:
@@ -252,11 +253,11 @@ class EventChecker:
             present = [found for found in events.values() if is_passed(found, current.position)]
             before = self._windows(transaction, present, current.position)
             mades = {
-                found.key: made_by(one.derived)
+                found.key: made
                 for found in present
-                if (one := known.get(found.key)) is not None
-                and one.derived is not None
+                if (one := known.get(found.key))
                 and one.entry.seq not in dead
+                and (made := matching(one, found))
             }
             shared = None
             if self._expected is None:
@@ -338,6 +339,18 @@ class EventChecker:
                     edges = reading.similar_edges(transaction, key)
                     edges.sort(key=lambda one: (one[0] if type(one[0]) is float else 0.0, one[1]))
                     reading.remove_edges(transaction, [one[1] for one in edges[:-CAP]])
+
+
+def matching(one: Recomputed, found: FoundEvent) -> Made | None:
+    """What must follow from an event: of two that are right, the one that the graph shows."""
+    if one.derived is None:
+        return None
+    made = made_by(one.derived)
+    if one.plain is not None and any(True for _ in event_differences(made, None, found)):
+        plain = made_by(one.plain)
+        if not any(True for _ in event_differences(plain, None, found)):
+            return plain
+    return made
 
 
 def is_passed(found: FoundEvent, until: Position) -> bool:

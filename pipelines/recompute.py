@@ -10,6 +10,7 @@ from enrichment.ports import Embedder, PayloadResolver
 from enrichment.stage import Derived, EventKey
 from pipelines.adapters.enrichment_facts import RememberedFeatures
 from pipelines.adapters.ledger import Entry, Ledger
+from pipelines.adapters.llm import ChatModel, with_answers
 from pipelines.enriching import Deriver, Models
 from projections.errors import UndecodableEntry
 from projections.events import Event, decode_event
@@ -24,14 +25,16 @@ class Recomputed(NamedTuple):
     Attributes:
         derived: None: the stage could not fold it.
         features: None: as above, and they could not be made either.
-        sure: False: its payload lies elsewhere and cannot be read now, so that nobody can say
-            whether what the graph holds is right.
+        sure: False: its payload lies elsewhere and cannot be read now, or what a language model
+            said of it is no longer cached. What follows is right if it was so before too.
+        plain: without the language model, whose answers may have been missing: as right.
     """
 
     entry: Entry
     derived: Derived | None
     features: Features | None
     sure: bool = True
+    plain: Derived | None = None
 
 
 class NoVectors(Embedder):
@@ -68,15 +71,20 @@ class Recomputer:
     Args:
         ledger: where the events are.
         models: with which the graph was derived; what they computed is cached.
+        language_model: answers from its cache alone; None: there is none.
     """
 
-    def __init__(self, ledger: Ledger, models: Models) -> None:
+    def __init__(
+        self, ledger: Ledger, models: Models, language_model: ChatModel | None = None
+    ) -> None:
         self._ledger = ledger
+        self._language_model = language_model
         self._resolver = None if models.resolver is None else WatchedResolver(models.resolver)
         self._deriver = Deriver(NoVectors(models.embedder), models.recognizer, self._resolver)
         self.remembered = RememberedFeatures(ledger, self._resolver)
         self.unsure: set[EventKey] = set()
-        """Events whose payload could not be read."""
+        """Events whose payload could be read when they were enriched, or perhaps, and not now:
+        nobody can say whether what the graph holds of them is right."""
 
     def events(self, keys: Sequence[EventKey], dead: DEAD) -> dict[EventKey, Recomputed]:
         """The events of those keys that the ledger holds and that are events."""
@@ -102,16 +110,26 @@ class Recomputer:
         ]
         derived = self._deriver(living)
         self.remembered.remember(derived)
-        by_key = {one.event.key: one for one in derived}
+        plain = {one.event.key: one for one in derived}
+        answered, unanswered = self._answered(derived)
         found = []
         for entry, event in placed:
-            one = by_key.get(event.key)
-            sure = not self._is_unread(event)
-            if not sure:
-                self.unsure.add(event.key)
+            one = answered.get(event.key, plain.get(event.key))
             known = features(event) if one is None else one.features
-            found.append((event, Recomputed(entry, one, known, sure)))
+            sure = event.key not in unanswered and not self._is_unread(event)
+            other = plain[event.key] if event.key in answered else None
+            found.append((event, Recomputed(entry, one, known, sure, other)))
         return found
+
+    def _answered(
+        self, derived: Sequence[Derived]
+    ) -> tuple[dict[EventKey, Derived], frozenset[EventKey]]:
+        """What the language model adds to events, and of which its answer is not at hand."""
+        if self._language_model is None:
+            return {}, frozenset()
+        events = [one for one in derived if one.statement is None]
+        answered, unanswered = with_answers(self._language_model, events)
+        return {one.event.key: one for one in answered}, unanswered
 
     def _is_unread(self, event: Event) -> bool:
         if event.payload is not None or not event.payload_ref or self._resolver is None:

@@ -20,7 +20,9 @@ import structlog
 from enrichment.enriched_differences import FoundEvent
 from enrichment.expected import ExpectedGraph
 from enrichment.stage import NAME
+from pipelines.adapters.cache import ByteCache
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
+from pipelines.adapters.llm import make_language_model
 from pipelines.adapters.targets import Target
 from pipelines.enriched_entities import EntityChecker
 from pipelines.enriched_events import ROUNDS, EventChecker
@@ -145,6 +147,7 @@ class EnrichmentVerifier:
         self, only: SessionKey | None = None, sample: int | None = None, seed: int | None = None
     ) -> EnrichmentReport:
         """Compare everything, one session or a sample, up to the checkpoints as they are now."""
+        services = self._services
         report = self._report = EnrichmentReport(
             self._target.name, sample=None if only else sample, seed=None if only else seed
         )
@@ -159,7 +162,9 @@ class EnrichmentVerifier:
         for partition, tail in enumerate(self._ledger.tails()):
             report.lag_entries += tail.seq - checkpoints[partition].seq
         expected = ExpectedGraph() if whole else None
-        recomputer = Recomputer(self._ledger, self._models)
+        answers = ByteCache.from_settings(services.redis, services.settings, "llm")
+        language_model = make_language_model(services.settings, answers, asks=False)
+        recomputer = Recomputer(self._ledger, self._models, language_model)
         self._events = EventChecker(
             recomputer,
             self._writer,

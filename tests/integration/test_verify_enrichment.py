@@ -16,8 +16,10 @@ import pytest
 
 from enrichment.enriched_differences import FoundEntity, FoundEvent
 from enrichment.entities import entity_id
+from enrichment.ports import PayloadResolver
 from pipelines.adapters.block import Block
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
+from pipelines.adapters.payloads import FsspecResolver
 from pipelines.enriched_report import EnrichmentReport
 from pipelines.enriching import Models
 from pipelines.stages import PROJECTION, Stage
@@ -34,7 +36,7 @@ from projections.schema import (
     SAME_AS,
     SIMILAR_TO,
 )
-from tests.factories import event_id
+from tests.factories import event, event_id
 from tests.integration.enrichment_support import (
     Enriched,
     called,
@@ -354,6 +356,47 @@ def test_a_dead_letter_is_not_expected(enriched: Enriched) -> None:
     assert (report.ok, report.dead_letter_count, report.statements) == (True, 1, 4)
     stack.cypher("MATCH (d:DeadLetter) DELETE d")
     assert named(verified(stack)) == {("missing", "node", "DeadLetter", ())}
+
+
+class Shelf(PayloadResolver):
+    """Payloads by reference, of which some can be read."""
+
+    def __init__(self, **payloads: object) -> None:
+        self.payloads = payloads
+
+    def resolve(self, reference: str) -> Any | None:
+        return self.payloads.get(reference)
+
+
+def test_a_payload_that_cannot_be_read_any_more_is_told_and_no_difference(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(one="Caroline lives in Boston.")
+    monkeypatch.setattr(FsspecResolver, "from_settings", lambda settings: shelf)
+    enriched = Enriched(stack)
+    enriched.take_in(*GRAPH, event(20, payload_ref="one"), event(21, payload_ref="two"))
+    report = verified(stack)
+    assert (report.ok, report.unread, report.events) == (True, 0, EVENTS + 2)
+    shelf.payloads = {}
+    report = verified(stack)
+    assert (report.ok, report.unread) == (True, 1)
+    stack.cypher(f"{_ANN}DETACH DELETE n")
+    assert ("missing", "node", ENTITY.label, ()) in named(verified(stack))
+    assert verified(stack, repair=True).ok
+    shelf.payloads = {"one": "Caroline lives in Boston."}
+    report = verified(stack)
+    assert (named(report), report.unread) == ({edge("missing", RELATES_TO.type)}, 0)
+    assert verified(stack, repair=True).ok
+
+
+def test_what_a_forgotten_event_left_behind_is_no_difference(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.cypher(
+        f"MATCH (e:Event {{event_id: '{event_id(9)}'}}) DETACH DELETE e "
+        f"CREATE (:Forgotten {{tenant: 'default', event_id: '{event_id(9)}'}})"
+    )
+    report = verified(stack)
+    assert (report.ok, report.events) == (True, EVENTS - 1)
 
 
 def test_other_models_are_told_at_once(enriched: Enriched) -> None:
