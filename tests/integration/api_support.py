@@ -150,12 +150,22 @@ class Graph:
         """`later` is the next event of the session."""
         self.link(FOLLOWS.type, [(earlier, later)], session_id="s", delta_ms=delta_ms)
 
-    def checkpoint(self, partition: int, position: str, seq: int) -> None:
-        """The projection has come this far."""
+    def checkpoint(
+        self,
+        partition: int,
+        position: str,
+        seq: int,
+        *,
+        stage: str = "projection",
+        models: str | None = None,
+    ) -> None:
+        """A stage has come this far, with these models."""
         self.driver.execute_query(
-            f"MERGE (c:{CHECKPOINT.label} {{stage: 'projection', partition: $partition}}) "
+            f"MERGE (c:{CHECKPOINT.label} {{stage: $stage, partition: $partition}}) "
             "SET c.position = $position, c.seq = $seq, c.digest = '', c.generation = 1, "
-            "c.fold_version = 1",
+            "c.fold_version = 1, c.models = $models",
+            stage=stage,
+            models=models,
             partition=partition,
             position=position,
             seq=seq,

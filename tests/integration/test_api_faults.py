@@ -175,6 +175,34 @@ def test_an_event_that_waits_too_long_is_429(redis_url: str, neo4j_url: str) -> 
         assert_problem(client.post("/v1/events", json=envelope()), 429, "overloaded")
 
 
+def test_the_lag_of_each_stage_that_began_is_shown_and_only_the_projections_counts(
+    redis_url: str, neo4j_url: str, graph: Graph
+) -> None:
+    with (
+        running_api(redis_url, neo4j_url, overload_lag_entries=2) as api,
+        api.client() as client,
+    ):
+
+        def shown(series: str) -> bool:
+            return series in client.get("/metrics").text.splitlines()
+
+        assert accepts(client)
+        for partition in range(8):
+            graph.checkpoint(partition, "0-0", 0, stage="enrichment", models="others@1")
+        lag = 'recollect_lag_entries{stage="enrichment",target="blue"}'
+        wait_until(lambda: shown(f"{lag} 1.0"), "the lag of the enrichment")
+        wait_until(
+            lambda: shown('recollect_rebuild_needed{stage="enrichment",target="blue"} 1.0'),
+            "that the graph has other models",
+        )
+        for partition in range(8):
+            graph.checkpoint(partition, "9999999999999-0", 1_000)  # all is projected
+        for _ in range(5):
+            assert accepts(client)
+        wait_until(lambda: shown(f"{lag} 6.0"), "a lag beyond the limit of ingest")
+        assert accepts(client)
+
+
 def test_full_memory_is_429(tmp_path: Path, neo4j_url: str) -> None:
     valkey = ValkeyServer(tmp_path / "valkey", extra_args=["--maxmemory", "16mb"])
     valkey.start()
