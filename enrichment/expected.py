@@ -227,6 +227,16 @@ def not_taken_in(values: Values, found: Values) -> set[str]:
     return wrong
 
 
+def joined(values: Values, found: Values) -> Values:
+    """What is expected of an entity, with what the graph may rightly know beside it."""
+    node = Node(values)
+    try:
+        node.meet((*values[:2], *found[2:]))
+    except TypeError:  # a time that is none
+        return values
+    return node.values or values
+
+
 def naming(values: Values) -> list[Any]:
     """[event id, name, subtype] of the mention that names an entity."""
     return [values[_FIRST_ID], values[_NAME], values[_SUBTYPE]]

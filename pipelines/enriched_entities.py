@@ -11,7 +11,7 @@ they made of entities and facts: then the graph may hold more than is expected.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from enrichment.enriched_differences import (
@@ -26,8 +26,11 @@ from enrichment.expected import (
     ExpectedGraph,
     Numbers,
     entity_numbers,
+    joined,
     made_by,
+    not_taken_in,
 )
+from enrichment.histories import merge as merged_entries
 from enrichment.stage import NAME, EntityKey, EventKey, HistoryKey
 from pipelines.adapters import enrichment_audit as reading
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
@@ -177,24 +180,34 @@ class EntityChecker:
         return found_wrong
 
     def _entity(self, key: EntityKey, found: FoundEntity | None) -> list[Difference]:
-        return self._counted(entity_differences(key, self._expected, found))
+        differences = list(entity_differences(key, self._expected, found))
+        if not differences or not self._is_lenient:
+            return differences
+        return [one for known in differences for one in self._counted(known, found)]
+
+    def _counted(self, one: Difference, found: FoundEntity | None) -> Iterator[Difference]:
+        """What counts where it is not known what some events said: that something is missing."""
+        if one.type == SAME_AS.type or (one.kind == "missing" and one.type != RELATES_TO.type):
+            yield one
+        elif one.kind == "different" and one.type == ENTITY.label and found is not None:
+            node = self._expected.entities[found.key]
+            folded = set(ENTITY_NAMES) | {"visible"}
+            if node.values is not None:
+                folded -= not_taken_in(node.values, found.values) | {"visible"}
+            fields = {name: both for name, both in one.fields.items() if name not in folded}
+            if fields:
+                yield one._replace(fields=fields)
 
     def _history(self, key: HistoryKey, found: FoundHistory | None) -> list[Difference]:
-        differences = self._counted(history_differences(key, self._expected, found))
-        if not self._is_lenient or found is None:
-            return differences
-        should = self._expected.history(key) or ()
-        return differences if set(should) - set(found.entries or ()) else []
+        if self._is_lenient and found is not None:
+            should = self._expected.history(key) or ()
+            if not set(should) - set(found.entries or ()):
+                return []
+        return list(history_differences(key, self._expected, found))
 
     @property
     def _is_lenient(self) -> bool:
         return bool(self._tombstones or self._recomputer.unsure)
-
-    def _counted(self, differences: Iterable[Difference]) -> list[Difference]:
-        """Those that count: where it is not known what some events said, only what is missing."""
-        if not self._is_lenient:
-            return list(differences)
-        return [one for one in differences if one.kind == "missing" and one.type != RELATES_TO.type]
 
     def _count(self, found: FoundEntity) -> None:
         self._report.entities += found.visible
@@ -315,6 +328,8 @@ class EntityChecker:
                 continue
             if any(one.type == ENTITY.label for one in self._entity(key, have)):
                 values = node.values or (None,) * len(ENTITY_NAMES)
+                if self._is_lenient and have and node.values is not None:
+                    values = joined(node.values, have.values)
                 rows.append([*key, node.values is not None, *values, *node.decided()])
             for row, should, does in (
                 (RELATES_TO, self._expected.facts(key), have.facts if have else ()),
@@ -340,6 +355,8 @@ class EntityChecker:
         for key in keys:
             should = self._expected.history(key)
             if should is not None:
+                if self._is_lenient and key in found:
+                    should = merged_entries(should, found[key].entries or ())
                 operations.add(MergeNode(FACT_HISTORY.label, key, (should,)))
             elif key in found:
                 removed.append(found[key].element_id)

@@ -397,6 +397,13 @@ def test_what_a_forgotten_event_left_behind_is_no_difference(enriched: Enriched)
     )
     report = verified(stack)
     assert (report.ok, report.events) == (True, EVENTS - 1)
+    stack.cypher(f"{_MIA}SET n.last_seen = n.first_seen - duration('P1D'), n.name = 'x'")
+    stack.cypher("MATCH (h:FactHistory) WHERE size(h.entries) = 2 SET h.entries = h.entries[..1]")
+    assert named(verified(stack)) == {
+        changed(ENTITY.label, "name", "last_seen"),
+        changed(FACT_HISTORY.label, "entries"),
+    }
+    assert verified(stack, repair=True).ok
 
 
 def test_other_models_are_told_at_once(enriched: Enriched) -> None:
