@@ -35,6 +35,7 @@ from pipelines import telemetry
 from pipelines.adapters.block import Block
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry
+from pipelines.derived import count_derived
 from pipelines.stages import Horizon, Horizons, Placed, Stage
 from projections.errors import (
     Fenced,
@@ -385,6 +386,7 @@ class Runner:
         for kind, count in operations.counts().items():
             if count:
                 telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
+        count_derived(self.stage.name, self.target, operations)
         return operations
 
     def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import neo4j
@@ -276,13 +276,14 @@ def test_the_runner_goes_on_after_a_deadlock(
 
     class Watched(Runner):
         def _advance(
-            self, start: Checkpoint, entries: object, poison: str | None = None
+            self,
+            start: Checkpoint,
+            entries: Sequence[Entry],
+            poison: tuple[str, str] | None = None,
         ) -> Checkpoint:
             tries.append(start.seq)
             may_want.set()
-            assert isinstance(entries, tuple)
-            found: tuple[Entry, ...] = entries
-            return super()._advance(start, found, poison)
+            return super()._advance(start, entries, poison)
 
     def rival() -> None:
         try:
