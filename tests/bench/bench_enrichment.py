@@ -2,7 +2,7 @@
 
 A worker of the enrichment is stopped (SIGSTOP) while a slice of events is appended and projected,
 then drains it; then the embedder alone, in this process and at the worker's priority, computes the
-vectors of the same texts. Nothing is cached for either: no text comes twice.
+vectors of the same texts. Nothing is cached for either: hardly a text comes twice.
 """
 
 from __future__ import annotations
