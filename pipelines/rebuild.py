@@ -25,11 +25,14 @@ from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.adapters.ledger import Entry, Ledger, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
+from pipelines.enriched_report import EnrichmentReport
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import ENRICHMENT, PROJECTION, STAGES, Stage, group_name, ready
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
+from pipelines.verify_enrichment import verify_enrichment
+from projections.comparison import Difference
 from projections.errors import Fenced, GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
@@ -38,6 +41,8 @@ from projections.positions import START, Position
 
 logger = structlog.get_logger(__name__)
 
+SAMPLE = 200
+"""Events of the enrichment that a rebuild into a fresh target is judged by."""
 HANDOVER_S = 15.0
 """How long a rebuild goes on folding after a switch until a worker has taken the target over."""
 
@@ -70,11 +75,22 @@ class RebuildReport:
     fold_s: float
     duration_s: float
     verified: VerifyReport
+    enriched: EnrichmentReport | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the graph equals the ledger, as far as it was looked at."""
+        return self.verified.ok and (self.enriched is None or self.enriched.ok)
+
+    @property
+    def differences(self) -> list[Difference]:
+        """What was not the same, of all stages."""
+        return [*self.verified.differences, *(self.enriched.differences if self.enriched else ())]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "ok": self.verified.ok,
+            "ok": self.ok,
             "target": self.target,
             "in_place": self.in_place,
             "entries": self.entries,
@@ -85,7 +101,8 @@ class RebuildReport:
             "duration_s": round(self.duration_s, 3),
             "events": self.verified.events,
             "digest": self.verified.digest,
-            "differences": [d.as_dict() for d in self.verified.differences],
+            "differences": [d.as_dict() for d in self.differences],
+            "stages": {ENRICHMENT.name: self.enriched.as_dict()} if self.enriched else {},
         }
 
 
@@ -192,9 +209,13 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
         entries = max(entries, replayed.entries)
     fold_s = time.perf_counter() - begun
     verified = verify(services, target=target.name, repair=True, progress=progress)
+    enriched = None
+    if ENRICHMENT in _stages_of(services):
+        enriched = verify_enrichment(services, target=target.name, repair=True, progress=progress)
     return RebuildReport(
         target=target.name,
         in_place=True,
+        enriched=enriched,
         entries=entries,
         resumed_at=0,
         switched=False,
@@ -226,16 +247,23 @@ class _Rebuild:
         entries = self._folded()
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
-        if verified.ok:
+        enriched = None
+        if ENRICHMENT in self.stages:
+            enriched = verify_enrichment(
+                self.services, target=self.target.name, sample=SAMPLE, progress=self.progress
+            )
+        ok = verified.ok and (enriched is None or enriched.ok)
+        if ok:
             # from here on workers keep it in step; until one does, this process does
             self.services.targets.set_state(self.target.name, "standby")
             self._catch_up()
         generation = None
         if switch:
-            if not verified.ok:
+            if not ok:
+                count = verified.difference_count + (enriched.difference_count if enriched else 0)
                 raise OperationFailed(
                     reason=f"{self.target.name} differs from the ledger in "
-                    f"{verified.difference_count} places, nothing was switched; "
+                    f"{count} places, nothing was switched; "
                     f"`recollect targets drop {self.target.name}` and rebuild again"
                 )
             before = self.services.active()
@@ -254,6 +282,7 @@ class _Rebuild:
             fold_s=fold_s,
             duration_s=time.perf_counter() - begun,
             verified=verified,
+            enriched=enriched,
         )
 
     def _claim(self) -> int:

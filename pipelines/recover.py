@@ -17,8 +17,11 @@ import structlog
 from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.adapters.ledger import Entry
 from pipelines.adapters.targets import Target
+from pipelines.enriched_report import EnrichmentReport
 from pipelines.services import Services
+from pipelines.stages import ENRICHMENT
 from pipelines.verify import Report, verify
+from pipelines.verify_enrichment import verify_enrichment
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
 from projections.identity import partition_of
@@ -67,11 +70,14 @@ class RecoverReport:
     lost: list[LostEvent] = field(default_factory=list)
     applied: bool = False
     verified: list[Report] = field(default_factory=list)
+    enriched: list[EnrichmentReport] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "ok": (self.applied or not self.gaps) and all(r.ok for r in self.verified),
+            "ok": (self.applied or not self.gaps)
+            and all(report.ok for report in self.verified)
+            and all(report.ok for report in self.enriched),
             "graph_ahead": bool(self.gaps),
             "applied": self.applied,
             "gaps": [
@@ -134,6 +140,9 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     _release(services)  # a worker may have found the gap once more meanwhile
     report.applied = True
     report.verified = [verify(services, target=name) for name in ahead]
+    # What was derived from lost events lives on in entities and facts: those go too.
+    enriched = sorted({g.target for g in report.gaps if g.checkpoint.stage == ENRICHMENT.name})
+    report.enriched = [verify_enrichment(services, target=n, repair=True) for n in enriched]
     logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
     return report
 

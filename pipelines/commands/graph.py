@@ -169,7 +169,9 @@ def show_verified(out: Console, document: Mapping[str, Any]) -> None:
 
 def replay(
     invocation: Invocation,
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="which stage: projection")],
+    stage: Annotated[
+        str, typer.Argument(metavar="STAGE", help="which stage: projection or enrichment")
+    ],
     start: Annotated[
         str | None, typer.Option("--from", metavar="POSITION", help="from here (inclusive)")
     ] = None,

@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     invocation: Invocation,
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help="which stage: projection")],
+    stage: Annotated[
+        str, typer.Argument(metavar="STAGE", help="which stage: projection or enrichment")
+    ],
     target: Annotated[
         str | None,
         typer.Option(
