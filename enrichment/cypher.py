@@ -28,12 +28,10 @@ CANDIDATES = 2 * CAP + 4
 _CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
 _ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
-# Stage 1 is ahead: what it has folded beyond this transaction does not count yet, so that the
-# graph up to a checkpoint depends on the entries up to it and on nothing else.
-_PASSED = (
-    "[toInteger(split(e.global_position, '-')[0]), toInteger(split(e.global_position, '-')[1])] "
-    "<= [w[6], w[7]]"
-)
+# Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
+# is now, counts, so that the graph depends on the enriched events and on nothing else.
+# CASE, for an OR is planned as the union of two searches, sorted, which reads all of a session.
+_COUNTS = "CASE WHEN e.importance_score IS NULL THEN e.event_id IN w[6] ELSE true END"
 
 STRETCHES = (
     "UNWIND $windows AS w "
@@ -41,24 +39,24 @@ STRETCHES = (
     f"CALL (w, low, high) {{ MATCH (e:{EVENT.label}) {_CHAIN} "
     "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at <= low "
     "AND e.event_id IS NOT NULL "
-    f"AND CASE WHEN e.occurred_at = low THEN e.event_id < w[3] ELSE true END AND {_PASSED} "
+    f"AND CASE WHEN e.occurred_at = low THEN e.event_id < w[3] ELSE true END AND {_COUNTS} "
     f"RETURN e ORDER BY {_ORDER_BACK} LIMIT {WINDOW} "
     f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
     "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
     "AND e.event_id IS NOT NULL "
     "AND CASE WHEN e.occurred_at = low THEN e.event_id >= w[3] ELSE true END "
-    f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {_PASSED} "
+    f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {_COUNTS} "
     f"RETURN e ORDER BY {_ORDER} LIMIT {STRETCH} "
     f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
     "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at >= high "
     "AND e.event_id IS NOT NULL "
-    f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {_PASSED} "
+    f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {_COUNTS} "
     f"RETURN e ORDER BY {_ORDER} LIMIT {WINDOW} }} "
-    "WITH w, collect([e.occurred_at.epochMillis, e.event_id, e.global_position]) AS events "
+    "WITH w, collect([e.occurred_at.epochMillis, e.event_id, NOT e.event_id IN w[6]]) AS events "
     "RETURN w[0] AS tenant, w[1] AS session_id, events"
 )
-"""Rows [tenant, session, low ms, low id, high ms, high id, after ms, after seq]: the events of the
-stretch from low to high, and `WINDOW` more on each side, as [ms, event id, position]."""
+"""Rows [tenant, session, low ms, low id, high ms, high id, ids of the batch]: the events of the
+stretch from low to high, and `WINDOW` more on each side, as [ms, event id, enriched before]."""
 
 PRESENT_EVENTS = (
     f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "

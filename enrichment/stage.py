@@ -106,7 +106,7 @@ class Member(NamedTuple):
     """An event of a session's chain, as the graph places it.
 
     Attributes:
-        folded: whether it lies up to the checkpoint from which this transaction starts.
+        folded: whether it was enriched before, and is not part of the batch.
     """
 
     link: Link

@@ -36,7 +36,7 @@ from pipelines.adapters.block import Block
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry
 from pipelines.derived import count_derived
-from pipelines.stages import Horizon, Horizons, Placed, Stage
+from pipelines.stages import Placed, Stage
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
@@ -180,10 +180,7 @@ class Runner:
         with self.writer.transaction() as transaction:
             for _, start, end in moves:
                 transaction.advance(start, end)
-            horizons = {
-                start.partition: Horizon(start.position, end.position) for _, start, end in moves
-            }
-            operations = self._write(transaction, derived, horizons)
+            operations = self._write(transaction, derived)
         self._answer(operations)
         return [(block, end) for block, _, end in moves]
 
@@ -295,8 +292,7 @@ class Runner:
             with self.writer.transaction() as transaction:
                 transaction.advance(start, end)
                 if poison is None:
-                    horizons = {start.partition: Horizon(start.position, end.position)}
-                    operations = self._write(transaction, derived, horizons)
+                    operations = self._write(transaction, derived)
                 else:
                     self._record(transaction, entries[0], *poison)
         except Fenced:
@@ -326,8 +322,7 @@ class Runner:
                 return
             self._test_version(current)
             passed = [entry for entry in entries if entry.position <= current.position]
-            horizons = {partition: Horizon(current.position, current.position)}
-            self._write(transaction, self._derive(self._decode(passed)), horizons)
+            self._write(transaction, self._derive(self._decode(passed)))
             transaction.drop_dead_letters(
                 self.stage.name, partition, [entry.seq for entry in passed]
             )
@@ -370,11 +365,9 @@ class Runner:
         self._observe("derive", begun)
         return derived
 
-    def _write(
-        self, transaction: GraphTransaction, derived: Sequence[Any], horizons: Horizons
-    ) -> Operations:
+    def _write(self, transaction: GraphTransaction, derived: Sequence[Any]) -> Operations:
         begun = perf_counter()
-        facts = self.stage.gather(transaction, derived, horizons)
+        facts = self.stage.gather(transaction, derived)
         begun = self._observe("gather", begun)
         operations = self.stage.fold(derived, facts)
         begun = self._observe("fold", begun)

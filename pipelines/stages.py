@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from enrichment import enriched
 from projections import structural
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
 Placed = tuple[Position, Event]
 """An event and where the ledger keeps it."""
-
-
-class Horizon(NamedTuple):
-    """How far a partition is folded before and after a transaction; equal when folded again."""
-
-    before: Position
-    after: Position
-
-
-Horizons = Mapping[int, Horizon]
-"""By partition."""
 
 
 def as_they_are(events: Sequence[Placed]) -> Sequence[Any]:
@@ -57,7 +46,7 @@ class Stage:
 
     name: str
     fold_version: int
-    gather: Callable[[GraphTransaction, Sequence[Any], Horizons], Any]
+    gather: Callable[[GraphTransaction, Sequence[Any]], Any]
     fold: Callable[[Sequence[Any], Any], Operations]
     derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
     upstream: str | None = None
@@ -65,9 +54,7 @@ class Stage:
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
 
 
-def _gather_neighbours(
-    transaction: GraphTransaction, events: Sequence[Placed], _: Horizons
-) -> Facts:
+def _gather_neighbours(transaction: GraphTransaction, events: Sequence[Placed]) -> Facts:
     bare = [event for _, event in events]
     return transaction.facts(bare, structural.wanted_facts(bare))
 

@@ -27,11 +27,9 @@ from enrichment.stage import (
 )
 from pipelines.adapters.graph_writer import GraphTransaction
 from pipelines.adapters.ledger import Ledger
-from pipelines.stages import Horizon, Horizons
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import decode_event
 from projections.identity import partition_of
-from projections.positions import Position
 from projections.schema import ENTITY, EVENT
 from projections.structural import Link, SessionKey
 from projections.system_events import is_system_event
@@ -127,9 +125,7 @@ class EnrichmentFacts:
         self._newest: OrderedDict[EventKey, bytes] = OrderedDict()
         self._guard = Lock()
 
-    def __call__(
-        self, transaction: GraphTransaction, batch: Sequence[Derived], horizons: Horizons
-    ) -> Facts:
+    def __call__(self, transaction: GraphTransaction, batch: Sequence[Derived]) -> Facts:
         """Read what the batch wants; slow searches first, locks last.
 
         Raises:
@@ -140,7 +136,7 @@ class EnrichmentFacts:
         events = [one for one in batch if one.event.key in present]
         similar = self._similar(transaction, events)
         entities, near = self._near_entities(transaction, events)
-        stretches = self._stretches(transaction, events, horizons)
+        stretches = self._stretches(transaction, events)
         histories = self._histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
         return Facts(
@@ -175,27 +171,20 @@ class EnrichmentFacts:
     # -- the chains around the batch ---------------------------------------------------------------
 
     def _stretches(
-        self, transaction: GraphTransaction, events: Sequence[Derived], horizons: Horizons
+        self, transaction: GraphTransaction, events: Sequence[Derived]
     ) -> dict[SessionKey, list[list[Member]]]:
-        wanted = [
-            (session, links, horizons[partition_of(*session, self._partitions)])
-            for session, links in wanted_links(events).items()
-        ]
+        batch = wanted_links(events)
+        wanted = list(batch.items())
         rows: dict[SessionKey, list[list[list[Any]]]] = {}
         while wanted:
-            found = transaction.ask(
-                cypher.STRETCHES,
-                {"windows": [_window(*one) for one in wanted]},
-            )
+            windows = [_window(session, links, batch[session]) for session, links in wanted]
+            found = transaction.ask(cypher.STRETCHES, {"windows": windows})
             again = []
-            for (session, links, horizon), row in zip(wanted, found, strict=True):
+            for (session, links), row in zip(wanted, found, strict=True):
                 if len(links) > 1 and len(row["events"]) >= cypher.STRETCH:
                     # early and late events of a long session: what lies between is not needed
                     middle = len(links) // 2
-                    again += [
-                        (session, links[:middle], horizon),
-                        (session, links[middle:], horizon),
-                    ]
+                    again += [(session, links[:middle]), (session, links[middle:])]
                 else:
                     rows.setdefault(session, []).append(row["events"])
             wanted = again
@@ -208,13 +197,8 @@ class EnrichmentFacts:
         return {
             session: [
                 sorted(
-                    Member(
-                        Link(ms, event_id),
-                        known[session[0], event_id],
-                        Position.parse(position)
-                        <= horizons[partition_of(*session, self._partitions)].before,
-                    )
-                    for ms, event_id, position in stretch
+                    Member(Link(ms, event_id), known[session[0], event_id], enriched)
+                    for ms, event_id, enriched in stretch
                 )
                 for stretch in stretches
             ]
@@ -312,13 +296,5 @@ def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> Kno
     return Known(own_id, name, entity_type, subtype, any(map(str.isdigit, name)))
 
 
-def _window(session: SessionKey, links: Sequence[Link], horizon: Horizon) -> list[Any]:
-    low, high = links[0], links[-1]
-    return [
-        *session,
-        low.occurred_at_ms,
-        low.event_id,
-        high.occurred_at_ms,
-        high.event_id,
-        *horizon.after,
-    ]
+def _window(session: SessionKey, links: Sequence[Link], batch: Sequence[Link]) -> list[Any]:
+    return [*session, *links[0], *links[-1], [link.event_id for link in batch]]
