@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,23 @@ def neo4j_url(neo4j: Neo4jServer) -> str:
             "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
         ).consume()
     return neo4j.url
+
+
+@pytest.fixture
+def start_valkey(tmp_path: Path) -> Iterator[Callable[..., ValkeyServer]]:
+    """Starts servers of the test's own, that it may kill; options as of `ValkeyServer`."""
+    servers: list[ValkeyServer] = []
+
+    def start(**options: Any) -> ValkeyServer:
+        server = ValkeyServer(tmp_path / f"valkey-{len(servers)}", **options)
+        servers.append(server)
+        server.start()
+        server.wait_ready()
+        return server
+
+    yield start
+    for server in servers:
+        server.kill()
 
 
 @pytest.fixture

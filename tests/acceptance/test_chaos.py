@@ -56,23 +56,6 @@ def test_faults_lose_and_double_nothing(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.fixture
-def start_valkey(tmp_path: Path) -> Iterator[Callable[..., ValkeyServer]]:
-    """Starts servers that the test may kill."""
-    servers: list[ValkeyServer] = []
-
-    def start(**options: Any) -> ValkeyServer:
-        server = ValkeyServer(tmp_path / f"valkey-{len(servers)}", **options)
-        servers.append(server)
-        server.start()
-        server.wait_ready()
-        return server
-
-    yield start
-    for server in servers:
-        server.kill()
-
-
-@pytest.fixture
 def deploy(tmp_path: Path, neo4j: Neo4jServer, neo4j_url: str) -> Iterator[Deploy]:
     """Deployments on a Valkey and on the one, empty graph."""
     assert neo4j_url == neo4j.url

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,24 +23,7 @@ from tests.fakes.proxy import CuttingProxy
 pytestmark = pytest.mark.integration
 PARTITIONS = 4
 EVENTS = [numbered_event(number) for number in range(600)]
-StartServer = Callable[..., ValkeyServer]
-
-
-@pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Starts servers of the test's own."""
-    servers: list[ValkeyServer] = []
-
-    def start(**options: Any) -> ValkeyServer:
-        server = ValkeyServer(tmp_path / f"valkey-{len(servers)}", **options)
-        servers.append(server)
-        server.start()
-        server.wait_ready()
-        return server
-
-    yield start
-    for server in servers:
-        server.stop()
+StartValkey = Callable[..., ValkeyServer]
 
 
 def connect(port: int, **settings: Any) -> Any:
@@ -88,8 +70,8 @@ def test_processes_that_append_overlapping_events(redis_url: str, valkey: Valkey
     assert_holds_all(ledger, 800)
 
 
-def test_the_server_restarts_between_appends(start_server: StartServer) -> None:
-    server = start_server()
+def test_the_server_restarts_between_appends(start_valkey: StartValkey) -> None:
+    server = start_valkey()
     ledger = ledger_at(server.port)
     ledger.append(EVENTS[:100])
     server.kill()
@@ -102,9 +84,9 @@ def test_the_server_restarts_between_appends(start_server: StartServer) -> None:
 
 
 def test_a_server_that_stays_away_is_unavailable_within_the_patience(
-    start_server: StartServer,
+    start_valkey: StartValkey,
 ) -> None:
-    server = start_server()
+    server = start_valkey()
     ledger = ledger_at(server.port, patience_s=0.5)
     ledger.append(EVENTS[:10])
     server.kill()
@@ -173,8 +155,8 @@ def test_the_script_is_loaded_by_admission_alone(redis_url: str, valkey: ValkeyS
     assert not {"cmdstat_eval", "cmdstat_script|load"} & set(calls)
 
 
-def test_a_server_that_was_replica_for_a_while_is_admitted_anew(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_server_that_was_replica_for_a_while_is_admitted_anew(start_valkey: StartValkey) -> None:
+    server = start_valkey()
     ledger = ledger_at(server.port)
     ledger.append(EVENTS[:10])
     client = connect(server.port)
@@ -186,16 +168,16 @@ def test_a_server_that_was_replica_for_a_while_is_admitted_anew(start_server: St
     assert_holds_all(ledger, 20)
 
 
-def test_a_replica_is_not_appended_to(start_server: StartServer) -> None:
-    primary = start_server()
-    replica = start_server(replicaof=("127.0.0.1", primary.port))
+def test_a_replica_is_not_appended_to(start_valkey: StartValkey) -> None:
+    primary = start_valkey()
+    replica = start_valkey(replicaof=("127.0.0.1", primary.port))
     with pytest.raises(LedgerError):
         ledger_at(replica.port, patience_s=0.3).append(EVENTS[:10])
     assert_holds_all(ledger_at(primary.port), 0)
 
 
-def test_a_full_server_says_so_and_loses_nothing(start_server: StartServer) -> None:
-    server = start_server()
+def test_a_full_server_says_so_and_loses_nothing(start_valkey: StartValkey) -> None:
+    server = start_valkey()
     ledger = ledger_at(server.port)
     ledger.append(EVENTS[:10])
     client = connect(server.port)
@@ -209,8 +191,8 @@ def test_a_full_server_says_so_and_loses_nothing(start_server: StartServer) -> N
     assert_holds_all(ledger, 20)
 
 
-def test_a_server_that_evicts_is_refused(start_server: StartServer) -> None:
-    server = start_server(extra_args=["--maxmemory-policy", "allkeys-lru"])
+def test_a_server_that_evicts_is_refused(start_valkey: StartValkey) -> None:
+    server = start_valkey(extra_args=["--maxmemory-policy", "allkeys-lru"])
     with pytest.raises(ConfigurationError, match="noeviction"):
         ledger_at(server.port)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,24 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 PARTITIONS = 4
 HOUR_MS = 3_600_000
 Checkpoints = Mapping[str, Sequence[Checkpoint]]
-StartServer = Callable[..., ValkeyServer]
-
-
-@pytest.fixture
-def start_server(tmp_path: Path) -> Iterator[StartServer]:
-    """Starts servers of the test's own."""
-    servers: list[ValkeyServer] = []
-
-    def start(**options: Any) -> ValkeyServer:
-        server = ValkeyServer(tmp_path / f"valkey-{len(servers)}", **options)
-        servers.append(server)
-        server.start()
-        server.wait_ready()
-        return server
-
-    yield start
-    for server in servers:
-        server.kill()
+StartValkey = Callable[..., ValkeyServer]
 
 
 def ledger_at(server: ValkeyServer, checkpoints: Callable[[], Checkpoints] = dict) -> Ledger:
@@ -152,9 +134,9 @@ def assert_recovers_its_order(
     [(1, 1, 0, 1), (7, 1, 30, 2), (40, 25, 11, 3), (300, 1, 0, 4), (1_000, 100, 500, 5)],
 )
 def test_entries_cut_off_the_append_only_file(
-    start_server: StartServer, count: int, batch: int, extra_bytes: int, seed: int
+    start_valkey: StartValkey, count: int, batch: int, extra_bytes: int, seed: int
 ) -> None:
-    server = start_server()
+    server = start_valkey()
     ledger = ledger_at(server)
     append(ledger, 0, 200, batch=50)
     hasten_clock(server)
@@ -169,11 +151,11 @@ def test_entries_cut_off_the_append_only_file(
     assert lost >= count
 
 
-def test_a_lagging_replica_with_a_slow_clock_is_promoted(start_server: StartServer) -> None:
-    primary = start_server()
+def test_a_lagging_replica_with_a_slow_clock_is_promoted(start_valkey: StartValkey) -> None:
+    primary = start_valkey()
     ledger = ledger_at(primary)
     with CuttingProxy(primary.port) as link:
-        replica = start_server(replicaof=("127.0.0.1", link.port))
+        replica = start_valkey(replicaof=("127.0.0.1", link.port))
         append(ledger, 0, 200, batch=50)
         wait_until(lambda: streams_of(replica) == streams(ledger))
     # The link is down: what follows is acknowledged and never reaches the replica.
@@ -186,19 +168,19 @@ def test_a_lagging_replica_with_a_slow_clock_is_promoted(start_server: StartServ
     assert assert_recovers_its_order(replica, before, held) == 90
 
 
-def test_an_empty_server_beside_a_full_graph_accepts_nothing(start_server: StartServer) -> None:
-    full = start_server()
+def test_an_empty_server_beside_a_full_graph_accepts_nothing(start_valkey: StartValkey) -> None:
+    full = start_valkey()
     ledger = ledger_at(full)
     append(ledger, 0, 100, batch=50)
     held = {"blue": [checkpoint_at(stream[-1]) for stream in streams(ledger)]}
-    empty = ledger_at(start_server(), lambda: held)
+    empty = ledger_at(start_valkey(), lambda: held)
     outcomes = empty.append([numbered_event(number) for number in range(20)])
     assert all(isinstance(outcome, GraphAhead) for outcome in outcomes)
     assert set(empty.halted()) == set(range(PARTITIONS))
 
 
-def test_nothing_is_halted_when_nothing_was_lost(start_server: StartServer) -> None:
-    server = start_server()
+def test_nothing_is_halted_when_nothing_was_lost(start_valkey: StartValkey) -> None:
+    server = start_valkey()
     ledger = ledger_at(server)
     append(ledger, 0, 200, batch=50)
     before = streams(ledger)
