@@ -13,9 +13,11 @@ from pipelines import recover as module
 from pipelines.adapters.ledger import Appended
 from pipelines.local import ValkeyServer
 from pipelines.recover import GAP_RECORDED, recover
+from pipelines.verify_enrichment import verify_enrichment
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
+from tests.integration.enrichment_support import Enriched, said, stated
 from tests.integration.stack import Stack, Worker, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -248,3 +250,30 @@ def test_everything_lost(outage: Outage) -> None:
     assert report["lost_event_ids"] == outage.lost_ids()
     assert outage.graph_ids() == []
     outage.assert_recovered()
+
+
+def test_what_was_derived_from_lost_events_goes_too(outage: Outage) -> None:
+    enriched = Enriched(outage.stack)
+    kept = said(900, "Ann met Bob at the observatory.", "Ann")
+    fact = {"source": {"name": "Ann"}, "relation": "lives_in", "target": {"name": "Berlin"}}
+    lost = [
+        said(901, "Ann met Zebulon at the lake.", "Ann"),
+        stated(902, "memory.fact_asserted", fact),
+    ]
+    outage.events += [kept, *lost]
+    outage.stack.append(kept)
+    for made in lost:
+        outage.stack.append(made)
+    outage.stack.fold()
+    enriched.fold()
+    names = "MATCH (n:Entity) RETURN n.canonical_name ORDER BY n.canonical_name"
+    assert {"zebulon", "berlin"} <= set(outage.stack.cypher(names))
+    outage.lose(len(lost))
+    report = recover(outage.stack.services, apply=True)
+    assert report.as_dict()["ok"]
+    found = set(outage.stack.cypher(names))
+    assert not {"zebulon", "berlin"} & found
+    assert "bob" in found
+    assert outage.stack.cypher("MATCH (h:FactHistory) RETURN count(h)") == [0]
+    again = verify_enrichment(outage.stack.services)
+    assert again.ok, again.differences
