@@ -183,10 +183,13 @@ class LoadedEmbedder(Embedder, Protocol):
 
 
 class LoadedRecognizer(EncodedRecognizer, Protocol):
-    """A recognizer that can be loaded before it is needed."""
+    """A recognizer that can be loaded before it is needed, and ended."""
 
     def load(self) -> None:
         """Raises ModelUnavailable."""
+
+    def close(self) -> None:
+        """End its process; the next use starts another."""
 
 
 class Models:
@@ -217,6 +220,7 @@ class Models:
         answers = ByteCache.from_settings(redis, settings, "llm")
         self.language_model = make_language_model(settings, answers)
         self._load = (embedder.load, recognizer.load)
+        self._close = recognizer.close
 
     def load(self) -> None:
         """Load them, so that one that is missing is told before any event is touched.
@@ -226,6 +230,12 @@ class Models:
         """
         for load in self._load:
             load()
+
+    def close(self) -> None:
+        """End the recognizer's process, and whoever waits for a language model."""
+        self._close()
+        if self.language_model is not None:
+            self.language_model.close()
 
     @property
     def names(self) -> str:
@@ -249,7 +259,7 @@ def with_models(
         GraphUnavailable: the target is away.
         ModelUnavailable: a model is not installed.
     """
-    models = models or Models(services)
+    models = models or services.models
     models.load()
     remembered = RememberedFeatures(services.ledger, models.resolver)
     with driver_errors(), services.driver(target).session(database=target.database) as session:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.adapters.ledger import Ledger
     from pipelines.adapters.reports import Reports
     from pipelines.adapters.targets import Target, Targets
+    from pipelines.enriching import Models
     from projections.operations import Checkpoint
 
 Progress = Callable[[int, int | None, str], None]
@@ -81,6 +82,15 @@ class Services:
             id_buckets=self.settings.id_buckets,
             checkpoints=self.checkpoints,
         )
+
+    @cached_property
+    def models(self) -> Models:
+        """What enriches: one set of models for all that this process does; loaded when used."""
+        from pipelines.enriching import Models
+
+        models = Models(self)
+        self._open.callback(models.close)
+        return models
 
     def active(self) -> Target:
         """The target that reads are answered from.

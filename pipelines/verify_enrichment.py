@@ -74,7 +74,7 @@ def verify_enrichment(
     begun = time.perf_counter()
     chosen = services.targets.get(target) if target else services.active()
     verifier = EnrichmentVerifier(
-        services, chosen, models or Models(services), progress or (lambda done, total, what: None)
+        services, chosen, models or services.models, progress or (lambda done, total, what: None)
     )
     verifier.test()
     if session is None and sample is not None and seed is None:
