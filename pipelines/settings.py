@@ -75,6 +75,12 @@ class Settings(BaseSettings):
     rebuild_batch_size: int = Field(
         default=4_000, ge=1, le=50_000, description="entries a transaction in rebuild and replay"
     )
+    rebuild_nice: int = Field(
+        default=10,
+        ge=0,
+        le=19,
+        description="how far rebuild and replay step back for live work (nice)",
+    )
     metrics_host: str = Field(default="127.0.0.1", description="a worker's metrics listen here")
     metrics_port: int = Field(
         default=0, ge=0, le=65_535, description="a worker's metrics; 0: not served"

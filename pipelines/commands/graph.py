@@ -183,10 +183,12 @@ def replay(
 ) -> None:
     """Run a stage again over a range of the ledger, into the same graph."""
     from pipelines.collector import collect_rarely
+    from pipelines.priority import step_back
     from pipelines.rebuild import replay as run
     from pipelines.stages import STAGES
 
     collect_rarely()
+    step_back(invocation.settings.rebuild_nice)
     if stage not in STAGES:
         raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
     first = position(start, "--from")
@@ -230,6 +232,7 @@ def rebuild(
     supports is swept.
     """
     from pipelines.collector import collect_rarely
+    from pipelines.priority import step_back
     from pipelines.rebuild import rebuild as run
 
     collect_rarely()
@@ -241,6 +244,8 @@ def rebuild(
     if switch and into is None:
         raise typer.BadParameter("needs --into", param_hint="--switch")
     target = None if into is None else target_named(invocation, into)
+    # Not before: a second Neo4j that was started for it will answer reads after the switch.
+    step_back(invocation.settings.rebuild_nice)
     with invocation.progress() as progress:
         report = run(invocation.services, into=target, switch=switch, progress=progress)
     document = report.as_dict()
