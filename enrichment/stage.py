@@ -29,7 +29,7 @@ from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.ports import Analysis
 from enrichment.resolution import Known
-from enrichment.sameness import Newcomer, comparisons, decisions, is_comparable, open_cases
+from enrichment.sameness import Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.statements import (
@@ -280,7 +280,7 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.extend(entities.operations())
     compared = comparisons(newcomers(kept, facts.entities), facts.near)
     operations.decisions = decisions(compared)
-    operations.questions = open_cases(compared)
+    operations.questions = compared
     return operations
 
 

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import structlog
 
-from enrichment.enriched import EventText
-from enrichment.ports import Analysis, Embedder, EntityRecognizer, PayloadResolver
-from enrichment.sameness import Comparison, answered
+from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from enrichment.sameness import Comparison, answered, open_cases
 from enrichment.stage import (
     Derived,
     derive_event,
@@ -108,7 +107,7 @@ class Deriver:
         ]
         # The recognizer runs in a process of its own, so the two models use two cores.
         vectors = self._beside.submit(self._embed, [text.text for text in texts])
-        analyses = self._analyze(texts)
+        analyses = self._recognizer.analyze([text.text for text in texts])
         found = [
             derive_event(
                 position,
@@ -131,9 +130,6 @@ class Deriver:
         if event.payload is not None or not event.payload_ref or self._resolver is None:
             return None
         return self._resolver.resolve(event.payload_ref)
-
-    def _analyze(self, texts: Sequence[EventText]) -> list[Analysis]:
-        return self._recognizer.analyze([text.text for text in texts])
 
     def _embed(self, texts: Sequence[str]) -> list[bytes | None]:
         """A vector for each text that says something; without, when the model gives up on it."""
@@ -285,7 +281,8 @@ def _answers_of(
     if language_model is None or SAMENESS not in language_model.tasks:
         return None
 
-    def answer(cases: Sequence[Comparison]) -> list[Event]:
+    def answer(compared: Sequence[Comparison]) -> list[Event]:
+        cases = open_cases(compared)
         candidates = [candidate for case in cases for candidate in case.candidates]
         return answered(cases, same_by_model(language_model, candidates))
 

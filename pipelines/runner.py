@@ -308,21 +308,24 @@ class Runner:
         """
         if operations.questions and self.decide is not None and self.stage.answer is not None:
             try:
-                self.decide(self.stage.answer(operations.questions))
+                if decided := self.stage.answer(operations.questions):
+                    self.decide(decided)
             except RecollectError as error:
                 self._log.warning(
                     "left open", questions=len(operations.questions), reason=str(error)
                 )
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
-        self._derive(self._decode(entries))  # models run before the lock is taken, and remember
+        derived = self._derive(self._decode(entries))  # models run before the lock is taken
         with self.writer.transaction() as transaction:
             current = transaction.lock(self.stage.name, partition)
             if current is None:
                 return
             self._test_version(current)
             passed = [entry for entry in entries if entry.position <= current.position]
-            self._write(transaction, self._derive(self._decode(passed)))
+            if len(passed) < len(entries):
+                derived = self._derive(self._decode(passed))
+            self._write(transaction, derived)
             transaction.drop_dead_letters(
                 self.stage.name, partition, [entry.seq for entry in passed]
             )

@@ -107,7 +107,7 @@ class Operations:
     decisions: list[Event] = field(default_factory=list)
     """Events to append to the ledger, if this worker may decide; applied when read back."""
     questions: list[Any] = field(default_factory=list)
-    """What the stage's rules leave open, for `Stage.answer` to decide after the commit."""
+    """What the stage's rules looked at, for `Stage.answer` to decide the rest after the commit."""
 
     def add(self, operation: Operation) -> None:
         """Take an operation in."""

@@ -315,16 +315,8 @@ class Ledger:
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
-        key = event_key_digest(tenant, event_id)
-        bucket = self.keys.ids(int.from_bytes(key[:4], "big") % self._id_buckets)
-        place = call_patiently(
-            lambda: self._redis.hget(bucket, key),
-            patience_s=self._patience_s,
-        )
-        if place is None:
-            return None
-        partition, ms, seq = _PLACE.unpack_from(place, DIGEST_BYTES)
-        return self.entry_at(partition, Position(ms, seq))
+        key = (tenant, event_id)
+        return self.find_many([key]).get(key)
 
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """The entries of several events in two round trips; absent ones are left out.
