@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "projections" / "schema.py"
 SOURCES = [
     path
-    for folder in ("api", "pipelines", "enrichment", "projections")
+    for folder in ("api", "pipelines", "consolidation", "enrichment", "projections")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if path != SCHEMA
 ]

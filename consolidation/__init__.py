@@ -1,0 +1,1 @@
+"""Stage 3: summaries, communities, forgetting. Pure; read `stage.py` first."""
