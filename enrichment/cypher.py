@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from enrichment.similarity import CAP
+from enrichment.similarity import NEIGHBOURS
 from projections.schema import (
     ENTITY,
     EVENT,
@@ -22,8 +22,8 @@ WINDOW = 200
 """Events before an event, in its session's order, that its inferred causes may lie in."""
 STRETCH = 2_000
 """Events between the first and the last of a batch in a session that are read at once."""
-CANDIDATES = 2 * CAP + 4
-"""Neighbours asked for: the event itself is one, and some are taken by better ones."""
+CANDIDATES = NEIGHBOURS + 1
+"""Neighbours asked for: the event itself is one."""
 
 _CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
 _ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])

@@ -177,18 +177,19 @@ def _kind(entity: Known) -> str:
 
 
 def _is_exact(entity: Known) -> bool:
-    return (
-        entity.exact
-        or entity.entity_type in _IDENTIFIERS
-        or any(letter.isdigit() for letter in entity.canonical_name)
-    )
+    return entity.exact or entity.entity_type in _IDENTIFIERS or _has_digit(entity.canonical_name)
+
+
+@lru_cache(100_000)  # a name is compared with two dozen others at each of its first mentions
+def _has_digit(name: str) -> bool:
+    return any(map(str.isdigit, name))
 
 
 def _across_types(one: Known, other: Known) -> Judgement:
     if one.canonical_name != other.canonical_name:
         return Judgement("new", "other_type")
     name = one.canonical_name
-    mixed = any(map(str.isdigit, name)) and any(map(str.isalpha, name))
+    mixed = _has_digit(name) and any(map(str.isalpha, name))
     unclear = _NO_IDENTIFIERS & {one.subtype, other.subtype}
     if mixed and len(name) >= _MIN_IDENTIFIER and " " not in name and not unclear:
         return _same("same_identifier")

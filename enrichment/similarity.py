@@ -18,6 +18,8 @@ from projections.schema import SIMILAR_TO
 THRESHOLD = 0.85
 """Plain cosine above which two events are alike (S0)."""
 CAP = SIMILAR_TO.cap_per_node or 10
+NEIGHBOURS = 2 * CAP + 4
+"""Neighbours looked at for each event: some are taken by better ones."""
 
 EventKey = tuple[str, str]
 
@@ -43,7 +45,10 @@ def pair(tenant: str, one: str, other: str, plain: float) -> Pair:
 
 
 def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
-    """All pairs of a block above the threshold, by their exact cosine.
+    """Pairs of a block above the threshold, by their exact cosine.
+
+    Of each event at least the `NEIGHBOURS` best: in a block of texts that are all alike, the
+    others cannot get an edge, and there are as many of them as the square of the block.
 
     Args:
         vectors: unit vectors, little-endian float32, by (tenant, event id).
@@ -57,7 +62,12 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
             continue
         matrix = np.stack([np.frombuffer(vectors[tenant, one], dtype="<f4") for one in ids])
         products = matrix @ matrix.T
-        for i, j in zip(*np.nonzero(np.triu(products, k=1) > THRESHOLD), strict=True):
+        np.fill_diagonal(products, -1.0)
+        near = products > THRESHOLD
+        if len(ids) > NEIGHBOURS:
+            floor = np.partition(products, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS]
+            near &= (products >= floor[:, None]) | (products >= floor[None, :])
+        for i, j in zip(*np.nonzero(np.triu(near, k=1)), strict=True):
             found.append(pair(tenant, ids[int(i)], ids[int(j)], float(products[i, j])))
     return found
 
@@ -78,29 +88,41 @@ def similar_edges(
         key: dict(others) for key, others in existing.items()
     }
     best = {one[:3]: one for one in candidates if one.cosine > THRESHOLD and one[1] != one[2]}
+    weakest_of: dict[EventKey, tuple[str, float]] = {}
     made: dict[tuple[str, str, str], float] = {}
     dropped: set[tuple[str, str, str]] = set()
+
+    def weakest_when_full(key: EventKey) -> tuple[str, float] | None:
+        held = edges.setdefault(key, {})
+        if len(held) < CAP:
+            return None
+        if key not in weakest_of:  # asked again and again for texts that are all alike
+            weakest_of[key] = min(held.items(), key=lambda edge: (edge[1], edge[0]))
+        return weakest_of[key]
+
+    def drop(key: EventKey, other: str) -> None:
+        edges.get(key, {}).pop(other, None)
+        weakest_of.pop(key, None)
+
     for tenant, first, second, score in sorted(best.values(), key=lambda p: (-p.cosine, p)):
         ends = ((tenant, first), second), ((tenant, second), first)
         if all(other in edges.get(key, {}) for key, other in ends):
             continue  # it is there
         weakest = [
-            _weakest(edges.setdefault(key, {}))
-            if _is_full(edges.setdefault(key, {}), other)
-            else None
-            for key, other in ends
+            None if other in edges.get(key, {}) else weakest_when_full(key) for key, other in ends
         ]
         if any(weak is not None and weak[1] >= score for weak in weakest):
             continue
         for (key, _), weak in zip(ends, weakest, strict=True):
             if weak is not None and weak[0] in edges[key]:
-                del edges[key][weak[0]]
-                edges.get((tenant, weak[0]), {}).pop(key[1], None)
+                drop(key, weak[0])
+                drop((tenant, weak[0]), key[1])
                 one, two = sorted((key[1], weak[0]))
                 made.pop((tenant, one, two), None)
                 dropped.add((tenant, one, two))
         for key, other in ends:
-            edges[key][other] = score
+            edges.setdefault(key, {})[other] = score
+            weakest_of.pop(key, None)
         made[tenant, first, second] = score
         dropped.discard((tenant, first, second))
     return [
@@ -110,11 +132,3 @@ def similar_edges(
             for (t, a, b), score in sorted(made.items())
         ),
     ]
-
-
-def _is_full(edges: Mapping[str, float], other: str) -> bool:
-    return len(edges) >= CAP and other not in edges
-
-
-def _weakest(edges: Mapping[str, float]) -> tuple[str, float]:
-    return min(edges.items(), key=lambda edge: (edge[1], edge[0]))
