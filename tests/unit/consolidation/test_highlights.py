@@ -1,0 +1,260 @@
+"""What of an episode is worth telling, in which words, and which events prove it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consolidation.highlights import (
+    HIGHLIGHT_CHARACTERS,
+    MAX_HIGHLIGHTS,
+    MAX_PROOFS,
+    Highlight,
+    by_time,
+    highlights,
+    listed,
+)
+from consolidation.sources import SourceEvent
+from tests.factories import event_id
+from tests.source_events import called, mentioned, returned, said, source_event
+
+MIA = mentioned("mia", "subject", entity_type="user")
+
+
+def asks(number: int, text: str, **fields: Any) -> SourceEvent:
+    return said(number, "user", text, **{"mentions": (MIA, "Seattle"), **fields})
+
+
+def told(events: list[SourceEvent]) -> list[tuple[str, str]]:
+    return [(one.kind, one.text) for one in by_time(highlights(events))]
+
+
+def proved(events: list[SourceEvent]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.kind, one.event_ids) for one in highlights(events)]
+
+
+def ids(*numbers: int) -> tuple[str, ...]:
+    return tuple(event_id(number) for number in numbers)
+
+
+BOOKING = [
+    asks(1, "Hi! Please book me a flight to Seattle for May."),
+    called(2, "book", "flight: HAT136\namount: 5", mentions=("HAT136",), after=(1,), importance=6),
+    returned(3, "book", "reservation: HATHAT", after=(2,), importance=6),
+    said(4, "assistant", "Your flight to Seattle has been booked.", mentions=("Seattle",)),
+    asks(5, "Thanks, bye!", importance=1, mentions=(MIA,)),
+    said(6, "assistant", "You are welcome!", importance=1),
+]
+
+
+def test_what_was_asked_done_and_answered_is_told_and_chatter_is_not() -> None:
+    assert told(BOOKING) == [
+        ("request", "mia asked: Please book me a flight to Seattle for May."),
+        ("action", "assistant used book on HAT136: reservation: HATHAT"),
+        ("outcome", "assistant concluded: Your flight to Seattle has been booked."),
+    ]
+
+
+def test_an_act_after_the_last_answer_is_what_came_of_it() -> None:
+    assert told(BOOKING[:3])[-1][0] == "outcome"
+
+
+def test_what_an_answer_refuses_is_told_rather_than_what_else_it_says() -> None:
+    refusal = said(
+        2,
+        "assistant",
+        "The harbour hotel near the old town is lovely. Unfortunately, it is full.",
+        mentions=("harbour",),
+    )
+    done = said(9, "assistant", "I have noted your wish to visit Seattle.", mentions=("Seattle",))
+    assert told([BOOKING[0], refusal, done])[1] == (
+        "said",
+        "assistant: Unfortunately, it is full.",
+    )
+
+
+def test_a_message_is_told_from_where_it_says_something_to_the_end_of_the_paragraph() -> None:
+    event = asks(1, "Hi! Hello.\nSure! I want to fly to Seattle. On Monday.\n- window seat please")
+    assert told([event])[0][1] == "mia asked: I want to fly to Seattle. On Monday."
+
+
+def test_a_result_whose_call_is_missing_is_told_alone() -> None:
+    assert told([returned(1, "search", "3 found", importance=6)]) == [
+        ("outcome", "search: 3 found")
+    ]
+
+
+def test_the_best_comes_first() -> None:
+    asked = said(20, "ana", "Why is the harbour closed?", keywords=("harbour",))
+    assert [one.kind for one in highlights([*FAILED, asked])] == ["request", "failure"]
+
+
+def test_an_episode_of_chatter_alone_tells_its_best_line() -> None:
+    assert told(BOOKING[5:]) == [("said", "assistant: You are welcome!")]
+
+
+def test_a_conversation_has_neither_requests_nor_an_outcome() -> None:
+    events = [said(1, "ana", "I moved to Oslo."), said(2, "ben", "I bought a piano.")]
+    assert told(events) == [("said", "ana: I moved to Oslo."), ("said", "ben: I bought a piano.")]
+
+
+def test_what_another_agent_says_to_one_with_tools_is_a_request() -> None:
+    events = [
+        said(1, "planner", "Find the oldest invoice of the year.", mentions=("invoice",)),
+        called(2, "search", after=(1,)),
+    ]
+    assert told(events)[0] == ("request", "planner asked: Find the oldest invoice of the year.")
+
+
+FAILED = [
+    called(1, "book", "flight: HAT136\namount: 5", mentions=("HAT136",)),
+    returned(2, "book", error="payment does not add up", after=(1,), importance=7),
+]
+
+
+def test_a_failure_says_of_what_and_why() -> None:
+    assert told(FAILED) == [("failure", "book on HAT136 failed: payment does not add up")]
+
+
+def test_a_time_out_is_told_as_one() -> None:
+    assert told([called(1, "book", status="timeout")]) == [("failure", "book timed out")]
+
+
+def again(number: int, text: str, **fields: Any) -> list[SourceEvent]:
+    return [
+        called(number, "book", text, mentions=("HAT136",)),
+        returned(number + 1, "book", after=(number,), **fields),
+    ]
+
+
+def test_a_resolution_says_what_was_different_when_it_went_through() -> None:
+    events = [*FAILED, *again(3, "flight: HAT136\namount: 55")]
+    assert told(events) == [
+        (
+            "resolution",
+            "book on HAT136 failed: payment does not add up; went through with amount 55 instead "
+            "of 5",
+        )
+    ]
+
+
+def test_the_same_call_that_went_through_was_tried_again() -> None:
+    events = [*FAILED, *again(3, "flight: HAT136\namount: 5")]
+    assert told(events)[0][1].endswith("; went through when tried again")
+
+
+def test_several_failures_before_a_success_are_counted() -> None:
+    events = [*FAILED, *again(3, "amount: 6", error="no"), *again(5, "amount: 55")]
+    assert told(events)[0][1] == (
+        "book on HAT136 failed twice: payment does not add up; went through with amount 55 "
+        "instead of 6"
+    )
+
+
+def test_tools_that_the_success_goes_back_to_are_named_when_no_argument_tells() -> None:
+    events = [
+        *FAILED,
+        called(3, "calculate", after=(2,)),
+        returned(4, "calculate", "305", after=(3,)),
+        called(5, "book", mentions=("HAT136",), after=(4,)),
+        returned(6, "book", after=(5,)),
+    ]
+    assert told(events)[0][1].endswith("; went through after calculate")
+
+
+def test_a_resolution_is_proved_by_what_failed_first_and_what_resolved_it_last() -> None:
+    events = [*FAILED, *again(3, "amount: 6", error="no"), *again(5, "amount: 55")]
+    assert proved(events) == [("resolution", ids(1, 2, 3, 4, 5, 6))]
+
+
+def test_of_many_attempts_the_first_ones_and_the_last_event_are_named() -> None:
+    events = list(FAILED)
+    for number in range(3, 43, 2):
+        events += again(number, "amount: 6", error="no")
+    events += again(43, "amount: 55")
+    proofs = highlights(events)[0].event_ids
+    assert (len(proofs), proofs[0], proofs[-1]) == (MAX_PROOFS, event_id(1), event_id(44))
+
+
+def test_what_happened_is_told_with_its_type_and_agent() -> None:
+    event = source_event(
+        1, event_type="plan.made", agent_id="planner", summary="plan.made: Use Valkey from May on."
+    )
+    assert told([event]) == [("happened", "plan.made by planner: Use Valkey from May on.")]
+
+
+def test_instructions_are_no_highlights() -> None:
+    system = said(1, "system", "Be brief.", event_type="message.system", importance=9)
+    assert told([system, *FAILED]) == told(FAILED)
+
+
+def test_what_speaks_of_something_new_comes_before_what_repeats() -> None:
+    events = [
+        said(number, "ana", f"The harbour again, for the {number}th time.", keywords=("harbour",))
+        for number in range(1, MAX_HIGHLIGHTS + 3)
+    ]
+    new = said(99, "ana", "I bought a piano.", keywords=("piano",), importance=4)
+    assert ("said", "ana: I bought a piano.") in told([*events, new])
+
+
+def test_a_result_is_told_without_what_the_call_said_already() -> None:
+    events = [
+        called(1, "book", "flight: HAT136\ncabin: economy", importance=6),
+        returned(2, "book", "flight: HAT136; reservation: HATHAT; cabin: economy", after=(1,)),
+    ]
+    assert told(events) == [("outcome", "assistant used book: reservation: HATHAT")]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=400)
+anything = st.builds(
+    source_event,
+    st.integers(0, 40),
+    event_type=st.sampled_from(
+        ["message.sent", "message.system", "tool.call", "tool.result", "step.failed", "a.b"]
+    ),
+    agent_id=st.sampled_from(["ana", "ben"]),
+    tool_name=st.none() | st.sampled_from(["book", "search"]),
+    status=st.none() | st.sampled_from(["failed", "completed", "timeout"]),
+    importance=st.integers(1, 10),
+    text=texts,
+    summary=texts.map(lambda text: text[:200]),
+    speaker=st.none() | texts.map(lambda text: text[:20]),
+    keywords=st.lists(st.sampled_from(["a", "b", "c"]), max_size=2).map(tuple),
+    mentions=st.lists(st.sampled_from(["HAT136", "Oslo", MIA]), max_size=2).map(tuple),
+    after=st.lists(st.integers(0, 40), max_size=2).map(tuple),
+)
+"""Events of every kind, with causes in any direction, to themselves and to others that are not
+there."""
+
+
+@given(st.lists(anything, min_size=1, max_size=40, unique_by=lambda event: event.event_id))
+def test_highlights_are_few_short_and_proved_by_events_of_the_episode(
+    events: list[SourceEvent],
+) -> None:
+    known = {event.event_id for event in events}
+    found = highlights(events)
+    assert 1 <= len(found) <= MAX_HIGHLIGHTS or all(
+        event.event_type == "message.system" for event in events
+    )
+    assert [one for one in found if not is_sound(one, known)] == []
+
+
+def is_sound(one: Highlight, known: set[str]) -> bool:
+    return (
+        1 <= len(one.text) <= HIGHLIGHT_CHARACTERS
+        and "\n" not in one.text
+        and 1 <= len(one.event_ids) <= MAX_PROOFS
+        and len(set(one.event_ids)) == len(one.event_ids)
+        and known.issuperset(one.event_ids)
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")],
+)
+def test_names_are_listed_as_they_are_told(names: list[str], expected: str) -> None:
+    assert listed(names) == expected
