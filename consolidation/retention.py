@@ -1,0 +1,375 @@
+"""Which events are forgotten, and why the others stay.
+
+Age decides the tier, and the tier what may go: hot keeps everything; from warm on an event keeps
+its `similar_keep` best SIMILAR_TO; cold keeps events that are important or asked for; archive keeps
+none. In every tier an event stays until a recorded Summary lists it, and as long as at least
+`protected_in_degree` retained events go back to it (CAUSED_BY).
+
+That last rule looks at what is left: an effect that leaves protects its cause no longer. So it is
+settled at once for all events that are given together (`verdicts`), and a second look at what
+stayed finds nothing more to forget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from consolidation.decay import HIGHEST_IMPORTANCE, HOUR_MS
+from projections.errors import InvalidInput
+
+EXAMPLES: Final = 3
+"""Of a row of the dry run."""
+
+
+class Tier(StrEnum):
+    """How old an event is; a boundary belongs to the older tier."""
+
+    HOT = "hot"
+    WARM = "warm"
+    COLD = "cold"
+    ARCHIVE = "archive"
+
+
+TIERS: Final = tuple(Tier)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """The settings of forgetting, of all tenants or of one.
+
+    Attributes:
+        enabled: False: nothing is forgotten, archived or expired.
+        warm_after_h: age at which hot becomes warm, hours, above 0.
+        cold_after_h: age at which warm becomes cold, at least `warm_after_h`.
+        archive_after_h: age at which cold becomes archive, at least `cold_after_h`.
+        similar_keep: SIMILAR_TO that an event keeps from warm on, its best ones.
+        similar_score: those that score less go from warm on, best or not (plain cosine).
+        cold_min_importance: as shown, boost included, from which a cold event stays.
+        cold_min_accesses: from which a cold event stays.
+        protected_in_degree: retained effects from which an event stays, in every tier.
+        entity_min_accesses: from which an entity without edges is not archived.
+        fact_min_confidence: effective confidence from which a fact that ended is not expired.
+
+    Raises:
+        InvalidInput: with every broken rule, by field (`retention.cold_after_h`).
+    """
+
+    enabled: bool = True
+    warm_after_h: float = 24
+    cold_after_h: float = 7 * 24
+    archive_after_h: float = 30 * 24
+    similar_keep: int = 3
+    similar_score: float = 0.7
+    cold_min_importance: float = 5
+    cold_min_accesses: int = 3
+    protected_in_degree: int = 3
+    entity_min_accesses: int = 3
+    fact_min_confidence: float = 0.1
+
+    def __post_init__(self) -> None:
+        errors = _broken_rules(asdict(self))
+        if errors:
+            raise InvalidInput(tuple(errors))
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> RetentionPolicy:
+        """This policy with the settings that a tenant has of its own.
+
+        Raises:
+            InvalidInput: with every unknown name and every broken rule, by field.
+        """
+        known = {field.name for field in fields(self)}
+        errors = [(f"retention.{str(n)[:80]}", "unknown") for n in overrides if n not in known]
+        own = {name: value for name, value in overrides.items() if name in known}
+        errors.extend(_broken_rules({**asdict(self), **own}))
+        if errors:
+            raise InvalidInput(tuple(errors))
+        return replace(self, **own)
+
+
+_COUNTS: Final = {
+    "similar_keep": 0,
+    "cold_min_accesses": 0,
+    "protected_in_degree": 1,  # of 0 every event is protected, which `enabled` says more clearly
+    "entity_min_accesses": 0,
+}
+_MAX_COUNT: Final = 1_000_000
+_NUMBERS: Final = {
+    "similar_score": (-1, 1),
+    "cold_min_importance": (0, HIGHEST_IMPORTANCE + 1),
+    "fact_min_confidence": (0, 1),
+}
+_AGES: Final = ("warm_after_h", "cold_after_h", "archive_after_h")
+_MAX_AGE_H: Final = 24 * 366 * 1_000
+
+
+def _broken_rules(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    errors = []
+    if not isinstance(values["enabled"], bool):
+        errors.append(("enabled", "true or false"))
+    for name, least in _COUNTS.items():
+        if type(values[name]) is not int or not least <= values[name] <= _MAX_COUNT:
+            errors.append((name, f"an integer from {least} to {_MAX_COUNT:,}"))
+    for name, (lowest, highest) in _NUMBERS.items():
+        if not _is_number(values[name]) or not lowest <= values[name] <= highest:
+            errors.append((name, f"a number from {lowest} to {highest}"))
+    before, least_h = None, 0.0
+    for name in _AGES:
+        hours = values[name]
+        if not _is_number(hours) or not 0 < hours <= _MAX_AGE_H:
+            errors.append((name, f"hours above 0, at most {_MAX_AGE_H:,}"))
+        elif hours < least_h:
+            errors.append((name, f"at least {before} ({least_h:g})"))
+        else:
+            before, least_h = name, hours
+    return [(f"retention.{name}", rule) for name, rule in errors]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)
+
+
+DEFAULT_POLICY: Final = RetentionPolicy()
+
+
+# -- tiers -----------------------------------------------------------------------------------------
+
+
+def age_ms(
+    now_ms: int, occurred_at_ms: int, arrived_ms: int, last_access_ms: int | None = None
+) -> int:
+    """The age that decides the tier, milliseconds; negative for what occurs later.
+
+    From the latest of occurrence, arrival and last access, so that an imported history is not
+    forgotten on arrival. When the clock stands before the arrival, as it does where a history is
+    consolidated as of its own time, from the occurrence alone.
+
+    Args:
+        now_ms: the clock.
+        occurred_at_ms: when the event occurred.
+        arrived_ms: when the ledger took it in.
+        last_access_ms: when a read returned it last; None: never.
+    """
+    if now_ms < arrived_ms:
+        return now_ms - occurred_at_ms
+    since_ms = max(occurred_at_ms, arrived_ms)
+    return now_ms - (since_ms if last_access_ms is None else max(since_ms, last_access_ms))
+
+
+def tier_of(
+    now_ms: int,
+    occurred_at_ms: int,
+    arrived_ms: int,
+    last_access_ms: int | None = None,
+    policy: RetentionPolicy = DEFAULT_POLICY,
+) -> Tier:
+    """The tier of an event; see `age_ms`. Exactly 24 h old is warm already."""
+    age_h = age_ms(now_ms, occurred_at_ms, arrived_ms, last_access_ms) / HOUR_MS
+    if age_h < policy.warm_after_h:
+        return Tier.HOT
+    if age_h < policy.cold_after_h:
+        return Tier.WARM
+    return Tier.COLD if age_h < policy.archive_after_h else Tier.ARCHIVE
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+class RetainedEvent(NamedTuple):
+    """What forgetting asks of an event of the graph.
+
+    Attributes:
+        event_id: within the tenant.
+        occurred_at_ms: when it occurred.
+        arrived_ms: when the ledger took it in.
+        last_access_ms: when a read returned it last; None: never.
+        access_count: how many reads returned it.
+        importance: 1 to 10.
+        boost: of the importance.
+        causal_in_degree: different retained events that have a CAUSED_BY to it, of any mechanism.
+        causes: different events that it has a CAUSED_BY to itself.
+        summary_id: of a recorded Summary that lists it; None: no such one.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    arrived_ms: int
+    last_access_ms: int | None = None
+    access_count: int = 0
+    importance: int = 5
+    boost: float = 0.0
+    causal_in_degree: int = 0
+    causes: tuple[str, ...] = ()
+    summary_id: str | None = None
+
+    @property
+    def shown_importance(self) -> float:
+        """Importance with the boost, 1 to 10."""
+        return min(float(HIGHEST_IMPORTANCE), self.importance + self.boost)
+
+
+class Reason(StrEnum):
+    """Why an event leaves or stays, as a row of the dry run says it."""
+
+    OLD = "older than the archive limit"
+    UNASKED = "cold, neither important nor asked for"
+    DISABLED = "forgetting is switched off"
+    YOUNG = "younger than the cold limit"
+    IMPORTANT = "important enough"
+    ACCESSED = "asked for often enough"
+    CAUSE = "on a live causal path"
+    UNSUMMARISED = "no summary lists it"
+
+
+class Verdict(NamedTuple):
+    """Whether an event leaves.
+
+    Attributes:
+        tier: at the moment of the verdict.
+        leaves: from the graph.
+        reason: what decided.
+        detail: the same with the event's numbers.
+        summary_id: that keeps its id.
+    """
+
+    event_id: str
+    tier: Tier
+    leaves: bool
+    reason: Reason
+    detail: str
+    summary_id: str | None
+
+
+class Departure(NamedTuple):
+    """An event that leaves: its tier, why, and the Summary that keeps its id."""
+
+    event_id: str
+    tier: Tier
+    reason: str
+    summary_id: str
+
+
+def verdict(event: RetainedEvent, policy: RetentionPolicy, now_ms: int) -> Verdict:
+    """Whether one event leaves, with all its effects retained.
+
+    That no summary lists it is looked at last, so that the dry run tells what would go once it is
+    summarised.
+    """
+    tier = tier_of(now_ms, event.occurred_at_ms, event.arrived_ms, event.last_access_ms, policy)
+    leaves, reason, detail = _judged(event, tier, policy)
+    return Verdict(event.event_id, tier, leaves, reason, detail, event.summary_id)
+
+
+def _judged(event: RetainedEvent, tier: Tier, policy: RetentionPolicy) -> tuple[bool, Reason, str]:
+    if not policy.enabled:
+        return False, Reason.DISABLED, Reason.DISABLED
+    if tier in (Tier.HOT, Tier.WARM):
+        return False, Reason.YOUNG, f"{tier}: below {policy.cold_after_h:g} h"
+    importance, accesses, effects = (
+        event.shown_importance,
+        event.access_count,
+        event.causal_in_degree,
+    )
+    if effects >= policy.protected_in_degree:
+        return False, Reason.CAUSE, f"cause of {effects} (from {policy.protected_in_degree} on)"
+    if tier is Tier.COLD and importance >= policy.cold_min_importance:
+        detail = f"importance {importance:g} (from {policy.cold_min_importance:g} on)"
+        return False, Reason.IMPORTANT, detail
+    if tier is Tier.COLD and accesses >= policy.cold_min_accesses:
+        return False, Reason.ACCESSED, f"{accesses} accesses (from {policy.cold_min_accesses} on)"
+    if event.summary_id is None:
+        return False, Reason.UNSUMMARISED, f"{tier}, but no summary lists it"
+    if tier is Tier.ARCHIVE:
+        return True, Reason.OLD, f"archive: {policy.archive_after_h:g} h or older"
+    return (
+        True,
+        Reason.UNASKED,
+        f"cold: importance {importance:g} below {policy.cold_min_importance:g}, "
+        f"{accesses} accesses below {policy.cold_min_accesses}",
+    )
+
+
+def verdicts(
+    events: Iterable[RetainedEvent], policy: RetentionPolicy, now_ms: int
+) -> list[Verdict]:
+    """What becomes of events of one tenant, by event id.
+
+    An effect that leaves is no longer counted for its causes, and those are judged again, until
+    nothing changes: the outcome is the one largest set that may leave, in whatever order it is
+    looked for. Effects that are not among the events count as retained, so what is causally
+    connected belongs into one call.
+
+    Args:
+        events: each once.
+        policy: of the tenant.
+        now_ms: the clock.
+    """
+    given = {event.event_id: event for event in events}
+    judged = {key: verdict(event, policy, now_ms) for key, event in given.items()}
+    leaving = [key for key, one in judged.items() if one.leaves]
+    while leaving:
+        for cause in set(given[leaving.pop()].causes):
+            event = given.get(cause)
+            if event is None:
+                continue
+            given[cause] = event._replace(causal_in_degree=event.causal_in_degree - 1)
+            if judged[cause].reason is Reason.CAUSE:
+                judged[cause] = verdict(given[cause], policy, now_ms)
+                if judged[cause].leaves:
+                    leaving.append(cause)
+    return sorted(judged.values())
+
+
+def forgettable(
+    events: Sequence[RetainedEvent], policy: RetentionPolicy, now_ms: int
+) -> list[Departure]:
+    """The events that leave, by summary and event id; see `verdicts`."""
+    return departures(verdicts(events, policy, now_ms))
+
+
+def departures(judged: Iterable[Verdict]) -> list[Departure]:
+    """The events that leave by these verdicts, by summary and event id."""
+    leaving = [
+        Departure(one.event_id, one.tier, one.detail, one.summary_id)
+        for one in judged
+        if one.leaves and one.summary_id is not None
+    ]
+    return sorted(leaving, key=lambda one: (one.summary_id, one.event_id))
+
+
+# -- dry run ---------------------------------------------------------------------------------------
+
+
+class ExplainedRow(NamedTuple):
+    """A row of the dry run: how many events of a tier leave or stay for a reason, and some of them.
+
+    Attributes:
+        events: how many.
+        examples: `event id: detail`, at most EXAMPLES, the first by event id.
+    """
+
+    leaves: bool
+    tier: Tier
+    reason: Reason
+    events: int
+    examples: tuple[str, ...]
+
+
+def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
+    """What a pass would forget and what not: what leaves first, then by tier and reason."""
+    groups: dict[tuple[bool, int, Reason], list[Verdict]] = {}
+    for one in judged:
+        groups.setdefault((not one.leaves, TIERS.index(one.tier), one.reason), []).append(one)
+    return [
+        ExplainedRow(
+            not stays,
+            TIERS[tier],
+            reason,
+            len(members),
+            tuple(f"{one.event_id}: {one.detail}" for one in sorted(members)[:EXAMPLES]),
+        )
+        for (stays, tier, reason), members in sorted(groups.items())
+    ]
