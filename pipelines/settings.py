@@ -108,7 +108,7 @@ class Settings(BaseSettings):
         default=100, ge=1, le=1_000, description="entries a block of the enrichment, at most"
     )
     enrichment_nice: int = Field(
-        default=10,
+        default=19,
         ge=0,
         le=19,
         description="how far a worker that runs models steps back for others (nice)",

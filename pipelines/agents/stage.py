@@ -14,9 +14,15 @@ from pipelines.runner import Runner
 from pipelines.services import Services
 from pipelines.settings import Settings
 from pipelines.stages import Stage, ready
-from projections.errors import EventConflict, GraphAhead, RecollectError
+from projections.errors import EventConflict, GraphAhead, RecollectError, Stopped
 from projections.events import Event
 from projections.operations import Checkpoint
+
+GIVE_WAY_ENTRIES = 200
+"""Entries that an earlier stage may be behind the ledger before a later one lets it go first."""
+GIVE_WAY_S = 2.0
+"""Longest wait before a block: a stage that is always behind must not stop the later one."""
+_GIVE_WAY_STEP_S = 0.05
 
 
 class LiveRunner(Runner):
@@ -24,6 +30,9 @@ class LiveRunner(Runner):
 
     Admission compares the two when a server process is new; but a block that was read before a
     crash may be folded after that, so each start compares again.
+
+    A stage that stands on another lets it go first: the system's priorities hold for processes,
+    but both ask one Neo4j, which knows none.
     """
 
     def __init__(
@@ -60,6 +69,20 @@ class LiveRunner(Runner):
         raise GraphAhead(
             partition=partition, position=str(found.position), reason="its entry is gone"
         )
+
+    def _await_upstream(self, ends: Sequence[Checkpoint]) -> None:
+        super()._await_upstream(ends)
+        if self.stage.upstream is None:
+            return
+        for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
+            if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
+                return
+            if self.stop.wait(_GIVE_WAY_STEP_S):
+                raise Stopped()
+
+    def _behind(self, stage: str) -> int:
+        passed = sum(found.seq for found in self.writer.checkpoints(stage))
+        return sum(tail.seq for tail in self.ledger.tails()) - passed
 
 
 class Decisions:
