@@ -1,0 +1,226 @@
+"""Communities of the entity graph: who is in them, which id they keep, what has changed.
+
+A community is a group that label propagation found, of at least MIN_ENTITIES things: two that are
+linked are told by their one fact, and one alone tells nothing. Names of one and the same entity
+count as one thing.
+
+A community that was recorded lives on in the group that holds most of it: recorded and found ones
+are paired by the number of shared members, largest first, each at most once, and only if more than
+half of the smaller of the two is shared. So members may come and go, the larger part of a split and
+the larger part of a merger keep the id, and the other becomes new or goes. A new community is named
+after the most central member it is born with; that member may leave it later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from blake3 import blake3
+
+from consolidation.label_propagation import LINK_ID_BYTES, WHOLE_WEIGHT, EntityGraph, Labelling
+
+MIN_ENTITIES = 3
+ID_DIGEST_BYTES = 16
+_SEPARATOR = "\x1f"
+_NOWHERE = np.empty(0, dtype=np.intp)
+
+
+class Member(NamedTuple):
+    """An entity of a community.
+
+    Attributes:
+        entity_id: its hash.
+        canonical_id: the smallest entity id of what is the same; often its own.
+        centrality: the sum of the weights of its links within the community, those of all that are
+            the same together.
+    """
+
+    entity_id: str
+    canonical_id: str
+    centrality: float
+
+
+class Community(NamedTuple):
+    """A group of entities.
+
+    Attributes:
+        members: most central first, those that are the same side by side.
+        fingerprint: of its members and of the links among them.
+    """
+
+    members: tuple[Member, ...]
+    fingerprint: str
+
+
+class Changes(NamedTuple):
+    """What a pass has to decide; ids, sorted. What is unchanged costs nothing more."""
+
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def communities(
+    graph: EntityGraph, labelling: Labelling, *, min_entities: int = MIN_ENTITIES
+) -> list[Community]:
+    """The groups that are worth a node, largest first.
+
+    Args:
+        graph: that was labelled.
+        labelling: of that graph.
+        min_entities: how many different things a group has at least.
+    """
+    labels = labelling.labels
+    things = np.bincount(labels[np.unique(graph.canonical)], minlength=len(labels))
+    members = _by_label(labels, things >= min_entities)
+    within = labels[graph.sources] == labels[graph.targets]
+    places = np.nonzero(within)[0]
+    links = _by_label(labels[graph.sources[places]], things >= min_entities)
+    centrality = _centrality(graph, labels)
+    found = []
+    for label, entities in members.items():
+        among = graph.link_ids[places[links.get(label, _NOWHERE)]]
+        entity_ids = [graph.entity_ids[place] for place in entities.tolist()]
+        found.append(
+            Community(
+                _members(graph, entities, centrality), fingerprint(entity_ids, _hexadecimal(among))
+            )
+        )
+    return sorted(found, key=lambda one: (-len(one.members), one.members))
+
+
+def fingerprint(entity_ids: Iterable[str], link_ids: Iterable[str]) -> str:
+    """BLAKE3 over sorted member and edge ids (S2), 64 hexadecimal digits.
+
+    It changes when members or links do, not when what is said of them does. Ids hold no control
+    characters.
+    """
+    parts = ("\n".join(sorted(set(ids))) for ids in (entity_ids, link_ids))
+    return blake3(_SEPARATOR.join(parts).encode()).hexdigest()
+
+
+def community_id(
+    tenant: str, entity_id: str, attempt: int = 0, *, user_id: str | None = None
+) -> str:
+    """BLAKE2b-128 of (tenant, user, member it is named after, attempt), 32 hexadecimal digits.
+
+    Args:
+        tenant: of the community.
+        entity_id: of the most central member when the community came to be.
+        attempt: more than 0 when a community that was named after that member has the id.
+        user_id: whose facts made it; None: facts without a user.
+    """
+    user = "-" if user_id is None else f"+{user_id}"  # no id can pass for absence
+    text = _SEPARATOR.join(("community", tenant, str(attempt), entity_id, user))
+    return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
+
+
+def with_ids(
+    found: Iterable[Community],
+    recorded: Mapping[str, Collection[str]],
+    *,
+    tenant: str,
+    user_id: str | None = None,
+) -> dict[str, Community]:
+    """Communities by their ids.
+
+    Args:
+        found: none shares a member with another.
+        recorded: the members of those that the graph shows, by id.
+        tenant: of all of them.
+        user_id: whose facts made them.
+    """
+    ordered = sorted(found, key=lambda one: one.members)
+    kept = _kept_ids(ordered, recorded)
+    named = {own_id: ordered[number] for number, own_id in kept.items()}
+    for number, community in enumerate(ordered):
+        if number in kept:
+            continue
+        first = community.members[0].canonical_id
+        own_id = next(
+            free
+            for free in (community_id(tenant, first, n, user_id=user_id) for n in count())
+            if free not in recorded and free not in named
+        )
+        named[own_id] = community
+    return named
+
+
+def community_changes(before: Mapping[str, str], after: Mapping[str, Community]) -> Changes:
+    """What differs.
+
+    Args:
+        before: fingerprints of the recorded communities, by id.
+        after: those that were found, by id.
+    """
+    both = sorted(before.keys() & after.keys())
+    return Changes(
+        new=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(one for one in both if before[one] != after[one].fingerprint),
+        unchanged=tuple(one for one in both if before[one] == after[one].fingerprint),
+        gone=tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+def _by_label(labels: np.ndarray, wanted: np.ndarray) -> dict[int, np.ndarray]:
+    """Places of each label that is wanted, ascending."""
+    order = np.argsort(labels, kind="stable")
+    order = order[wanted[labels[order]]]
+    first = np.unique(labels[order], return_index=True)
+    parts = np.split(order, first[1][1:])
+    return dict(zip(first[0].tolist(), parts, strict=False))
+
+
+def _hexadecimal(link_ids: np.ndarray) -> list[str]:
+    text = link_ids.tobytes().hex()
+    width = 2 * LINK_ID_BYTES
+    return [text[start : start + width] for start in range(0, len(text), width)]
+
+
+def _centrality(graph: EntityGraph, labels: np.ndarray) -> np.ndarray:
+    """[entities] what links each canonical entity to others of its label, in whole weights."""
+    begins = np.repeat(np.arange(len(labels)), np.diff(graph.offsets))
+    within = labels[begins] == labels[graph.neighbours]
+    sums = np.zeros(len(labels), dtype=np.int64)
+    np.add.at(sums, begins[within], graph.weights[within])
+    return sums
+
+
+def _members(
+    graph: EntityGraph, entities: np.ndarray, centrality: np.ndarray
+) -> tuple[Member, ...]:
+    canonical = graph.canonical[entities]
+    order = np.lexsort((entities, canonical, -centrality[canonical]))
+    return tuple(
+        Member(
+            graph.entity_ids[place],
+            graph.entity_ids[first],
+            float(centrality[first]) / WHOLE_WEIGHT,
+        )
+        for place, first in zip(entities[order].tolist(), canonical[order].tolist(), strict=True)
+    )
+
+
+def _kept_ids(found: list[Community], recorded: Mapping[str, Collection[str]]) -> dict[int, str]:
+    """The recorded id of each found community that one lives on in, by its place."""
+    lived_in = {entity_id: own_id for own_id, members in recorded.items() for entity_id in members}
+    shared = Counter(
+        (lived_in[member.entity_id], number)
+        for number, community in enumerate(found)
+        for member in community.members
+        if member.entity_id in lived_in
+    )
+    kept: dict[int, str] = {}
+    given: set[str] = set()
+    for (own_id, number), common in sorted(shared.items(), key=lambda one: (-one[1], one[0])):
+        smaller = min(len(recorded[own_id]), len(found[number].members))
+        if number not in kept and own_id not in given and 2 * common > smaller:
+            kept[number] = own_id
+            given.add(own_id)
+    return kept

@@ -1,0 +1,171 @@
+"""Payloads of community decisions: read as written, below 128 KiB, every broken rule named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consolidation.communities import Community, Member, fingerprint
+from consolidation.community_payloads import (
+    CHUNK_MEMBERS,
+    CommunityChunk,
+    CommunityGone,
+    community_chunks,
+    community_payload,
+    parse_community,
+)
+from consolidation.community_texts import (
+    MAX_NAME_CHARACTERS,
+    MAX_SUMMARY_CHARACTERS,
+    CommunityText,
+)
+from projections.errors import InvalidEvent
+
+MOST_BYTES = 128 * 1024
+TEXT = CommunityText("Caroline and Acme", "Caroline works at Acme.")
+CENTROID = b"\0\0\x80?" * 384
+
+
+def chunks(count: int, text: CommunityText = TEXT) -> list[CommunityChunk]:
+    members = tuple(Member(f"{n:032x}", f"{n:032x}", 1.0) for n in reversed(range(count)))
+    made = Community(members, fingerprint([member.entity_id for member in members], []))
+    return community_chunks("c" * 32, made, text, CENTROID, run_id="run-1")
+
+
+def payload(**fields: Any) -> dict[str, Any]:
+    """A valid payload of three members; a field given as `...` is left out."""
+    made = {**community_payload(chunks(3)[0]), **fields}
+    return {name: value for name, value in made.items() if value is not ...}
+
+
+def errors(**fields: Any) -> tuple[tuple[str, str], ...]:
+    with pytest.raises(InvalidEvent) as raised:
+        parse_community(payload(**fields))
+    return raised.value.errors
+
+
+@pytest.mark.parametrize("count", [3, CHUNK_MEMBERS, CHUNK_MEMBERS + 1, 3 * CHUNK_MEMBERS])
+def test_a_community_is_read_as_it_was_written(count: int) -> None:
+    made = chunks(count)
+    assert [
+        parse_community(orjson.loads(orjson.dumps(community_payload(one)))) for one in made
+    ] == made
+
+
+@pytest.mark.parametrize("count", [3, CHUNK_MEMBERS, CHUNK_MEMBERS + 1, 3 * CHUNK_MEMBERS])
+def test_every_member_is_in_one_chunk(count: int) -> None:
+    listed = [entity_id for one in chunks(count) for entity_id in one.entity_ids]
+    assert listed == [f"{n:032x}" for n in range(count)]
+
+
+def test_the_first_chunk_alone_has_text_and_centroid() -> None:
+    made = [(one.text, one.centroid) for one in chunks(CHUNK_MEMBERS + 1)]
+    assert made == [(TEXT, CENTROID), (None, None)]
+
+
+def test_the_largest_payload_stays_below_its_bound() -> None:
+    longest = CommunityText("😀" * MAX_NAME_CHARACTERS, "😀" * MAX_SUMMARY_CHARACTERS)
+    largest = community_payload(chunks(CHUNK_MEMBERS, longest)[0])
+    assert len(orjson.dumps(largest)) <= MOST_BYTES
+
+
+def test_the_end_of_a_community_is_read_as_it_was_written() -> None:
+    gone = CommunityGone("c" * 32, "run-1")
+    assert parse_community(community_payload(gone)) == gone
+
+
+def test_ids_are_read_with_and_without_their_kind() -> None:
+    with_kind = payload(
+        community_id=f"community:{'c' * 32}", entity_ids=[f"entity:{n:032x}" for n in range(3)]
+    )
+    assert parse_community(with_kind) == parse_community(payload())
+
+
+@pytest.mark.parametrize("raw", [None, [], "community", 1])
+def test_a_payload_that_is_no_object_is_refused(raw: Any) -> None:
+    with pytest.raises(InvalidEvent) as raised:
+        parse_community(raw)
+    assert raised.value.errors == (("payload", "a JSON object"),)
+
+
+ENTITY = "0" * 32
+NOT_IN_FIRST = "in chunk 0 alone"
+A_VECTOR = "384 finite little-endian float32 in base64"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("kind", "episode", "one of community"),
+        ("kind", ..., "required: one of community"),
+        ("community_id", "c", "a community id, community:<hash>"),
+        ("community_id", ["c" * 32], "a community id, community:<hash>"),
+        ("run_id", ..., "required"),
+        ("run_id", "r" * 65, "1 to 64 characters"),
+        ("chunk", ..., "an integer from 0 to 0"),
+        ("chunk", 1, "an integer from 0 to 0"),
+        ("chunk", True, "an integer from 0 to 0"),
+        ("chunks", 0, "an integer from 1 to 2147483647"),
+        ("chunks", 2, "one for every 2,000 members"),
+        ("fingerprint", "f" * 63, "64 hexadecimal digits"),
+        ("member_count", 0, "an integer from 1 to 2147483647"),
+        ("member_count", 3.0, "an integer from 1 to 2147483647"),
+        ("entity_ids", [], "a list of 1 to 2000 entity ids"),
+        ("entity_ids", [ENTITY, ENTITY, "1" * 32], "different entity ids"),
+        ("entity_ids", [ENTITY], "2,000 members, in the last chunk what is left"),
+        ("name", ..., "required"),
+        ("name", "n" * 121, "1 to 120 characters"),
+        ("summary", "", "1 to 600 characters"),
+        ("centroid", "AAAA", A_VECTOR),
+        ("centroid", "é", A_VECTOR),
+        ("centroid", 7, A_VECTOR),
+        ("centroid", "AADAfwAA" * 256, A_VECTOR),
+        ("members", [], "unknown field"),
+    ],
+)
+def test_a_broken_rule_is_named_by_its_field(field: str, value: Any, rule: str) -> None:
+    assert (f"payload.{field}", rule) in errors(**{field: value})
+
+
+@pytest.mark.parametrize("field", ["name", "summary", "centroid"])
+def test_what_is_of_the_first_chunk_is_refused_in_others(field: str) -> None:
+    second = community_payload(chunks(CHUNK_MEMBERS + 1)[1])
+    second[field] = payload()[field]
+    with pytest.raises(InvalidEvent) as raised:
+        parse_community(second)
+    assert raised.value.errors == ((f"payload.{field}", NOT_IN_FIRST),)
+
+
+def test_a_community_that_is_gone_has_no_members() -> None:
+    assert ("payload.entity_ids", "unknown field") in errors(gone=True)
+
+
+def test_a_community_is_gone_or_the_field_is_absent() -> None:
+    raw = {"kind": "community", "community_id": "c" * 32, "run_id": "run-1", "gone": False}
+    with pytest.raises(InvalidEvent) as raised:
+        parse_community(raw)
+    assert raised.value.errors == (("payload.gone", "true or absent"),)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+def refusal(raw: Any) -> tuple[tuple[str, str], ...] | None:
+    try:
+        parse_community(raw)
+    except InvalidEvent as refused:
+        return refused.errors
+    return None
+
+
+@given(st.dictionaries(st.sampled_from(sorted(payload())) | st.just("gone"), json_values))
+def test_whatever_comes_is_read_or_refused_with_reasons(fields: dict[str, Any]) -> None:
+    assert refusal({**payload(), **fields}) != ()
