@@ -203,6 +203,16 @@ def test_resolved_failures_come_first_then_the_latest() -> None:
     ]
 
 
+def test_of_equal_scores_the_resolved_one_comes_first() -> None:
+    mine = NO_SEATS._replace(signature="window seats sold twice")
+    nearly = SOLVED._replace(signature="window seats sold twice today")
+    links = session_links(traits(1, mine), [traits(3, mine), traits(2, nearly)])
+    assert [(one.session_id, one.score) for one in links] == [
+        ("session-2", 0.8),
+        ("session-3", 0.8),
+    ]
+
+
 @pytest.mark.parametrize(
     ("sharing", "failing", "expected"),
     [(20, 20, (5, 5)), (20, 2, (8, 2)), (3, 20, (3, 7)), (2, 3, (2, 3)), (0, 20, (0, 10))],

@@ -208,8 +208,8 @@ def test_nothing_ten_important_is_forgotten_in_the_cold_tier_at_its_strictest() 
 
 
 def test_effects_that_leave_protect_no_longer() -> None:
-    """Two of four effects leave; then the cause goes too, and with it what only it protected."""
-    root = retained(1, causal_in_degree=3)
+    """Two of four effects leave; then the hub goes too, and then what it was the third effect of."""
+    root = retained(1, causal_in_degree=5)
     hub = retained(2, causal_in_degree=4, after=[1])
     effects = [retained(n, after=[1, 2]) for n in (3, 4)]
     staying = [retained(n, after=[2], importance=9) for n in (5, 6)]
