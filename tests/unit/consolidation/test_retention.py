@@ -208,7 +208,7 @@ def test_nothing_ten_important_is_forgotten_in_the_cold_tier_at_its_strictest() 
 
 
 def test_effects_that_leave_protect_no_longer() -> None:
-    """Two of four effects leave; then the hub goes too, and then what it was the third effect of."""
+    """Two of four effects leave; then the hub goes, and then that of which it was the third."""
     root = retained(1, causal_in_degree=5)
     hub = retained(2, causal_in_degree=4, after=[1])
     effects = [retained(n, after=[1, 2]) for n in (3, 4)]
