@@ -252,7 +252,7 @@ def _first_labels(graph: EntityGraph, before: Mapping[str, str]) -> list[int]:
         community = before.get(graph.entity_ids[place])
         if community is not None and canonical not in known:
             known[canonical] = community
-            first[community] = min(canonical, first.get(community, canonical))
+            first.setdefault(community, canonical)
     for canonical, community in known.items():
         labels[canonical] = first[community]
     return labels

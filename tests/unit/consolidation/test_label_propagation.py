@@ -10,6 +10,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from consolidation import label_propagation
 from consolidation.label_propagation import (
     DEFAULT_CHUNK_SIZE,
     MAX_SWEEPS,
@@ -96,6 +97,14 @@ def test_a_complete_bipartite_graph_ends_as_one_group() -> None:
 def test_a_long_path_ends_settled() -> None:
     made = propagate(graph(link(one, other) for one, other in pairwise(numbered(5_000))))
     assert (made.sweeps < MAX_SWEEPS, made.settled) == (True, True)
+
+
+def test_sweeps_are_bounded_and_say_that_they_did_not_settle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(label_propagation, "MAX_SWEEPS", 1)
+    made = propagate(graph(link(one, other) for one, other in pairwise(numbered(300))))
+    assert (made.sweeps, made.settled) == (1, False)
 
 
 def test_parallel_links_weigh_together() -> None:
