@@ -20,6 +20,7 @@ MAX_ENTITIES: Final = 16
 _TOLD_NAMES = 4
 _TOLD_TOOLS = 6
 _TOLD_ENTITIES = 6
+_TOLD_FAILING = 2
 _NAME_CHARACTERS = 60
 """Of a name in a sentence; ids may have hundreds."""
 
@@ -190,11 +191,28 @@ def _who_and_what(gist: Gist, opening: str) -> str:
         line = f"{_some(names, _TOLD_NAMES)}, {many}"
         if tools:
             line += f", with {_some(tools, _TOLD_TOOLS, 'tools')}"
-    people = {one.casefold() for one in (*acting, *speaking, *users)}
-    things = [one.name for one in gist.entities if one.name.casefold() not in people]
+    people = [_plain(one) for one in (*acting, *speaking, *users)]
+    things = [
+        one.name
+        for one in gist.entities
+        if not any(person.startswith(_plain(one.name)) for person in people)
+    ]
     if things:
         line += f"; about {listed([_short(name) for name in things[:_TOLD_ENTITIES]])}"
+    worst = sorted(gist.tools, key=lambda one: -one.failed)[:_TOLD_FAILING]
+    failing = [
+        f"{_short(one.name)} {one.failed:,} of {one.calls:,} times"
+        for one in worst
+        if one.failed > 1
+    ]
+    if failing:
+        line += f"; failed: {listed(failing)}"
     return f"{opening}: {line}."
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: `Mel` begins `Melanie`, `Omar Davis` begins `omar_davis_3817`."""
+    return name.casefold().replace("_", " ")
 
 
 def _some(names: Sequence[str], count: int, what: str = "") -> str:

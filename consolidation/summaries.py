@@ -27,10 +27,10 @@ from consolidation.gists import (
     tool_uses,
     worded,
 )
-from consolidation.highlights import Candidate, Highlight, HighlightKind, best, highlights
+from consolidation.highlights import Candidate, Highlight, HighlightKind, best, content_words
 from consolidation.sources import SourceEvent
+from consolidation.stories import episode_highlights
 from consolidation.windows import Episode
-from enrichment.phrases import PLAIN, WORD
 from enrichment.text import clean_text, cut
 
 VERSION: Final = 1
@@ -52,6 +52,7 @@ _WEIGHTS: Final[Mapping[HighlightKind, int]] = {
     "said": 0,
     "happened": 0,
 }
+_TROUBLES: Final[tuple[HighlightKind, ...]] = ("failure", "resolution")
 _OWN = 2
 """What an agent did itself, in its own summary."""
 _TARGET = 2
@@ -145,7 +146,7 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
     done = acts(events)
     gist = Gist(
         "",
-        highlights(events),
+        episode_highlights(events),
         participants(_participants(events)),
         tool_uses(_tool_uses(done)),
         key_entities(_entities(events, degrees or {})),
@@ -263,7 +264,7 @@ def _together(gists: Sequence[Gist], agent_id: str | None = None) -> Gist:
     candidates = [_candidate(one, agent_id) for gist in gists for one in gist.highlights]
     return Gist(
         "",
-        best(candidates, UPPER_HIGHLIGHTS),
+        _best_of_all_kinds(candidates),
         participants(one for gist in gists for one in gist.participants),
         tool_uses(one for gist in gists for one in gist.tools),
         key_entities(one for gist in gists for one in gist.entities),
@@ -275,14 +276,30 @@ def _together(gists: Sequence[Gist], agent_id: str | None = None) -> Gist:
     )
 
 
+def _best_of_all_kinds(candidates: Sequence[Candidate]) -> tuple[Highlight, ...]:
+    """The best, of which at most half tell of troubles: other things were done too."""
+    troubles = [one for one in candidates if one.highlight.kind in _TROUBLES]
+    kept = {one.event_ids for one in best(troubles, UPPER_HIGHLIGHTS // 2)}
+    left = [
+        one
+        for one in candidates
+        if one.highlight.kind not in _TROUBLES or one.highlight.event_ids in kept
+    ]
+    return best(left, UPPER_HIGHLIGHTS)
+
+
 def _candidate(one: Highlight, agent_id: str | None) -> Candidate:
     own = _OWN if one.agent_id == agent_id else 0
-    words = {match[0].lower() for match in WORD.finditer(one.text)}
-    return Candidate(one, one.importance + _WEIGHTS[one.kind] + own, frozenset(words - PLAIN))
+    return Candidate(one, one.importance + _WEIGHTS[one.kind] + own, content_words(one.text))
 
 
 # -- a language model's words ----------------------------------------------------------------------
 
+_CHARACTERS: Final[Mapping[type, int]] = {
+    EpisodeSummary: EPISODE_CHARACTERS,
+    SessionSummary: CONTENT_CHARACTERS,
+    AgentSummary: CONTENT_CHARACTERS,
+}
 _Summary = TypeVar("_Summary", EpisodeSummary, SessionSummary, AgentSummary)
 
 
@@ -293,7 +310,7 @@ def with_content(summary: _Summary, text: str | None) -> _Summary:
         summary: whose content and highlights the model was shown.
         text: what it made of them; None or blank: degraded, ours stays.
     """
-    characters = EPISODE_CHARACTERS if isinstance(summary, EpisodeSummary) else CONTENT_CHARACTERS
+    characters = _CHARACTERS[type(summary)]
     content = cut(clean_text(text or ""), characters)
     if not content:
         return summary

@@ -14,10 +14,10 @@ from consolidation.highlights import (
     MAX_PROOFS,
     Highlight,
     by_time,
-    highlights,
     listed,
 )
 from consolidation.sources import SourceEvent
+from consolidation.stories import episode_highlights
 from tests.factories import event_id
 from tests.source_events import called, mentioned, returned, said, source_event
 
@@ -29,11 +29,11 @@ def asks(number: int, text: str, **fields: Any) -> SourceEvent:
 
 
 def told(events: list[SourceEvent]) -> list[tuple[str, str]]:
-    return [(one.kind, one.text) for one in by_time(highlights(events))]
+    return [(one.kind, one.text) for one in by_time(episode_highlights(events))]
 
 
 def proved(events: list[SourceEvent]) -> list[tuple[str, tuple[str, ...]]]:
-    return [(one.kind, one.event_ids) for one in highlights(events)]
+    return [(one.kind, one.event_ids) for one in episode_highlights(events)]
 
 
 def ids(*numbers: int) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def test_a_result_whose_call_is_missing_is_told_alone() -> None:
 
 def test_the_best_comes_first() -> None:
     asked = said(20, "ana", "Why is the harbour closed?", keywords=("harbour",))
-    assert [one.kind for one in highlights([*FAILED, asked])] == ["request", "failure"]
+    assert [one.kind for one in episode_highlights([*FAILED, asked])] == ["request", "failure"]
 
 
 def test_an_episode_of_chatter_alone_tells_its_best_line() -> None:
@@ -146,11 +146,10 @@ def test_the_same_call_that_went_through_was_tried_again() -> None:
     assert told(events)[0][1].endswith("; went through when tried again")
 
 
-def test_several_failures_before_a_success_are_counted() -> None:
+def test_several_failures_are_counted_and_the_last_says_why() -> None:
     events = [*FAILED, *again(3, "amount: 6", error="no"), *again(5, "amount: 55")]
     assert told(events)[0][1] == (
-        "book on HAT136 failed twice: payment does not add up; went through with amount 55 "
-        "instead of 6"
+        "book on HAT136 failed twice, at last: no; went through with amount 55 instead of 6"
     )
 
 
@@ -175,7 +174,7 @@ def test_of_many_attempts_the_first_ones_and_the_last_event_are_named() -> None:
     for number in range(3, 43, 2):
         events += again(number, "amount: 6", error="no")
     events += again(43, "amount: 55")
-    proofs = highlights(events)[0].event_ids
+    proofs = episode_highlights(events)[0].event_ids
     assert (len(proofs), proofs[0], proofs[-1]) == (MAX_PROOFS, event_id(1), event_id(44))
 
 
@@ -193,17 +192,41 @@ def test_instructions_are_no_highlights() -> None:
 
 def test_what_speaks_of_something_new_comes_before_what_repeats() -> None:
     events = [
-        said(number, "ana", f"The harbour again, for the {number}th time.", keywords=("harbour",))
+        said(number, "ana", "The harbour and the old lighthouse are closed.")
         for number in range(1, MAX_HIGHLIGHTS + 3)
     ]
-    new = said(99, "ana", "I bought a piano.", keywords=("piano",), importance=4)
-    assert ("said", "ana: I bought a piano.") in told([*events, new])
+    new = said(99, "ana", "I bought a black piano.", importance=4)
+    assert episode_highlights([*events, new])[1].text == "ana: I bought a black piano."
+
+
+def test_lines_of_few_words_give_way_to_those_that_say_more() -> None:
+    events = [
+        said(1, "ana", "Sure, I see."),
+        *[said(n, "ben", f"The {n}th lighthouse of the coast was painted.") for n in range(2, 6)],
+    ]
+    assert [one.agent_id for one in episode_highlights(events)] == ["ben"] * 4
+
+
+def test_in_a_conversation_reactions_give_way_to_what_somebody_tells_of_themselves() -> None:
+    events = [
+        said(1, "ana", "You painted the lighthouse in wild colours."),
+        said(2, "ben", "I painted the lighthouse in wild colours."),
+    ]
+    assert [one.agent_id for one in episode_highlights(events)] == ["ben", "ana"]
+
+
+def test_of_several_new_fields_of_one_name_the_first_is_told() -> None:
+    events = [
+        called(1, "book", importance=6),
+        returned(2, "book", "flights.price: 155\nflights.price: 185\nid: HATHAT", after=(1,)),
+    ]
+    assert told(events) == [("outcome", "assistant used book: price: 155; id: HATHAT")]
 
 
 def test_a_result_is_told_without_what_the_call_said_already() -> None:
     events = [
         called(1, "book", "flight: HAT136\ncabin: economy", importance=6),
-        returned(2, "book", "flight: HAT136; reservation: HATHAT; cabin: economy", after=(1,)),
+        returned(2, "book", "flight: HAT136\nreservation: HATHAT\ncabin: economy", after=(1,)),
     ]
     assert told(events) == [("outcome", "assistant used book: reservation: HATHAT")]
 
@@ -235,7 +258,7 @@ def test_highlights_are_few_short_and_proved_by_events_of_the_episode(
     events: list[SourceEvent],
 ) -> None:
     known = {event.event_id for event in events}
-    found = highlights(events)
+    found = episode_highlights(events)
     assert 1 <= len(found) <= MAX_HIGHLIGHTS or all(
         event.event_type == "message.system" for event in events
     )

@@ -53,7 +53,6 @@ def test_an_episode_says_who_did_what_for_whom_with_what_and_what_came_of_it() -
     assert summary_of(BOOKING).gist.content.split("\n") == [
         "2026-02-02: assistant, for mia, used book and search; about HAT136 and Seattle.",
         "mia asked: I need a flight to Seattle in May.",
-        "assistant used search on Seattle: HAT136",
         "book on HAT136 failed: payment does not add up; went through with amount 55 instead of 5",
         "assistant concluded: Your flight to Seattle has been booked.",
     ]
@@ -62,12 +61,12 @@ def test_an_episode_says_who_did_what_for_whom_with_what_and_what_came_of_it() -
 def test_a_conversation_says_who_talked_about_what() -> None:
     events = [
         said(1, "ana", "I moved to Oslo last week.", mentions=("Oslo",)),
-        said(2, "ben", "Nice, I was in Oslo once.", mentions=("Oslo",)),
+        said(2, "ben", "My sister studied medicine in Oslo.", mentions=("Oslo",)),
     ]
     assert summary_of(events).gist.content.split("\n") == [
         "2026-02-02: ana and ben talked; about Oslo.",
         "ana: I moved to Oslo last week.",
-        "ben: Nice, I was in Oslo once.",
+        "ben: My sister studied medicine in Oslo.",
     ]
 
 
@@ -159,11 +158,12 @@ def test_a_session_of_several_episodes_tells_the_best_of_each_with_its_day() -> 
     lines = session_of(0, 2).gist.content.split("\n")
     assert lines[:3] == [
         "2026-02-02 to 2026-02-04, 2 episodes: assistant, for mia, used book and search; about "
-        "HAT136 and Seattle.",
+        "HAT136 and Seattle; failed: book 2 of 4 times.",
         "2026-02-02 mia asked: I need a flight to Seattle in May.",
-        "2026-02-02 assistant used search on Seattle: HAT136",
+        "2026-02-02 book on HAT136 failed: payment does not add up; went through with amount 55 "
+        "instead of 5",
     ]
-    assert len(lines) == 9
+    assert len(lines) == 7
 
 
 def test_a_session_adds_up_what_its_episodes_count() -> None:
@@ -188,7 +188,7 @@ def test_an_agent_says_in_how_many_sessions_it_did_what() -> None:
     content = summarize_agent("assistant", parts).gist.content
     assert content.split("\n")[0] == (
         "assistant, 2 sessions, 2026-02-02 to 2026-02-03: assistant, for mia, used book and "
-        "search; about HAT136 and Seattle."
+        "search; about HAT136 and Seattle; failed: book 2 of 4 times."
     )
 
 
@@ -206,6 +206,12 @@ def test_agents_and_sessions_stay_within_their_bounds() -> None:
     found = summarize_agent("assistant", parts)
     assert len(found.gist.content) <= CONTENT_CHARACTERS
     assert len(found.gist.highlights) == UPPER_HIGHLIGHTS
+
+
+def test_at_most_half_of_what_an_agent_did_is_told_as_troubles() -> None:
+    parts = [session_of(day, name=f"session-{day}") for day in range(20)]
+    kinds = [one.kind for one in summarize_agent("assistant", parts).gist.highlights]
+    assert (kinds.count("resolution"), len(kinds)) == (UPPER_HIGHLIGHTS // 2, UPPER_HIGHLIGHTS)
 
 
 def test_what_an_agent_did_itself_comes_before_what_others_did() -> None:

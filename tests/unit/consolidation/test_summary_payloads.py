@@ -50,7 +50,7 @@ times_ms = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 digests = st.from_regex(r"[0-9a-f]{32}", fullmatch=True)
 highlight_values = st.builds(
     Highlight,
-    st.sampled_from(KINDS),  # type: ignore[arg-type]  # one of them
+    st.sampled_from(KINDS),
     names,
     st.lists(counts.map(event_id), min_size=1, max_size=MAX_PROOFS).map(tuple),
     st.integers(1, 10),
