@@ -271,6 +271,7 @@ def with_models(
         ),
         models=models.names,
         answer=_answers_of(models.language_model),
+        interrupt=None if models.language_model is None else models.language_model.close,
     )
 
 

@@ -66,7 +66,7 @@ class Runner:
         writer: the target.
         target: its name, for logs and metrics.
         max_attempts: of an entry alone, before it becomes a dead letter.
-        stop: set by whoever wants a retrying runner to give up (nothing is lost).
+        stop: set by whoever wants a retrying runner to give up (nothing is lost); see `interrupt`.
         decide: appends decisions to the ledger; None: this runner only applies recorded ones.
     """
 
@@ -211,6 +211,12 @@ class Runner:
             request_ids=sorted({e.request_id for e in block.entries if e.request_id})[:20],
             duration_ms=round((perf_counter() - begun) * 1000, 1),
         )
+
+    def interrupt(self) -> None:
+        """Stop waiting, also for models: blocks that need it end in Stopped, without a trace."""
+        self.stop.set()
+        if self.stage.interrupt is not None:
+            self.stage.interrupt()
 
     def refold(self, partition: int, entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
         """Fold entries once more into the same graph, without moving the checkpoint.

@@ -42,6 +42,8 @@ class Stage:
         upstream: name of the stage that must have folded an entry first.
         models: which models the graph depends on, beside the rules; empty: none.
         answer: decides what the rules left open; asked by live workers, after the commit.
+        interrupt: ends what `derive` and `answer` wait for; from then on they raise Stopped where
+            they would have to wait.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Stage:
     upstream: str | None = None
     models: str = ""
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
+    interrupt: Callable[[], None] | None = None
 
 
 def _gather_neighbours(transaction: GraphTransaction, events: Sequence[Placed]) -> Facts:

@@ -98,6 +98,17 @@ class ChatCompletions:
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._response_format = response_format
+        self._guard = threading.Lock()
+        self._closed = False
+        self._opened: set[socket.socket] = set()
+
+    def close(self) -> None:
+        """End the requests that are under way, and those that come: none of them is answered."""
+        with self._guard:
+            self._closed = True
+            opened = list(self._opened)
+        for one in opened:
+            _end(one)
 
     def complete(
         self,
@@ -141,7 +152,10 @@ class ChatCompletions:
         try:
             connection.connect()
             left_s = self._timeout_s - (time.monotonic() - began_s)
-            with _deadline(connection.sock, max(0.0, left_s), late):
+            with (
+                self._under_way(connection.sock),
+                _deadline(connection.sock, max(0.0, left_s), late),
+            ):
                 connection.request("POST", self._path, body, self._headers())
                 with connection.getresponse() as answer:
                     if answer.status != _OK:
@@ -164,6 +178,18 @@ class ChatCompletions:
         if missing:
             raise CompletionFailed("unreachable", again=True)
         return data
+
+    @contextlib.contextmanager
+    def _under_way(self, opened: socket.socket) -> Iterator[None]:
+        with self._guard:
+            if self._closed:
+                raise CompletionFailed("unreachable")
+            self._opened.add(opened)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._opened.discard(opened)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -189,9 +215,7 @@ def _deadline(opened: socket.socket, timeout_s: float, late: threading.Event) ->
 
     def end() -> None:
         late.set()
-        with contextlib.suppress(OSError):
-            # The system's call and not that of TLS, which another thread is in the middle of.
-            socket.socket.shutdown(opened, socket.SHUT_RDWR)
+        _end(opened)
 
     timer = threading.Timer(timeout_s, end)
     timer.daemon = True
@@ -200,6 +224,13 @@ def _deadline(opened: socket.socket, timeout_s: float, late: threading.Event) ->
         yield
     finally:
         timer.cancel()
+
+
+def _end(opened: socket.socket) -> None:
+    """Whoever reads from it, or writes to it, sees the end at once."""
+    with contextlib.suppress(OSError):
+        # The system's call and not that of TLS, which another thread is in the middle of.
+        socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
 def _failure(answer: http.client.HTTPResponse) -> CompletionFailed:

@@ -7,10 +7,18 @@ as fast as if there were none.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+    wait,
+)
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import orjson
@@ -74,6 +82,9 @@ class Completions(Protocol):
         Raises:
             CompletionFailed: there is none.
         """
+
+    def close(self) -> None:
+        """End what is under way: it raises CompletionFailed."""
 
 
 class Breaker:
@@ -176,7 +187,7 @@ class ChatModel(LanguageModel, Summarizer):
         self._max_characters = max_characters
         self._asks = asks
         self._breaker = breaker or Breaker()
-        self._closed = threading.Event()
+        self._closed: Future[None] = Future()  # and no Event: waited for beside an answer
         self._retrying = Retrying(
             stop=stop_after_attempt(max_attempts),
             retry=retry_if_exception(_worth_another),
@@ -218,21 +229,34 @@ class ChatModel(LanguageModel, Summarizer):
         return [None if one is None else found.get(self._digest(*one)) for one in put]
 
     def close(self) -> None:
-        """Ask nothing more: who waits for answers is told that the worker stops."""
-        self._closed.set()
+        """Ask nothing more, and wait for no answer: who does is told that the worker stops."""
+        with contextlib.suppress(InvalidStateError):  # closed before
+            self._closed.set_result(None)
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._completions.close()
 
     def _asked_together(
         self, missing: Mapping[str, tuple[Task, dict[str, Any]]]
     ) -> dict[str, dict[str, Any] | None]:
         try:
             waiting = {d: self._pool.submit(self._asked, d, *one) for d, one in missing.items()}
-            return {digest: future.result() for digest, future in waiting.items()}
+            return {digest: self._awaited(future) for digest, future in waiting.items()}
         except (CancelledError, RuntimeError):
-            if self._closed.is_set():
-                # Going on without the answers would write a graph that lacks them.
+            if self._closed.done():
                 raise Stopped from None
             raise
+
+    def _awaited(self, future: Future[dict[str, Any] | None]) -> dict[str, Any] | None:
+        """An answer, unless the model is closed first, even while it connects to its server.
+
+        Raises:
+            Stopped: going on without the answer would write a graph that lacks it.
+        """
+        either: tuple[Future[Any], ...] = (future, self._closed)
+        wait(either, return_when=FIRST_COMPLETED)
+        if not future.done():
+            raise Stopped
+        return future.result()
 
     def _digest(self, task: Task, question: Mapping[str, Any]) -> str:
         put = orjson.dumps(question, option=orjson.OPT_SORT_KEYS)
@@ -270,6 +294,8 @@ class ChatModel(LanguageModel, Summarizer):
                 max_tokens=prompt.max_tokens,
             )
         except CompletionFailed as error:
+            if self._closed.done():
+                raise Stopped from None
             self._note(task, error)
             _count_degraded(error.outcome)
             return None
@@ -283,10 +309,10 @@ class ChatModel(LanguageModel, Summarizer):
         return answer
 
     def _pause(self, seconds: float) -> None:
-        self._closed.wait(seconds)
+        wait((self._closed,), seconds)
 
     def _complete(self, *given: Any, **named: Any) -> Any:
-        if self._closed.is_set():
+        if self._closed.done():
             raise Stopped
         return self._completions.complete(*given, **named)
 

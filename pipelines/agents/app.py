@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Folder(Protocol):
-    """What applies blocks: a Runner. Both methods block, and are called in threads."""
+    """What applies blocks: a Runner. But for `interrupt` it blocks, and is called in threads."""
 
     def checkpoint(self, partition: int) -> Start:
         """Where the partition goes on."""
@@ -38,6 +38,9 @@ class Folder(Protocol):
         Returns:
             By partition None, or why its block was not applied; then nothing of it was.
         """
+
+    def interrupt(self) -> None:
+        """End all waiting: blocks that need it are not applied."""
 
 
 MakeFolder = Callable[[threading.Event], Folder]
@@ -74,8 +77,16 @@ class Work:
         with self._making:
             if self._folder is None:
                 self._folder = self._make_folder(self.stop)
+                if self.stop.is_set():  # `end` came before there was a folder
+                    self._folder.interrupt()
                 collect_rarely()
             return self._folder
+
+    def end(self) -> None:
+        """Finish what is in hand without waiting for anything."""
+        self.stop.set()
+        if self._folder is not None:
+            self._folder.interrupt()
 
     async def run(self, stream: StreamT[Block]) -> None:
         """The agent. Nothing that happens to a block leaves this loop: Faust would lose others."""
@@ -201,8 +212,8 @@ class StageApp(faust.App):
         await super().on_start()
 
     async def on_stop(self) -> None:
-        """Retries end at once; blocks that are being applied are finished."""
-        self.positions.stop.set()
+        """Waiting ends at once; blocks that are being applied and need none are finished."""
+        self.positions.end()
         await super().on_stop()
 
 

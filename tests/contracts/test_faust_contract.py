@@ -49,6 +49,9 @@ class NoFolder:
     def apply_together(self, blocks: Any) -> dict[int, RecollectError | None]:
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """It waits for nothing."""
+
 
 def make_app(tmp_path: Path, **settings: Any) -> StageApp:
     def make(stop: threading.Event) -> NoFolder:

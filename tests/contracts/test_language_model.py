@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from email.utils import formatdate
 from typing import Any
 
@@ -51,9 +54,12 @@ from tests.fakes.chat_server import (
     sends,
     talks_nonsense,
 )
+from tests.integration.stack import wait_until
 
 pytestmark = pytest.mark.integration
 
+PATIENCE_S = 60.0
+SOON_S = 15.0
 SECRET = "sk-this-is-the-secret-key"
 SAME = {"same": True, "confidence": 0.9}
 PAIR = {"entities": [{"name": "ibm"}, {"name": "i.b.m."}]}
@@ -472,6 +478,48 @@ def test_who_waits_is_told_of_a_stop(model: Callable[..., ChatModel], server: Ch
             [("disambiguation", {"entities": [{"name": f"a{n}"}, {"name": "b"}]}) for n in range(9)]
         )
     assert time.monotonic() - began_s < 10
+
+
+@pytest.mark.parametrize("behaviour", [hangs, drips, drips_headers])
+def test_a_stop_waits_for_no_answer_that_is_under_way(
+    model: Callable[..., ChatModel], server: ChatServer, counted: Counted, behaviour: Behaviour
+) -> None:
+    server.does(behaviour)
+    asking = model(timeout_s=PATIENCE_S)
+    with ThreadPoolExecutor(2) as waiting:
+        asked = [waiting.submit(ask, asking, n) for n in range(2)]
+        wait_until(lambda: len(server.asked) == 2, "both questions are under way")
+        asking.close()
+        assert [type(one.exception(SOON_S)) for one in asked] == [Stopped] * 2
+        threads = asking._pool._threads  # while one of them is alive, the process is
+        wait_until(lambda: not any(one.is_alive() for one in threads), "all have ended", SOON_S)
+    with pytest.raises(Stopped):
+        ask(asking, 3)
+    assert (len(server.asked), counted()) == (2, {})
+
+
+def test_a_stop_waits_for_no_connection(model: Callable[..., ChatModel], counted: Counted) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, ExitStack() as opened:
+        for _ in range(3):  # as many as it keeps: the next is not answered
+            held = opened.enter_context(socket.socket())
+            held.setblocking(False)
+            held.connect_ex(deaf.getsockname())
+        asking = model(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout_s=PATIENCE_S)
+        with ThreadPoolExecutor(1) as waiting:
+            asked = waiting.submit(ask, asking)
+            with pytest.raises(TimeoutError):
+                asked.exception(0.5)
+            asking.close()
+            assert isinstance(asked.exception(SOON_S), Stopped)
+    assert counted() == {}
+
+
+def test_what_is_cached_is_told_after_a_stop(model: Callable[..., ChatModel]) -> None:
+    asking = model()
+    assert ask(asking) == SAME
+    asking.close()
+    asking.close()
+    assert ask(asking) == SAME
 
 
 # what enrichment makes of it

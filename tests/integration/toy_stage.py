@@ -58,6 +58,9 @@ class ToyFolder:
                 outcomes[block.partition] = error
         return outcomes
 
+    def interrupt(self) -> None:
+        """It waits for nothing."""
+
     def apply(self, block: Block) -> None:
         pid = os.getpid()
         self._redis.hincrby("toy:in_hand", str(pid), 1)
