@@ -62,6 +62,50 @@ def test_an_act_after_the_last_answer_is_what_came_of_it() -> None:
     assert told(BOOKING[:3])[-1][0] == "outcome"
 
 
+def test_an_act_after_an_answer_is_what_came_of_it() -> None:
+    promised = said(2, "assistant", "Certainly, booking your flight to Seattle now.", importance=8)
+    assert kinds([BOOKING[0], promised, *moved(BOOKING[1:3], 10)]) == ["request", "said", "outcome"]
+
+
+def test_the_outcome_answers_the_last_request_of_substance() -> None:
+    events = [
+        BOOKING[0],
+        said(2, "assistant", "Flights to Seattle leave every Monday morning in May.", importance=9),
+        asks(3, "Then book the earliest window seat on that flight, please."),
+        said(4, "assistant", "Your window seat on the earliest flight was booked."),
+        asks(5, "Thanks, bye!", importance=1),
+    ]
+    assert kinds(events) == ["request", "said", "request", "outcome"]
+
+
+def moved(events: list[SourceEvent], later_ms: int) -> list[SourceEvent]:
+    return [one._replace(occurred_at_ms=one.occurred_at_ms + later_ms) for one in events]
+
+
+def kinds(events: list[SourceEvent]) -> list[str]:
+    return [kind for kind, _ in told(events)]
+
+
+def test_a_request_that_led_to_an_act_comes_before_others() -> None:
+    events = [
+        asks(1, "Please tell me about Seattle harbour tours first."),
+        asks(2, "Please tell me about Oslo harbour tours then."),
+        asks(3, "Please tell me about Lisbon harbour tours, too."),
+        called(4, "book", mentions=("HAT136",), after=(3,), importance=6),
+        returned(5, "book", after=(4,), importance=6),
+    ]
+    order = [one.event_ids[0] for one in episode_highlights(events) if one.kind == "request"]
+    assert order == list(ids(1, 3, 2))
+
+
+def test_an_act_names_first_what_the_episode_is_about() -> None:
+    events = [
+        said(1, "assistant", "The reservation ZX9 is what we talk about.", mentions=("ZX9",)),
+        called(2, "change", mentions=("HAT136", "ZX9"), importance=6),
+    ]
+    assert told(events)[-1] == ("outcome", "assistant used change on ZX9 and HAT136")
+
+
 def test_what_an_answer_refuses_is_told_rather_than_what_else_it_says() -> None:
     refusal = said(
         2,

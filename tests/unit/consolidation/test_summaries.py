@@ -104,6 +104,37 @@ def test_what_is_mentioned_everywhere_counts_less() -> None:
     assert names == ["Seattle", "mia", "HAT136"]
 
 
+def test_what_a_tool_was_used_on_counts_more_than_what_came_back() -> None:
+    events = [
+        called(1, "read", mentions=(mentioned("zebra.txt", "target"),)),
+        returned(2, "read", after=(1,), mentions=("apple.txt",)),
+    ]
+    assert [one.name for one in summary_of(events).gist.entities] == ["zebra.txt", "apple.txt"]
+
+
+def test_of_entities_that_differ_by_case_alone_one_is_named() -> None:
+    names = (mentioned("MasterCard"), mentioned("mastercard", entity_type="concept"))
+    event = said(1, "ana", "MasterCard or mastercard?", mentions=names)
+    assert len(summary_of([event]).gist.entities) == 1
+
+
+def test_what_is_told_is_not_about_those_who_speak() -> None:
+    events = [
+        said(1, "Melanie", "I moved to Oslo last week.", mentions=("Oslo", "Caro")),
+        said(2, "Caroline", "Mel, that is good news for Oslo.", mentions=("Oslo", "Mel")),
+    ]
+    lead = summary_of(events).gist.content.split("\n")[0]
+    assert lead == "2026-02-02: Caroline and Melanie talked; about Oslo."
+
+
+def test_highlights_for_which_there_is_no_room_are_left_out_whole() -> None:
+    events = [said(n, "ana", f"{n} harbours, " + "lighthouses and ships, " * 8) for n in range(8)]
+    gist = summary_of(events).gist
+    lines = gist.content.split("\n")[1:]
+    assert 0 < len(lines) < len(gist.highlights)
+    assert {one.text for one in gist.highlights}.issuperset(lines)
+
+
 def test_a_long_episode_stays_within_its_bounds() -> None:
     name = "An endless name " * 12
     events = [said(n, f"speaker-{n} {name}", f"{n} {name}") for n in range(400)]
