@@ -88,6 +88,9 @@ class Counter:
             self._apply(block)
         return dict.fromkeys(block.partition for block in blocks)
 
+    def interrupt(self) -> None:
+        """It waits for nothing."""
+
     def _apply(self, block: Block) -> None:
         last = block.entries[-1]
         with self._lock:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pipelines.agents.app import Work
+from projections.errors import RecollectError
+from projections.operations import Checkpoint
 from tests.factories import block, session
 
 
@@ -35,3 +40,36 @@ def test_small_blocks_go_together_up_to_a_transaction() -> None:
     work._waiting = {n: waiting(n, blocks=1, size=2) for n in range(3)}
 
     assert [taken(work), taken(work)] == [[0, 1], [2]]
+
+
+class Slow:
+    """A folder that takes its time to be made."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+
+    def checkpoint(self, partition: int) -> Checkpoint:
+        return Checkpoint("slow", partition)
+
+    def apply_together(self, blocks: object) -> dict[int, RecollectError | None]:
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+
+@pytest.mark.parametrize("when", ["while it is made", "when it is there"])
+def test_a_folder_is_interrupted_whenever_the_end_comes(when: str) -> None:
+    folder = Slow()
+
+    def make(stop: threading.Event) -> Slow:
+        if when == "while it is made":
+            work.end()
+        return folder
+
+    work = Work(make, 1, 1)
+    work._ready()
+    if when == "when it is there":
+        assert not folder.interrupted
+        work.end()
+    assert (folder.interrupted, work.stop.is_set()) == (True, True)
