@@ -60,7 +60,8 @@ stretch from low to high, and `WINDOW` more on each side, as [ms, event id, enri
 
 PRESENT_EVENTS = (
     f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
-    f"WHERE NOT e:{PLACEHOLDER} RETURN e.tenant AS tenant, e.event_id AS event_id"
+    f"WHERE NOT e:{PLACEHOLDER} RETURN e.tenant AS tenant, e.event_id AS event_id, "
+    "e.embedding_model AS embedding_model"
 )
 LOCK_HISTORIES = (
     "UNWIND $keys AS k "

@@ -134,13 +134,18 @@ class EnrichmentFacts:
         self._remembered.remember(batch)
         present = self._present(transaction, batch)
         events = [one for one in batch if one.event.key in present]
-        similar = self._similar(transaction, events)
+        # Who is alike depends on who was there first. An event that is folded once more (replay,
+        # rebuild in place) keeps what was found then: a second search would find a little more.
+        searched = [
+            one for one in events if transaction.advanced or present[one.event.key] != one.model
+        ]
+        similar = self._similar(transaction, searched)
         entities, near = self._near_entities(transaction, events)
         stretches = self._stretches(transaction, events)
         histories = self._histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
         return Facts(
-            present=present,
+            present=present.keys(),
             stretches=stretches,
             histories=histories,
             similar=similar,
@@ -149,10 +154,13 @@ class EnrichmentFacts:
             near=near,
         )
 
-    def _present(self, transaction: GraphTransaction, batch: Sequence[Derived]) -> set[EventKey]:
+    def _present(
+        self, transaction: GraphTransaction, batch: Sequence[Derived]
+    ) -> dict[EventKey, str | None]:
+        """The batch's events that have a node, and the model of the vector it has already."""
         keys = [list(one.event.key) for one in batch if not is_system_event(one.event.event_type)]
         rows = transaction.ask(cypher.PRESENT_EVENTS, {"keys": keys}) if keys else []
-        present = {(row["tenant"], row["event_id"]) for row in rows}
+        present = {(row["tenant"], row["event_id"]): row["embedding_model"] for row in rows}
         missing = [key for key in map(tuple, keys) if key not in present]
         if missing and transaction.dead_letters:
             for partition in sorted({self._partition(one) for one in batch}):

@@ -303,3 +303,14 @@ def test_live_enrichment_beside_live_projection(enriched: Enriched) -> None:
             stack.append(said(number, f"Message {number} about pottery class {number}."))
         enriched.fold(5)
     assert stack.cypher("MATCH (e:Event) WHERE e.text IS NOT NULL RETURN count(e)") == [20]
+
+
+def test_a_replay_leaves_similarity_to_the_first_fold(enriched: Enriched) -> None:
+    """A second search sees later events too, and would find a little more at every replay."""
+    text = "The parcel for Berlin is late again"
+    enriched.take_in(said(1, text), said(2, f"{text}!"))
+    alike = "MATCH (:Event)-[r]->(:Event) WHERE r.score > 0"
+    (found,) = enriched.stack.cypher(f"{alike} RETURN count(r)")
+    enriched.stack.cypher(f"{alike} DELETE r")
+    assert replay(enriched.stack.services, ENRICHMENT).failed == []
+    assert (found, enriched.stack.cypher(f"{alike} RETURN r")) == (1, [])
