@@ -15,6 +15,7 @@ from api.connections import Connections
 from enrichment import enriched
 from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Ledger, Tail
+from pipelines.adapters.reports import verified_stage
 from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
 from projections import structural
@@ -224,9 +225,11 @@ class Watch:
 
     def _export_reports(self) -> None:
         """Show what the last `verify` and `rebuild` said; they end before they are scraped."""
-        for command, target, values in self._connections.reports.all():
-            if command == "verify":
+        for report in self._connections.reports.all():
+            command, target, values = report
+            if (stage := verified_stage(report)) is not None:
                 telemetry.observe_verify(
+                    stage,
                     target,
                     differences=int(values["differences"]),
                     duration_s=values["duration_s"],

@@ -281,11 +281,18 @@ API_DURATION = _histogram(
 )
 
 # Proof and repair
-VERIFY_OK = _gauge("verify_ok", "1 when the last verify found no difference, else 0.", "target")
-VERIFY_DIFFERENCES = _gauge("verify_differences", "Differences of the last verify.", "target")
-VERIFY_DURATION = _gauge("verify_duration_seconds", "Time the last verify took.", "target")
+VERIFY_OK = _gauge(
+    "verify_ok", "1 when the last verify found no difference, else 0.", "stage", "target"
+)
+VERIFY_DIFFERENCES = _gauge(
+    "verify_differences",
+    "Differences of the last verify of everything, or of a sample that had some.",
+    "stage",
+    "target",
+)
+VERIFY_DURATION = _gauge("verify_duration_seconds", "Time the last verify took.", "stage", "target")
 VERIFY_TIMESTAMP = _gauge(
-    "verify_timestamp_seconds", "When the last verify ended, in Unix time.", "target"
+    "verify_timestamp_seconds", "When the last verify ended, in Unix time.", "stage", "target"
 )
 REBUILD_PROGRESS = _gauge(
     "rebuild_progress_ratio", "Share of the ledger a rebuild has folded, 0 to 1.", "target"
@@ -374,12 +381,14 @@ def observe_graph(target: str, nodes: Mapping[str, int], edges: Mapping[str, int
         EDGES.labels(target, edge_type).set(count)
 
 
-def observe_verify(target: str, *, differences: int, duration_s: float, ended_at_s: float) -> None:
-    """Set the result of the last verify; `ended_at_s` is Unix time."""
-    VERIFY_OK.labels(target).set(differences == 0)
-    VERIFY_DIFFERENCES.labels(target).set(differences)
-    VERIFY_DURATION.labels(target).set(duration_s)
-    VERIFY_TIMESTAMP.labels(target).set(ended_at_s)
+def observe_verify(
+    stage: str, target: str, *, differences: int, duration_s: float, ended_at_s: float
+) -> None:
+    """Set the result of the last verify of a stage; `ended_at_s` is Unix time."""
+    VERIFY_OK.labels(stage, target).set(differences == 0)
+    VERIFY_DIFFERENCES.labels(stage, target).set(differences)
+    VERIFY_DURATION.labels(stage, target).set(duration_s)
+    VERIFY_TIMESTAMP.labels(stage, target).set(ended_at_s)
 
 
 def error_reason(error: BaseException) -> str:

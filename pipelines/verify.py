@@ -21,7 +21,7 @@ import structlog
 from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.reports import Report as LastReport
+from pipelines.adapters.reports import verified
 from pipelines.judge import ROUNDS, Judge, Judgement, decodable
 from pipelines.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
 from pipelines.services import Progress, Services
@@ -161,12 +161,14 @@ def verify(
     report.repaired = repaired
     report.duration_s = time.perf_counter() - begun
     if only is None:
-        values = {
-            "differences": float(report.difference_count),
-            "duration_s": report.duration_s,
-            "ended_at_s": time.time(),
-        }
-        services.reports.put(LastReport("verify", chosen.name, values))
+        services.reports.put(
+            verified(
+                verifier.stage,
+                chosen.name,
+                differences=report.difference_count,
+                duration_s=report.duration_s,
+            )
+        )
     return report
 
 

@@ -23,6 +23,7 @@ from enrichment.stage import NAME
 from pipelines.adapters.cache import ByteCache
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.llm import make_language_model
+from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
 from pipelines.enriched_entities import EntityChecker
 from pipelines.enriched_events import ROUNDS, EventChecker
@@ -53,6 +54,9 @@ def verify_enrichment(
     progress: Progress | None = None,
 ) -> EnrichmentReport:
     """Compare Stage 2 of a target (default: the active one) with what follows from the ledger.
+
+    The result is kept for the API to show, unless it is that of one session or of a sample
+    without a difference.
 
     Args:
         services: ledger and targets.
@@ -93,6 +97,16 @@ def verify_enrichment(
         report = verifier.run(only, sample, seed)
     report.repaired = repaired
     report.duration_s = time.perf_counter() - begun
+    # A part that is right says nothing about the rest, and takes back nothing that was found there.
+    if only is None and (sample is None or not report.ok):
+        services.reports.put(
+            verified(
+                NAME,
+                chosen.name,
+                differences=report.difference_count,
+                duration_s=report.duration_s,
+            )
+        )
     return report
 
 

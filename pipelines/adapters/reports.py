@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, NamedTuple
 
 import redis
 
 from pipelines.adapters.ledger_keys import LedgerKeys
 from pipelines.adapters.ledger_retry import call_patiently
+
+_VERIFY, _FIRST = "verify", "projection"  # whose command is the bare word
 
 
 class Report(NamedTuple):
@@ -20,6 +23,22 @@ class Report(NamedTuple):
     command: str
     target: str
     values: dict[str, float]
+
+
+def verified(stage: str, target: str, *, differences: int, duration_s: float) -> Report:
+    """What a verify says that ends now."""
+    values = {
+        "differences": float(differences),
+        "duration_s": duration_s,
+        "ended_at_s": time.time(),
+    }
+    return Report(_VERIFY if stage == _FIRST else f"{_VERIFY}-{stage}", target, values)
+
+
+def verified_stage(report: Report) -> str | None:
+    """The stage that a verify compared; None: it is the report of something else."""
+    command, _, stage = report.command.partition("-")
+    return (stage or _FIRST) if command == _VERIFY else None
 
 
 class Reports:

@@ -92,8 +92,9 @@ def test_a_partition_that_is_gone_reports_no_lag() -> None:
 
 
 def test_verify_with_a_difference_is_not_ok() -> None:
-    telemetry.observe_verify("seen", differences=2, duration_s=1.5, ended_at_s=1000)
-    labels = (("target", "seen"),)
+    telemetry.observe_verify("enrichment", "seen", differences=2, duration_s=1.5, ended_at_s=1000)
+    telemetry.observe_verify("projection", "seen", differences=0, duration_s=1.5, ended_at_s=1000)
+    labels = (("stage", "enrichment"), ("target", "seen"))
     now = samples()
     assert (now["recollect_verify_ok"][labels], now["recollect_verify_differences"][labels]) == (
         0,
