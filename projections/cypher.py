@@ -57,6 +57,11 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
         *_clear_edges(operations, stage),
         *_remove_edges(operations, stage),
         *_merge_edges(operations, stage),
+        *(
+            statement
+            for other in sorted(operations.others)
+            for statement in statements(operations.others[other], other)
+        ),
     ]
 
 
@@ -111,28 +116,30 @@ def _clear_edges(operations: Operations, stage: str) -> Iterator[Statement]:
 
 
 def _remove_edges(operations: Operations, stage: str) -> Iterator[Statement]:
-    kinds = {(op.type, bool(op.values)) for op in operations.remove_edges.values()}
-    for type_, keyed in sorted(kinds):
+    kinds = {(op.type, op.label, bool(op.values)) for op in operations.remove_edges.values()}
+    for type_, label, keyed in sorted(kinds):
         rows = [
             [*op.source, *op.target, *op.values]
             for op in _sorted(operations.remove_edges)
-            if (op.type, bool(op.values)) == (type_, keyed)
+            if (op.type, op.label, bool(op.values)) == (type_, label, keyed)
         ]
-        yield Statement(remove_edges_text(type_, stage, keyed=keyed), {"rows": rows})
+        text = remove_edges_text(type_, stage, keyed=keyed, label=label)
+        yield Statement(text, {"rows": rows})
 
 
 def _merge_edges(operations: Operations, stage: str) -> Iterator[Statement]:
-    for type_ in sorted({key[0] for key in operations.merge_edges}):
-        depth = len(NODES[EDGES[type_].source].key) + len(NODES[EDGES[type_].target].key)
+    for type_, label in sorted({(op.type, op.label) for op in operations.merge_edges.values()}):
+        row = EDGES[type_]
+        depth = len(NODES[row.source].key) + len(NODES[label or row.target].key)
         rows = sorted(
             (
                 [*op.source, *op.target, *op.values]
                 for op in operations.merge_edges.values()
-                if op.type == type_
+                if (op.type, op.label) == (type_, label)
             ),
             key=lambda row: (row[:depth], repr(row[depth:])),
         )
-        yield Statement(merge_edges_text(type_, stage), {"rows": rows})
+        yield Statement(merge_edges_text(type_, stage, label=label), {"rows": rows})
 
 
 def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
@@ -147,6 +154,9 @@ def _assigned(kind: Kind, value: str) -> str:
     """A parameter as its stored type; times arrive as milliseconds since the epoch."""
     if kind is Kind.TIME:
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE datetime({{epochMillis: {value}}}) END"
+    if kind is Kind.TIMES:
+        times = f"[ms IN {value} | datetime({{epochMillis: ms}})]"
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE {times} END"
     return value
 
 
@@ -180,7 +190,8 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     last = first + len(owned)
     merge = f"MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
     if not owned:
-        return f"UNWIND $rows AS row {merge}"
+        hidden = f" ON CREATE SET n:{row.placeholder}" if row.placeholder else ""
+        return f"UNWIND $rows AS row {merge}{hidden}"
     settings = _settings(row, stage, first)
     if row.placeholder is None:
         return f"UNWIND $rows AS row {merge} SET {settings}"
@@ -255,11 +266,11 @@ def remove_nodes_text(label: str) -> str:
     return f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}) DETACH DELETE n"
 
 
-def _ends(row: EdgeRow) -> str:
-    source, target = NODES[row.source], NODES[row.target]
+def _ends(row: EdgeRow, label: str = "") -> str:
+    source, target = NODES[row.source], NODES[label or row.target]
     return (
         f"UNWIND $rows AS row MATCH (a:{row.source} {{{_key_pattern(source.key, 0)}}}) "
-        f"MATCH (b:{row.target} {{{_key_pattern(target.key, len(source.key))}}})"
+        f"MATCH (b:{target.label} {{{_key_pattern(target.key, len(source.key))}}})"
     )
 
 
@@ -278,15 +289,15 @@ def own_edges(row: EdgeRow, stage: str, variable: str) -> str:
 
 
 @cache
-def merge_edges_text(type_: str, stage: str) -> str:
-    """Rows [source key…, target key…, value…]."""
+def merge_edges_text(type_: str, stage: str, *, label: str = "") -> str:
+    """Rows [source key…, target key…, value…]; `label` of the target, if not the row's."""
     row = EDGES[type_]
-    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    first = len(NODES[row.source].key) + len(NODES[label or row.target].key)
     carried = row.carried(stage)
     value = {p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(carried)}
     keyed = ", ".join(f"{name}: {value[name]}" for name in row.key)
     rest = ", ".join(f"e.{p.name} = {value[p.name]}" for p in carried if p.name not in row.key)
-    merge = f"{_ends(row)} MERGE (a)-[e:{type_}{f' {{{keyed}}}' if keyed else ''}]->(b)"
+    merge = f"{_ends(row, label)} MERGE (a)-[e:{type_}{f' {{{keyed}}}' if keyed else ''}]->(b)"
     if row.decided_by is not None:
         at = f"e.{row.decided_by}"
         later = f"{at} IS NULL OR {at} < {value[row.decided_by]}"
@@ -298,10 +309,10 @@ def merge_edges_text(type_: str, stage: str) -> str:
 
 
 @cache
-def remove_edges_text(type_: str, stage: str, *, keyed: bool = False) -> str:
+def remove_edges_text(type_: str, stage: str, *, keyed: bool = False, label: str = "") -> str:
     """Rows [source key…, target key…], with `keyed` the values of the row's key behind them."""
     row = EDGES[type_]
-    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    first = len(NODES[row.source].key) + len(NODES[label or row.target].key)
     carried = {p.name: p for p in row.properties}
     tests = [own] if (own := own_edges(row, stage, "e")) else []
     if keyed:
@@ -310,7 +321,7 @@ def remove_edges_text(type_: str, stage: str, *, keyed: bool = False) -> str:
             for n, name in enumerate(row.key)
         ]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
-    return f"{_ends(row)} MATCH (a)-[e:{type_}]->(b){where} DELETE e"
+    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} DELETE e"
 
 
 @cache
@@ -407,6 +418,7 @@ WINDOWS = (
 )
 TOMBSTONES = (
     "UNWIND $keys AS k MATCH (f:Forgotten {tenant: k[0], event_id: k[1]}) "
+    "WHERE NOT coalesce(f.recalled, false) "
     "RETURN f.tenant AS tenant, f.event_id AS event_id"
 )
 
@@ -503,7 +515,9 @@ STREAM_ODD_EVENTS = (
 )
 """Placeholders, and nodes that the chain's index does not hold because a property is missing."""
 STREAM_SESSIONS = f"{_ALL_CHAINS} RETURN DISTINCT e.tenant, e.session_id"
-STREAM_TOMBSTONES = "MATCH (f:Forgotten) RETURN f.tenant, f.event_id"
+STREAM_TOMBSTONES = (
+    "MATCH (f:Forgotten) WHERE NOT coalesce(f.recalled, false) RETURN f.tenant, f.event_id"
+)
 READ_HIDDEN_EVENTS = (
     "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
     f"WHERE e:{PLACEHOLDER} AND e.session_id IS NOT NULL RETURN e.tenant, e.event_id"

@@ -60,24 +60,30 @@ class RemoveNode(NamedTuple):
 
 
 class MergeEdge(NamedTuple):
-    """See that exactly this edge exists; `values` in the order of `EdgeRow.carried(stage)`."""
+    """See that exactly this edge exists; `values` in the order of `EdgeRow.carried(stage)`.
+
+    `label` is that of the node where it ends, if it is not the row's `target`.
+    """
 
     type: str
     source: Key
     target: Key
     values: tuple[Any, ...]
+    label: str = ""
 
 
 class RemoveEdge(NamedTuple):
     """Delete the stage's edges of the type between two nodes.
 
     `values` are those of `EdgeRow.key`, to delete one of several parallel edges; empty: all.
+    `label` is that of the node where it ends, if it is not the row's `target`.
     """
 
     type: str
     source: Key
     target: Key
     values: tuple[Any, ...] = ()
+    label: str = ""
 
 
 class ClearEdges(NamedTuple):
@@ -104,6 +110,8 @@ class Operations:
     merge_edges: dict[tuple[Any, ...], MergeEdge] = field(default_factory=dict)
     remove_edges: dict[tuple[Any, ...], RemoveEdge] = field(default_factory=dict)
     clear_edges: dict[tuple[Any, ...], ClearEdges] = field(default_factory=dict)
+    others: dict[str, Operations] = field(default_factory=dict)
+    """By stage, operations on what another stage owns; applied after all else."""
     decisions: list[Event] = field(default_factory=list)
     """Events to append to the ledger, if this worker may decide; applied when read back."""
     questions: list[Any] = field(default_factory=list)
@@ -131,6 +139,10 @@ class Operations:
         else:
             self.remove_nodes[operation.label, operation.key] = operation
 
+    def on_behalf_of(self, stage: str) -> Operations:
+        """Where to add operations on what another stage owns."""
+        return self.others.setdefault(stage, Operations())
+
     def extend(self, operations: Iterable[Operation]) -> None:
         """Take several in, in order."""
         for operation in operations:
@@ -149,6 +161,8 @@ class Operations:
             self.merge_edges,
         ):
             yield from (group[key] for key in sorted(group))
+        for stage in sorted(self.others):
+            yield from self.others[stage]
 
     def __len__(self) -> int:
         """How many."""
@@ -156,7 +170,7 @@ class Operations:
 
     def counts(self) -> Mapping[str, int]:
         """How many of each kind, for the metrics."""
-        return {
+        own = {
             "merge_node": len(self.merge_nodes),
             "set_node": len(self.set_nodes),
             "decide_node": len(self.decide_nodes),
@@ -166,6 +180,8 @@ class Operations:
             "remove_edge": len(self.remove_edges),
             "clear_edges": len(self.clear_edges),
         }
+        found = [own, *(other.counts() for other in self.others.values())]
+        return {kind: sum(one[kind] for one in found) for kind in own}
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,8 @@ class EdgeRow:
     origin: str = "S0"
     shared_by: tuple[str, dict[str, str]] | None = None
     """A property of the key, and its value for each stage that writes edges of this type."""
+    other_target: str | None = None
+    """A second label that edges of this type may end at."""
     decided_by: str | None = None
     """The property with the position of the decision; of two the later one stays."""
 
@@ -150,6 +152,15 @@ def _weights(
     why: float, when: float, what: float, related: float, general: float
 ) -> dict[str, float]:
     return dict(zip(INTENTS, (why, when, what, related, general), strict=True))
+
+
+def _decided(name: str, kind: Kind, merge: Merge = Merge.REPLACED) -> Property:
+    return Property(name, kind, "consolidation", Certainty.RECORDED, merge)
+
+
+def _decided_at() -> Property:
+    """The position of the decision that wrote the rest."""
+    return Property("decided_at", Kind.INTEGERS, "consolidation", Certainty.POSITION)
 
 
 PLACEHOLDER: Final = "Placeholder"
@@ -180,6 +191,7 @@ EVENT: Final = NodeRow(
         Property("importance_score", Kind.INTEGER, "enrichment"),
         Property("embedding", Kind.VECTOR, "enrichment", Certainty.APPROXIMATE),
         Property("embedding_model", Kind.STRING, "enrichment", Certainty.APPROXIMATE),
+        _decided("importance_boost", Kind.FLOAT, Merge.DECIDED),
     ),
     stage="projection",
     certainty=Certainty.FOLDED,
@@ -206,7 +218,7 @@ ENTITY: Final = NodeRow(
         Property(
             "corrected_type", Kind.STRING, "enrichment", Certainty.RECORDED, merge=Merge.DECIDED
         ),
-        Property("status", Kind.STRING, "consolidation", Certainty.RECORDED),
+        _decided("status", Kind.STRING, Merge.DECIDED),
     ),
     stage="enrichment",
     certainty=Certainty.FOLDED,
@@ -267,14 +279,129 @@ DROPPED: Final = "dropped"
 FORGOTTEN: Final = NodeRow(
     label="Forgotten",
     key=("tenant", "event_id"),
-    properties=(),
+    properties=(
+        _decided("session_id", Kind.STRING, Merge.KEPT),
+        _decided("occurred_at", Kind.TIME, Merge.KEPT),
+        _decided("importance_score", Kind.INTEGER, Merge.KEPT),
+        _decided("summary_id", Kind.STRING, Merge.KEPT),
+        _decided("tier", Kind.STRING, Merge.DECIDED),
+        _decided("recalled", Kind.BOOLEAN, Merge.DECIDED),
+    ),
     stage="consolidation",
     certainty=Certainty.RECORDED,
-    meaning="tombstone of a forgotten event: the projection does not bring it back",
+    meaning="tombstone of a forgotten event: the projection does not bring it back, "
+    "unless it was recalled",
+    operational=True,
+)
+SUMMARY: Final = NodeRow(
+    label="Summary",
+    key=("tenant", "summary_id"),
+    properties=(
+        _decided("scope", Kind.STRING),
+        _decided("scope_id", Kind.STRING),
+        _decided("session_id", Kind.STRING),
+        _decided("content", Kind.STRING),
+        _decided("level", Kind.INTEGER),
+        _decided("event_count", Kind.INTEGER),
+        _decided("importance_total", Kind.INTEGER),
+        _decided("time_range", Kind.TIMES),
+        _decided("source_digest", Kind.STRING),
+        _decided("source_event_ids", Kind.STRINGS),
+        _decided("gist", Kind.STRING),
+        _decided("created_at", Kind.TIME),
+        _decided("event_id", Kind.STRING),
+        _decided_at(),
+        _decided("gone", Kind.BOOLEAN, Merge.DECIDED),
+        _decided("link_count", Kind.INTEGER, Merge.DECIDED),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="what an episode (level 1), a session (2) or an agent (3) comes to",
+    placeholder="Unwritten",
+)
+COMMUNITY: Final = NodeRow(
+    label="Community",
+    key=("tenant", "community_id"),
+    properties=(
+        _decided("name", Kind.STRING),
+        _decided("summary", Kind.STRING),
+        _decided("fingerprint", Kind.STRING),
+        _decided("member_count", Kind.INTEGER),
+        _decided("created_at", Kind.TIME, Merge.KEPT),
+        _decided("updated_at", Kind.TIME),
+        Property("centroid", Kind.VECTOR, "consolidation", Certainty.APPROXIMATE),
+        _decided("run_id", Kind.STRING),
+        _decided("event_id", Kind.STRING),
+        _decided_at(),
+        _decided("gone", Kind.BOOLEAN, Merge.DECIDED),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="entities that belong together more than with others",
+    placeholder="Unnamed",
+)
+SCOPE: Final = NodeRow(
+    label="Scope",
+    key=("tenant", "session_id"),
+    properties=(
+        _decided("event_count", Kind.INTEGER),
+        _decided("importance_total", Kind.INTEGER),
+        _decided("seen_events", Kind.INTEGER),
+        _decided("seen_importance", Kind.INTEGER),
+        _decided("pending_events", Kind.INTEGER),
+        _decided("pending_importance", Kind.INTEGER),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="how much happened in a session, and how much of it no summary has seen",
+    indexes=(("tenant", "pending_importance"),),
+    operational=True,
+)
+PASS: Final = NodeRow(
+    label="Pass",
+    key=("tenant",),
+    properties=(
+        _decided("run_id", Kind.STRING),
+        _decided("started_at", Kind.TIME),
+        _decided("ended_at", Kind.TIME),
+        _decided("complete", Kind.BOOLEAN),
+        Property("answered_until", Kind.INTEGERS, "consolidation", Certainty.POSITION),
+        _decided("event_id", Kind.STRING),
+        _decided_at(),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="the last pass of consolidation, and until where requests for one were answered",
+    operational=True,
+)
+CONSOLIDATION_REQUEST: Final = NodeRow(
+    label="ConsolidationRequest",
+    key=("tenant", "event_id"),
+    properties=(
+        _decided("requested_at", Kind.TIME),
+        _decided("request", Kind.STRING),
+        Property("position", Kind.INTEGERS, "consolidation", Certainty.POSITION),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    meaning="a pass was asked for, and none has answered yet",
     operational=True,
 )
 NODES: Final[dict[str, NodeRow]] = {
-    row.label: row for row in (EVENT, ENTITY, CHECKPOINT, DEAD_LETTER, FORGOTTEN, FACT_HISTORY)
+    row.label: row
+    for row in (
+        EVENT,
+        ENTITY,
+        SUMMARY,
+        COMMUNITY,
+        CHECKPOINT,
+        DEAD_LETTER,
+        FORGOTTEN,
+        FACT_HISTORY,
+        SCOPE,
+        PASS,
+        CONSOLIDATION_REQUEST,
+    )
 }
 
 FOLLOWS: Final = EdgeRow(
@@ -387,8 +514,70 @@ SAME_AS: Final = EdgeRow(
     origin="S2",
     decided_by="decided_at",
 )
+SUMMARIZES: Final = EdgeRow(
+    type="SUMMARIZES",
+    source="Summary",
+    target="Event",
+    properties=(),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    view=View.HIERARCHICAL,
+    prov="alternateOf, specializationOf",
+    weights=_weights(1.0, 0.5, 2.0, 1.5, 2.0),
+    meaning="what a summary is made from: events of an episode, episodes of a session, "
+    "sessions of an agent",
+    other_target="Summary",
+)
+MEMBER_OF: Final = EdgeRow(
+    type="MEMBER_OF",
+    source="Entity",
+    target="Community",
+    properties=(
+        _decided("run_id", Kind.STRING),
+        _decided_at(),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    view=View.ENTITY,
+    prov="(none; the inverse of hadMember)",
+    weights=_weights(0.5, 0.5, 0.5, 0.5, 0.5),
+    meaning="the community of an entity; at most one",
+    cap_per_node=1,
+    origin="S2",
+)
+LINKED_TO: Final = EdgeRow(
+    type="LINKED_TO",
+    source="Summary",
+    target="Summary",
+    properties=(
+        _decided("reason", Kind.STRING),
+        _decided("score", Kind.FLOAT),
+        _decided("evidence", Kind.STRINGS),
+        _decided("resolution_event_id", Kind.STRING),
+        _decided("event_id", Kind.STRING),
+    ),
+    stage="consolidation",
+    certainty=Certainty.RECORDED,
+    view=View.HIERARCHICAL,
+    prov="wasInfluencedBy",
+    weights=_weights(0.0, 0.0, 0.0, 0.0, 0.0),
+    meaning="two sessions share rare entities, or failed alike, with the event that resolved it",
+    key=("reason",),
+    cap_per_node=10,
+)
 EDGES: Final[dict[str, EdgeRow]] = {
-    row.type: row for row in (FOLLOWS, CAUSED_BY, SIMILAR_TO, REFERENCES, RELATES_TO, SAME_AS)
+    row.type: row
+    for row in (
+        FOLLOWS,
+        CAUSED_BY,
+        SIMILAR_TO,
+        REFERENCES,
+        RELATES_TO,
+        SAME_AS,
+        SUMMARIZES,
+        MEMBER_OF,
+        LINKED_TO,
+    )
 }
 
 MAX_WEIGHT: Final = 5.0

@@ -151,6 +151,9 @@ class GraphTransaction:
         self._tombstones = 0
         self.dead_letters = 0
         """How many dead letters the graph holds, known after the lock."""
+        self.advanced = False
+        """Whether this transaction moves a checkpoint: then its entries are folded for the first
+        time, and what only counts up may count."""
 
     def _run(self, text: str, parameters: Any = None, **named: Any) -> neo4j.Result:
         return self._transaction.run(cypher.planned_once(text), _unprinted(parameters, named))
@@ -187,6 +190,7 @@ class GraphTransaction:
                 generation=start.generation,
             )
         self._tombstones, self.dead_letters = record["forgotten"], record["dead_letters"]
+        self.advanced = True
 
     def lock(self, stage: str, partition: int) -> Checkpoint | None:
         """Lock the checkpoint without moving it, and read it. None: there is none."""
@@ -236,13 +240,13 @@ class GraphTransaction:
                 else:
                     late.setdefault(session, []).append(link)
         if late:
-            neighbours |= self._late_neighbours(late)
+            neighbours |= self.neighbours(late)
         return Facts(neighbours, tombstones)
 
-    def _late_neighbours(
+    def neighbours(
         self, late: Mapping[SessionKey, Sequence[Link]]
     ) -> dict[tuple[SessionKey, Link], Neighbours]:
-        """Neighbours of events that are not the last of their session.
+        """Neighbours of events that are not the last of their session; of each the sorted links.
 
         Where a session has several (a replay, an import out of order), the stretch of the chain
         that they span is read at once, thirty times faster than two searches an event; unless it

@@ -153,6 +153,7 @@ class FakeGraphTransaction:
     def __init__(self, graph: FakeGraph) -> None:
         self._graph = graph
         self.dead_letters = 0
+        self.advanced = False
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         place = (start.stage, start.partition)
@@ -172,6 +173,7 @@ class FakeGraphTransaction:
             found, position=to.position, seq=to.seq, digest=to.digest
         )
         self.dead_letters = len(self._graph.dead_letters)
+        self.advanced = True
 
     def lock(self, stage: str, partition: int) -> Checkpoint | None:
         self.dead_letters = len(self._graph.dead_letters)

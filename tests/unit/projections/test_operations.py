@@ -21,7 +21,7 @@ from projections.operations import (
     RemoveNode,
 )
 from projections.positions import START, Position
-from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, NODES
+from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, NODES, SUMMARIZES, SUMMARY
 from projections.structural import (
     Link,
     Neighbours,
@@ -69,6 +69,33 @@ def test_the_last_word_about_a_node_or_an_edge_wins() -> None:
         MergeEdge(FOLLOWS.type, ("t", "1"), ("t", "2"), ("s", 1)),
     ]
     assert len(batch) == 2
+
+
+def test_what_another_stage_owns_comes_last_and_counts() -> None:
+    batch = Operations()
+    bridge = MergeEdge(FOLLOWS.type, ("t", "1"), ("t", "3"), ("s", 2))
+    batch.on_behalf_of("projection").add(bridge)
+    batch.add(RemoveNode(EVENT.label, ("t", "2")))
+    assert list(batch) == [RemoveNode(EVENT.label, ("t", "2")), bridge]
+    assert (len(batch), batch.counts()["merge_edge"]) == (2, 1)
+    texts = [text for text, _ in cypher.statements(batch, "consolidation")]
+    assert texts == [
+        cypher.remove_nodes_text(EVENT.label),
+        cypher.merge_edges_text(FOLLOWS.type, "projection"),
+    ]
+
+
+def test_edges_of_one_type_may_end_at_two_labels() -> None:
+    batch = Operations()
+    batch.add(MergeEdge(SUMMARIZES.type, ("t", "a"), ("t", "1"), ()))
+    batch.add(MergeEdge(SUMMARIZES.type, ("t", "b"), ("t", "a"), (), SUMMARY.label))
+    made = cypher.statements(batch, "consolidation")
+    assert [parameters["rows"] for _, parameters in made] == [
+        [["t", "a", "t", "1"]],
+        [["t", "b", "t", "a"]],
+    ]
+    assert "(b:Event {tenant: row[2], event_id: row[3]})" in made[0].text
+    assert "(b:Summary {tenant: row[2], summary_id: row[3]})" in made[1].text
 
 
 @given(st.permutations(range(12)))

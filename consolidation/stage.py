@@ -1,0 +1,305 @@
+"""Stage 3, the half that applies: what was decided becomes graph. Read this first.
+
+`derive` reads what an entry decides, `wanted` says what must be known of the graph about a batch,
+`consolidate` turns both into operations. Of two decisions about one subject the later position
+stays, and a subject tells the position that it shows, so entries that come again change nothing.
+Only the sums of sessions count up: by the transaction that moves the checkpoint, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from consolidation.chains import EventKey, Leaving
+from consolidation.community_payloads import CommunityChunk, CommunityGone
+from consolidation.decisions import (
+    AgentDecided,
+    BoostsDecided,
+    Decision,
+    EpisodeDecided,
+    LinksDecided,
+    PassDecided,
+    Requested,
+    SessionDecided,
+    parse_decision,
+)
+from consolidation.departure_payloads import (
+    EntitiesArchived,
+    EntitiesRecalled,
+    EventsForgotten,
+    EventsRecalled,
+    PairsDropped,
+)
+from consolidation.hierarchy import (
+    Hierarchy,
+    ShownSummary,
+    SummaryKey,
+    agent_key,
+    episode_key,
+    session_key,
+)
+from consolidation.membership import Communities, CommunityKey, EntityKey, ShownCommunity
+from consolidation.passes import Passes, RequestKey, ShownPass
+from consolidation.scopes import Scopes, Sums
+from consolidation.tombstones import Departures, Tombstone
+from enrichment.importance import importance_score
+from enrichment.text import event_text
+from projections.events import Event
+from projections.operations import (
+    DecideNode,
+    MergeNode,
+    Operations,
+    RemoveEdge,
+)
+from projections.positions import Position
+from projections.schema import ENTITY, FORGOTTEN, SIMILAR_TO
+from projections.structural import Link, Neighbours, SessionKey
+from projections.system_events import SYSTEM_EVENTS, is_system_event
+
+NAME: Final = "consolidation"
+FOLD_VERSION: Final = 1
+"""Rises when the rules change what the graph holds."""
+PROJECTION: Final = "projection"
+"""The stage whose chains are bridged."""
+
+ARCHIVED: Final = "archived"
+ACTIVE: Final = "active"
+
+
+class Derived(NamedTuple):
+    """An entry, and what it decides; None: it is an ordinary event."""
+
+    position: Position
+    event: Event
+    decision: Decision | None = None
+
+
+class Counted(NamedTuple):
+    """What the graph knows of an ordinary event.
+
+    Attributes:
+        importance: of its node, or of its tombstone.
+        forgotten: it has a tombstone.
+        placed: the tombstone tells its session.
+    """
+
+    importance: int | None = None
+    forgotten: bool = False
+    placed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the graph says, read after the checkpoint's lock was taken."""
+
+    counting: bool = False
+    """Whether this transaction is the one that moves the checkpoint."""
+    counted: Mapping[EventKey, Counted] = field(default_factory=dict)
+    scopes: Mapping[SessionKey, Sums] = field(default_factory=dict)
+    summaries: Mapping[SummaryKey, ShownSummary] = field(default_factory=dict)
+    communities: Mapping[CommunityKey, ShownCommunity] = field(default_factory=dict)
+    joined: Mapping[EntityKey, Position] = field(default_factory=dict)
+    entities: Set[EntityKey] = frozenset()
+    tombstones: Mapping[EventKey, Tombstone] = field(default_factory=dict)
+    present: Set[EventKey] = frozenset()
+    leaving: Mapping[EventKey, Leaving] = field(default_factory=dict)
+    neighbours: Mapping[tuple[SessionKey, Link], Neighbours] = field(default_factory=dict)
+    listed: Set[tuple[str, str, str]] = frozenset()
+    """(tenant, summary id, event id) of recalled events that a Summary lists."""
+    passes: Mapping[str, ShownPass] = field(default_factory=dict)
+    requests: Mapping[RequestKey, Position] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What must be known of the graph about a batch: keys, by what is asked about them."""
+
+    sessions: set[SessionKey] = field(default_factory=set)
+    """Whose summaries were made."""
+    summaries: set[SummaryKey] = field(default_factory=set)
+    communities: dict[CommunityKey, bool] = field(default_factory=dict)
+    """True: with its members."""
+    entities: set[EntityKey] = field(default_factory=set)
+    members: set[EventKey] = field(default_factory=set)
+    """Events of which node and tombstone matter."""
+    forgotten: dict[EventKey, str] = field(default_factory=dict)
+    """Events that leave, and the Summary that names them."""
+    recalled: set[EventKey] = field(default_factory=set)
+    tenants: set[str] = field(default_factory=set)
+    """That had a pass, or were asked for one."""
+    requests: set[RequestKey] = field(default_factory=set)
+
+
+def derive(entries: Sequence[tuple[Position, Event]]) -> list[Derived]:
+    """What the entries decide; system events of other stages are left out.
+
+    Raises:
+        InvalidEvent: a decision breaks the rules of its payload.
+    """
+    found = []
+    for position, event in entries:
+        if not is_system_event(event.event_type):
+            found.append(Derived(position, event))
+        elif (row := SYSTEM_EVENTS.get(event.event_type)) is not None and row.owner == NAME:
+            decision = parse_decision(event)
+            if decision is not None:
+                found.append(Derived(position, event, decision))
+    return found
+
+
+# -- what to ask the graph -------------------------------------------------------------------------
+
+
+def wanted(batch: Sequence[Derived]) -> Wanted:
+    """What must be known of the graph to apply the batch's decisions."""
+    found = Wanted()
+    for one in batch:
+        if one.decision is not None:
+            _want_hierarchy(found, one.event.tenant, one.decision)
+            _want_others(found, one.event, one.decision)
+    return found
+
+
+def _want_hierarchy(found: Wanted, tenant: str, decision: Decision) -> None:
+    match decision:
+        case EpisodeDecided(summary, event_ids):
+            session = session_key(tenant, summary.session_id)
+            found.summaries.update((episode_key(tenant, decision), session))
+            found.members.update((tenant, one) for one in event_ids)
+        case SessionDecided(summary, _, _, gone):
+            found.sessions.add((tenant, summary.session_id))
+            found.summaries.add(session_key(tenant, summary.session_id))
+            found.summaries.update((tenant, one) for one in gone)
+            who = summary.gist.participants
+            found.summaries.update(agent_key(tenant, one.agent_id) for one in who)
+        case AgentDecided(summary):
+            found.summaries.add(agent_key(tenant, summary.agent_id))
+        case LinksDecided(session_id, links):
+            found.summaries.add(session_key(tenant, session_id))
+            found.summaries.update(session_key(tenant, link.session_id) for link in links)
+
+
+def _want_others(found: Wanted, event: Event, decision: Decision) -> None:
+    tenant = event.tenant
+    match decision:
+        case BoostsDecided(boosts):
+            found.members.update((tenant, one) for one in boosts)
+        case EventsForgotten(summary_id, events):
+            found.forgotten.update(((tenant, one), summary_id) for one, _ in events)
+            found.members.update((tenant, one) for one, _ in events)
+        case EventsRecalled(event_ids):
+            found.recalled.update((tenant, one) for one in event_ids)
+            found.members.update((tenant, one) for one in event_ids)
+        case CommunityChunk():
+            key = (tenant, decision.community_id)
+            found.communities[key] = found.communities.get(key, False) or decision.chunk == 0
+            found.entities.update((tenant, one) for one in decision.entity_ids)
+        case CommunityGone():
+            found.communities.setdefault((tenant, decision.community_id), False)
+        case PassDecided():
+            found.tenants.add(tenant)
+            found.requests.update((tenant, one) for one in decision.request_ids)
+        case Requested():
+            found.tenants.add(tenant)
+
+
+# -- the fold --------------------------------------------------------------------------------------
+
+
+def consolidate(batch: Sequence[Derived], facts: Facts) -> Operations:
+    """Operations that bring a graph, for which `facts` hold, up to the batch."""
+    return _Fold(facts).apply(batch)
+
+
+class _Fold:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._operations = Operations()
+        self._scopes = Scopes(facts.scopes)
+        self._hierarchy = Hierarchy(facts.summaries)
+        self._communities = Communities(facts.communities, facts.joined, facts.entities)
+        self._departures = Departures(
+            facts.tombstones, facts.leaving, facts.neighbours, facts.present
+        )
+        self._passes = Passes(facts.passes, facts.requests)
+
+    def apply(self, batch: Sequence[Derived]) -> Operations:
+        for one in sorted(batch, key=lambda one: one.position):
+            if one.decision is not None:
+                self._take(one.position, one.event, one.decision)
+            elif self._facts.counting:
+                self._count(one.event)
+        operations = self._operations
+        operations.extend(self._hierarchy.operations(self._departures))
+        self._departures.operations(operations, PROJECTION)
+        self._list_recalled()
+        operations.extend(self._communities.operations())
+        operations.extend(self._passes.operations())
+        operations.extend(self._scopes.operations())
+        return operations
+
+    def _count(self, event: Event) -> None:
+        known = self._facts.counted.get(event.key, Counted())
+        importance = known.importance
+        if importance is None and known.forgotten:
+            # left before it was enriched: the rules say what enrichment would have said
+            importance = importance_score(event, event_text(event))
+        if known.forgotten and not known.placed:
+            values = (event.session_id, event.occurred_at_ms, importance, None)
+            self._operations.add(MergeNode(FORGOTTEN.label, event.key, values))
+        self._scopes.count((event.tenant, event.session_id), importance or 0)
+
+    def _take(self, position: Position, event: Event, decision: Decision) -> None:
+        match decision:
+            case EpisodeDecided():
+                self._hierarchy.take_episode(position, event, decision)
+            case SessionDecided():
+                if self._hierarchy.take_session(position, event, decision):
+                    session = (event.tenant, decision.summary.session_id)
+                    self._scopes.see(session, decision.seen_events, decision.seen_importance)
+            case AgentDecided():
+                self._hierarchy.take_agent(position, event, decision)
+            case LinksDecided():
+                self._hierarchy.take_links(position, event, decision)
+            case CommunityChunk():
+                self._communities.take_chunk(position, event, decision)
+            case CommunityGone():
+                self._communities.take_gone(position, event, decision)
+            case PassDecided():
+                self._passes.take_pass(position, event, decision)
+            case Requested():
+                self._passes.take_request(position, event, decision)
+            case _:
+                self._take_departure(position, event.tenant, decision)
+
+    def _take_departure(self, position: Position, tenant: str, decision: Decision) -> None:
+        match decision:
+            case BoostsDecided(boosts):
+                self._departures.boost(tenant, position, boosts)
+            case EventsForgotten():
+                self._departures.forget(tenant, position, decision)
+            case EventsRecalled(event_ids):
+                self._departures.recall(tenant, position, event_ids)
+            case PairsDropped(pairs):
+                self._operations.extend(
+                    RemoveEdge(SIMILAR_TO.type, (tenant, first), (tenant, second))
+                    for first, second in pairs
+                )
+            case EntitiesArchived(entity_ids) | EntitiesRecalled(entity_ids):
+                status = ARCHIVED if isinstance(decision, EntitiesArchived) else ACTIVE
+                self._operations.extend(
+                    DecideNode(ENTITY.label, (tenant, one), "status", status, position)
+                    for one in entity_ids
+                )
+
+    def _list_recalled(self) -> None:
+        """Members that come back are members again, unless the batch says anew who is one."""
+        for (tenant, event_id), summary_id in self._departures.recalled():
+            summary = (tenant, summary_id)
+            if self._hierarchy.written(summary):
+                continue
+            if (tenant, summary_id, event_id) in self._facts.listed:
+                listed = self._departures.listed_by(summary, (tenant, event_id))
+                self._operations.extend(listed)

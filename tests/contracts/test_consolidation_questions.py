@@ -1,0 +1,91 @@
+"""Every question that consolidation asks the graph is answered by a key or an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import neo4j
+import pytest
+
+from consolidation import cypher
+from pipelines.adapters.graph_writer import GraphWriter
+from projections.cypher import (
+    clear_edges_text,
+    decide_nodes_text,
+    merge_edges_text,
+    merge_nodes_text,
+    planned_once,
+    remove_edges_text,
+    remove_nodes_text,
+)
+from projections.schema import (
+    COMMUNITY,
+    ENTITY,
+    EVENT,
+    FORGOTTEN,
+    LINKED_TO,
+    MEMBER_OF,
+    SIMILAR_TO,
+    SUMMARIZES,
+    SUMMARY,
+)
+from tests.contracts.test_graph_writer import walk
+
+pytestmark = pytest.mark.integration
+
+STAGE = "consolidation"
+KEYS = [["t", "x", "y"]]
+QUESTIONS = {
+    name: (text, [0] if name == "LOCK_CHAINS" else KEYS)
+    for name, text in vars(cypher).items()
+    if name.isupper() and isinstance(text, str) and "$keys" in text
+}
+WRITES = {
+    "summaries": merge_nodes_text(SUMMARY.label, STAGE, with_placeholders=True),
+    "waiting events": merge_nodes_text(EVENT.label, STAGE, with_placeholders=True),
+    "waiting entities": merge_nodes_text(ENTITY.label, STAGE, with_placeholders=True),
+    "boosts": decide_nodes_text(EVENT.label, "importance_boost"),
+    "marks": decide_nodes_text(FORGOTTEN.label, "recalled"),
+    "gone": decide_nodes_text(COMMUNITY.label, "gone"),
+    "removed": remove_nodes_text(EVENT.label),
+    "members": merge_edges_text(SUMMARIZES.type, STAGE),
+    "levels": merge_edges_text(SUMMARIZES.type, STAGE, label=SUMMARY.label),
+    "levels removed": remove_edges_text(SUMMARIZES.type, STAGE, label=SUMMARY.label),
+    "links": merge_edges_text(LINKED_TO.type, STAGE),
+    "joined": merge_edges_text(MEMBER_OF.type, STAGE),
+    "left": clear_edges_text(MEMBER_OF.type, STAGE),
+    "dropped": remove_edges_text(SIMILAR_TO.type, STAGE),
+}
+WIDTH = 30
+
+
+@pytest.fixture
+def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
+    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
+        GraphWriter(driver).ensure_schema()
+        yield driver
+
+
+def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> None:
+    asked = planned_once(text).replace("CYPHER replan=skip", "EXPLAIN")
+    with driver.session() as session:
+        plan = session.run(asked, parameters).consume().plan
+    assert plan is not None
+    kinds = {kind for kind, _ in walk(plan)}
+    assert not {kind for kind in kinds if "Scan" in kind and "Seek" not in kind}, kinds
+    assert {kind for kind in kinds if "IndexSeek" in kind or kind == "MergeUniqueNode"}, kinds
+
+
+def test_all_questions_are_asked_about() -> None:
+    assert len(QUESTIONS) == 14
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
+    text, keys = QUESTIONS[name]
+    assert_no_scan(driver, text, keys=keys, stage="projection")
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_no_write_scans(driver: neo4j.Driver, name: str) -> None:
+    assert_no_scan(driver, WRITES[name], rows=[["x"] * WIDTH])

@@ -1,0 +1,143 @@
+"""Builders of decisions of a pass, as the ledger holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from consolidation.communities import Community, Member, fingerprint
+from consolidation.community_payloads import (
+    CommunityGone,
+    community_chunks,
+    community_payload,
+)
+from consolidation.community_texts import CommunityText
+from consolidation.decisions import (
+    AgentDecided,
+    EpisodeDecided,
+    PassDecided,
+    SessionDecided,
+    pass_payload,
+    summary_payload,
+)
+from consolidation.digests import episode_scope_id, summary_id
+from consolidation.gists import Gist, Participant
+from consolidation.links import SessionLink, links_payload
+from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
+from projections.events import Event
+from tests.factories import START_MS, event, event_id
+
+DIGEST = "d" * 32
+ENTITIES = [f"{n:032x}" for n in range(1, 9)]
+COMMUNITIES = ["a" * 32, "b" * 32, "c" * 32]
+
+
+def system(number: int, event_type: str, payload: Any, **fields: Any) -> Event:
+    """A system event, in the partition of its tenant's decisions."""
+    return event(number, event_type=event_type, session_id="memory", payload=payload, **fields)
+
+
+def consolidated(number: int, payload: Any, **fields: Any) -> Event:
+    """A decision of kind `payload["kind"]`."""
+    return system(number, "memory.consolidated", payload, **fields)
+
+
+def gist(content: str = "It was said.", agents: Sequence[str] = ("agent-1",)) -> Gist:
+    """Two events of some agents."""
+    who = tuple(Participant(one, one, 1, 1) for one in agents)
+    return Gist(content, (), who, (), (), 2, 10, 0, START_MS, START_MS + 1)
+
+
+def episode_id(session_id: str = "session-1", number: int = 0) -> str:
+    """The id of an episode's summary."""
+    scope_id = episode_scope_id(session_id, "trace-1", number)
+    return summary_id("default", "episode", scope_id)
+
+
+def session_summary_id(session_id: str = "session-1") -> str:
+    """The id of a session's summary."""
+    return summary_id("default", "session", session_id)
+
+
+def episode_decided(
+    members: Iterable[int], session_id: str = "session-1", number: int = 0, **said: Any
+) -> EpisodeDecided:
+    """An episode of the events of those numbers."""
+    summary = EpisodeSummary(session_id, "trace-1", number, gist(**said), DIGEST)
+    return EpisodeDecided(summary, tuple(map(event_id, members)))
+
+
+def session_decided(
+    session_id: str = "session-1",
+    *,
+    seen: tuple[int, int] = (0, 0),
+    gone: Sequence[str] = (),
+    **said: Any,
+) -> SessionDecided:
+    """A session of one episode."""
+    return SessionDecided(SessionSummary(session_id, 1, gist(**said), DIGEST), *seen, tuple(gone))
+
+
+def episode(number: int, members: Iterable[int], session_id: str = "session-1") -> Event:
+    """The decision of an episode."""
+    return consolidated(number, summary_payload(episode_decided(members, session_id)))
+
+
+def session_made(number: int, session_id: str = "session-1", **more: Any) -> Event:
+    """The decision of a session."""
+    return consolidated(number, summary_payload(session_decided(session_id, **more)))
+
+
+def agent_made(number: int, agent_id: str = "agent-1") -> Event:
+    """The decision of an agent."""
+    summary = AgentSummary(agent_id, 1, gist(), DIGEST)
+    return consolidated(number, summary_payload(AgentDecided(summary)))
+
+
+def linked(number: int, session_id: str, *others: str) -> Event:
+    """The decision of a session's links."""
+    links = [SessionLink(one, "shared_entities", ("ZFA04Y",), 0.5) for one in others]
+    return consolidated(number, links_payload(session_id, links))
+
+
+def community(number: int, community_id: str, members: Sequence[str], run_id: str) -> Event:
+    """The decision of a community that fits into one chunk."""
+    made = Community(tuple(Member(one, one, 1.0) for one in members), fingerprint(members, []))
+    text = CommunityText("Caroline and Acme", f"{len(members)} of them.")
+    (chunk,) = community_chunks(community_id, made, text, b"\0\0\x80?" * 384, run_id=run_id)
+    return consolidated(number, community_payload(chunk))
+
+
+def community_gone(number: int, community_id: str, run_id: str) -> Event:
+    """The decision that a community is no more."""
+    return consolidated(number, community_payload(CommunityGone(community_id, run_id)))
+
+
+def boosted(number: int, boosts: dict[int, float]) -> Event:
+    """The decision of boosts, by number of event."""
+    named = {event_id(one): boost for one, boost in boosts.items()}
+    return consolidated(number, {"kind": "boosts", "boosts": named})
+
+
+def forgotten(number: int, events: Iterable[int], summary: str | None = None) -> Event:
+    """The decision that members of a Summary leave."""
+    named = {"archive": [event_id(one) for one in events]}
+    payload = {"kind": "events", "summary_id": summary or episode_id(), "event_ids": named}
+    return system(number, "memory.forgotten", payload)
+
+
+def recalled(number: int, events: Iterable[int]) -> Event:
+    """The decision that events come back."""
+    payload = {"kind": "events", "event_ids": [event_id(one) for one in events]}
+    return system(number, "memory.recalled", payload)
+
+
+def requested(number: int) -> Event:
+    """A pass is asked for."""
+    return system(number, "memory.consolidation_requested", {"reason": "now"})
+
+
+def pass_ended(number: int, requests: Iterable[int] = ()) -> Event:
+    """A pass ended, and answered requests."""
+    answered = tuple(map(event_id, requests))
+    return consolidated(number, pass_payload(PassDecided("run", 1, 2, True, answered)))
