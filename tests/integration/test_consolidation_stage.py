@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.adapters.block import Block
 from pipelines.dead_letters import list_
 from projections.identity import partition_of
 from tests.decided import (
