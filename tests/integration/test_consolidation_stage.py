@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from pipelines.adapters.block import Block
+from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
 from pipelines.dead_letters import list_
 from projections.identity import partition_of
 from tests.decided import (
@@ -29,6 +32,8 @@ from tests.integration.stack import PARTITIONS, Stack
 pytestmark = pytest.mark.integration
 
 DECISIONS = partition_of("default", "memory", PARTITIONS)
+APART = 5
+"""So many partitions that decisions are in one without sessions of the story."""
 
 
 @pytest.fixture
@@ -97,6 +102,19 @@ def test_how_the_ledger_is_cut_does_not_matter(live: Consolidated, size: int) ->
 def test_a_rebuilt_graph_equals_the_live_one(live: Consolidated) -> None:
     expected = live.live(size=3)
     live.empty()
+    live.fold()
+    assert live.stack.dump() == expected
+
+
+def test_decisions_may_come_before_what_they_are_about(make_stack: Callable[..., Stack]) -> None:
+    live = Consolidated(make_stack(partitions=APART))
+    decisions = partition_of("default", "memory", APART)
+    expected = live.live()
+    live.empty()
+    early = replace(with_ledger(CONSOLIDATION, live.stack.services), upstream=None)
+    runner = live.stack.new_runner(early)
+    entries = [e for block in live.stack.blocks(decisions) for e in block.entries]
+    runner.apply(Block(decisions, tuple(entries)))
     live.fold()
     assert live.stack.dump() == expected
 
