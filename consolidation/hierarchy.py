@@ -195,6 +195,7 @@ def _node(
             LEVELS[scope],
             gist.event_count,
             gist.importance_total,
+            gist.failed_count,
             (gist.started_at_ms, gist.ended_at_ms),
             summary.digest,
             event_ids,

@@ -304,6 +304,7 @@ SUMMARY: Final = NodeRow(
         _decided("level", Kind.INTEGER),
         _decided("event_count", Kind.INTEGER),
         _decided("importance_total", Kind.INTEGER),
+        _decided("failed_count", Kind.INTEGER),
         _decided("time_range", Kind.TIMES),
         _decided("source_digest", Kind.STRING),
         _decided("source_event_ids", Kind.STRINGS),

@@ -1,0 +1,303 @@
+"""What a pass of consolidation reads of the graph, session by session; it writes nothing.
+
+Every question has the tenant in the key of its pattern and goes by a key or an index. A pass runs
+beside live work: what it reads may be a moment old, which costs at most another pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import neo4j
+import orjson
+
+from consolidation.digests import summary_id
+from consolidation.sources import Cause, Mentioned, SourceEvent
+from consolidation.summaries import EpisodeSummary, SessionSummary, Totals
+from consolidation.summary_payloads import Summary, from_payload
+from consolidation.windows import Place, Sealed
+from enrichment.resolution import components
+from pipelines.adapters.graph_writer import driver_errors
+from projections.positions import Position
+from projections.schema import (
+    CAUSED_BY,
+    ENTITY,
+    EVENT,
+    PLACEHOLDER,
+    REFERENCES,
+    SAME_AS,
+    SCOPE,
+    SUMMARIZES,
+    SUMMARY,
+)
+
+DIRECT_CONFIDENCE = 1.0
+"""Of a cause that the producer named."""
+_SAME_AS_ROUNDS = 5
+"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
+
+_TENANTS = f"MATCH (s:{SCOPE.label}) RETURN DISTINCT s.tenant AS tenant ORDER BY tenant"
+_CHANGED = (
+    f"MATCH (s:{SCOPE.label}) WHERE s.tenant = $tenant AND s.pending_importance >= $least "
+    "RETURN s.session_id AS session_id, s.event_count AS event_count, "
+    "s.importance_total AS importance_total, s.pending_importance AS pending "
+    "ORDER BY s.pending_importance DESC, s.session_id LIMIT $limit"
+)
+_SCOPE_OF = (
+    f"MATCH (s:{SCOPE.label} {{tenant: $tenant, session_id: $session_id}}) "
+    "RETURN s.session_id AS session_id, s.event_count AS event_count, "
+    "s.importance_total AS importance_total, s.pending_importance AS pending"
+)
+_SESSION = (
+    f"MATCH (e:{EVENT.label}) WHERE e.tenant = $tenant AND e.session_id = $session_id "
+    f"AND NOT e:{PLACEHOLDER} "
+    "RETURN e.event_id AS event_id, e.event_type AS event_type, "
+    "e.occurred_at.epochMillis AS occurred_at_ms, e.session_id AS session_id, "
+    "e.agent_id AS agent_id, e.trace_id AS trace_id, e.tool_name AS tool_name, "
+    "e.status AS status, e.user_id AS user_id, "
+    "coalesce(e.importance_score, e.importance_hint, 5) AS importance, "
+    "coalesce(e.text, '') AS text, coalesce(e.summary, '') AS summary, e.speaker AS speaker, "
+    "coalesce(e.keywords, []) AS keywords, "
+    f"[(e)-[r:{REFERENCES.type}]->(n:{ENTITY.label}) | "
+    "[n.entity_id, coalesce(n.display_name, n.name, n.canonical_name), "
+    "coalesce(n.corrected_type, n.entity_type), n.subtype, r.role]] AS entities, "
+    f"[(e)-[c:{CAUSED_BY.type}]->(o:{EVENT.label}) WHERE NOT o:{PLACEHOLDER} | "
+    "[o.event_id, c.rule, coalesce(c.confidence, $direct), o.occurred_at.epochMillis]] AS causes"
+)
+_SAME = (
+    f"UNWIND $ids AS id MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})"
+    f"-[s:{SAME_AS.type}]-(o:{ENTITY.label}) WHERE NOT coalesce(s.retracted, false) "
+    "RETURN id AS one, o.entity_id AS other, "
+    "coalesce(o.display_name, o.name, o.canonical_name) AS name, "
+    "coalesce(o.corrected_type, o.entity_type) AS entity_type, o.subtype AS subtype"
+)
+_DEGREES = (
+    f"UNWIND $ids AS id MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}}) "
+    f"RETURN id, COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS degree"
+)
+_RECORDED = (
+    f"MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}}) "
+    "RETURN s.source_digest AS digest, s.decided_at AS decided_at, "
+    f"[(s)-[:{SUMMARIZES.type}]->(e:{SUMMARY.label}) | e {{"
+    ".summary_id, .source_digest, .decided_at, .gist, .source_event_ids}] AS episodes"
+)
+_AGENT = (
+    f"MATCH (a:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}}) "
+    "RETURN a.source_digest AS digest, a.decided_at AS decided_at"
+)
+_AGENT_TOTALS = (
+    f"MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[:{SUMMARIZES.type}]->"
+    f"(s:{SUMMARY.label}) WHERE s.gist IS NOT NULL "
+    "RETURN count(s) AS session_count, sum(s.event_count) AS event_count, "
+    "sum(s.importance_total) AS importance_total, sum(s.failed_count) AS failed_count, "
+    "min(s.time_range[0]).epochMillis AS started_at_ms, "
+    "max(s.time_range[1]).epochMillis AS ended_at_ms"
+)
+_AGENT_SESSIONS = (
+    f"MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[:{SUMMARIZES.type}]->"
+    f"(s:{SUMMARY.label}) WHERE s.gist IS NOT NULL "
+    "RETURN s.gist AS gist ORDER BY s.importance_total DESC, s.summary_id LIMIT $most"
+)
+
+
+class ScopeState(NamedTuple):
+    """What a session has come to, and what of it no pass has seen.
+
+    Attributes:
+        pending: importance that came since the last pass.
+    """
+
+    session_id: str
+    event_count: int
+    importance_total: int
+    pending: int
+
+
+class RecordedEpisode(NamedTuple):
+    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
+
+    summary_id: str
+    digest: str
+    decided_at: Position
+    summary: EpisodeSummary
+    event_ids: tuple[str, ...]
+
+
+class RecordedSession(NamedTuple):
+    """A session's Summary: its digest (None: it was never written), and its episodes."""
+
+    digest: str | None
+    decided_at: Position | None
+    episodes: tuple[RecordedEpisode, ...]
+
+
+class ConsolidationReader:
+    """Answers a pass; safe to share between threads.
+
+    Args:
+        driver: of the target.
+        database: of the target.
+        timeout_s: of one question.
+    """
+
+    def __init__(
+        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+    ) -> None:
+        self._driver = driver
+        self._database = database
+        self._timeout_s = timeout_s
+
+    def tenants(self) -> list[str]:
+        """Those that have events."""
+        return [row["tenant"] for row in self._ask(_TENANTS)]
+
+    def changed_sessions(self, tenant: str, *, least: int = 1, limit: int) -> list[ScopeState]:
+        """Sessions that have changed by at least that importance, what changed most first."""
+        return [
+            ScopeState(*row.values())
+            for row in self._ask(_CHANGED, tenant=tenant, least=least, limit=limit)
+        ]
+
+    def scope(self, tenant: str, session_id: str) -> ScopeState | None:
+        """One session; None: it has no events."""
+        for row in self._ask(_SCOPE_OF, tenant=tenant, session_id=session_id):
+            return ScopeState(*row.values())
+        return None
+
+    def session_events(self, tenant: str, session_id: str) -> list[SourceEvent]:
+        """The retained events of a session; entities by the canonical one of their component."""
+        rows = self._ask(_SESSION, tenant=tenant, session_id=session_id, direct=DIRECT_CONFIDENCE)
+        ids = {entity[0] for row in rows for entity in row["entities"]}
+        canonical = self._canonical(tenant, ids)
+        return [_source_event(row, canonical) for row in rows]
+
+    def degrees(self, tenant: str, entity_ids: Iterable[str]) -> dict[str, int]:
+        """How many references each entity has."""
+        ids = sorted(set(entity_ids))
+        rows = self._ask(_DEGREES, tenant=tenant, ids=ids) if ids else []
+        return {row["id"]: row["degree"] for row in rows}
+
+    def recorded_session(self, tenant: str, session_id: str) -> RecordedSession:
+        """What was decided about a session so far."""
+        own_id = summary_id(tenant, "session", session_id)
+        for row in self._ask(_RECORDED, tenant=tenant, id=own_id):
+            episodes = [_recorded_episode(one) for one in row["episodes"] if one["gist"]]
+            return RecordedSession(row["digest"], _position(row["decided_at"]), tuple(episodes))
+        return RecordedSession(None, None, ())
+
+    def recorded_agent(self, tenant: str, agent_id: str) -> tuple[str | None, Position | None]:
+        """Digest and position of what was decided about an agent last."""
+        for row in self._ask(_AGENT, tenant=tenant, id=summary_id(tenant, "agent", agent_id)):
+            return row["digest"], _position(row["decided_at"])
+        return None, None
+
+    def agent_sessions(
+        self, tenant: str, agent_id: str, most: int
+    ) -> tuple[list[SessionSummary], Totals]:
+        """The most important sessions of an agent, and sums over all of them."""
+        own_id = summary_id(tenant, "agent", agent_id)
+        (totals,) = self._ask(_AGENT_TOTALS, tenant=tenant, id=own_id)
+        rows = self._ask(_AGENT_SESSIONS, tenant=tenant, id=own_id, most=most)
+        sessions = [_summary(row["gist"]) for row in rows]
+        values = [value or 0 for value in totals.values()]
+        return [one for one in sessions if isinstance(one, SessionSummary)], Totals(*values)
+
+    def _canonical(self, tenant: str, entity_ids: Iterable[str]) -> dict[str, Mentioned]:
+        """For entities that are the same as others: the canonical one, without a role."""
+        known: dict[str, Mentioned] = {}
+        edges: list[tuple[str, str]] = []
+        asked: set[str] = set()
+        wanted = set(entity_ids)
+        for _ in range(_SAME_AS_ROUNDS):
+            if not wanted:
+                break
+            asked |= wanted
+            rows = self._ask(_SAME, tenant=tenant, ids=sorted(wanted))
+            for row in rows:
+                edges.append((row["one"], row["other"]))
+                known[row["other"]] = Mentioned(
+                    row["other"], row["name"] or "", row["entity_type"] or "", row["subtype"], ""
+                )
+            wanted = {row["other"] for row in rows} - asked
+        return {one: known[first] for one, first in components(edges).items() if first in known}
+
+    def _ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        with self._session() as session:
+            query = neo4j.Query(text, timeout=self._timeout_s)
+            return list(session.run(query, parameters))
+
+    @contextmanager
+    def _session(self) -> Iterator[neo4j.Session]:
+        with (
+            driver_errors(),
+            self._driver.session(
+                database=self._database, default_access_mode=neo4j.READ_ACCESS
+            ) as session,
+        ):
+            yield session
+
+
+def sealed_episodes(
+    recorded: Sequence[RecordedEpisode], retained: Mapping[str, int]
+) -> list[Sealed]:
+    """Episodes that have members which are no longer retained.
+
+    Args:
+        recorded: of one session.
+        retained: when each retained event of the session occurred, ms, by event id.
+    """
+    found = []
+    for one in recorded:
+        if all(event_id in retained for event_id in one.event_ids):
+            continue
+        summary = one.summary
+        first = Place(summary.gist.started_at_ms, one.event_ids[0])
+        last = Place(summary.gist.ended_at_ms, one.event_ids[-1])
+        found.append(Sealed(summary.trace_id, summary.number, first, last))
+    return found
+
+
+def _source_event(row: neo4j.Record, canonical: Mapping[str, Mentioned]) -> SourceEvent:
+    values = row.data()
+    entities = {
+        canonical[own_id]._replace(role=role)
+        if own_id in canonical
+        else Mentioned(own_id, name or "", entity_type or "", subtype, role)
+        for own_id, name, entity_type, subtype, role in values.pop("entities")
+    }
+    causes: dict[str, tuple[int, Cause]] = {}
+    for event_id, rule, confidence, occurred_at_ms in values.pop("causes"):
+        before = causes.get(event_id)
+        if before is None or before[1].confidence < confidence:
+            causes[event_id] = (-occurred_at_ms, Cause(event_id, rule, confidence))
+    return SourceEvent(
+        **{**values, "keywords": tuple(values["keywords"])},
+        entities=tuple(sorted(entities, key=lambda one: (one.role, one.name, one.entity_id))),
+        causes=tuple(
+            cause for _, cause in sorted(causes.values(), key=lambda one: (one[0], one[1].event_id))
+        ),
+    )
+
+
+def _recorded_episode(values: Mapping[str, Any]) -> RecordedEpisode:
+    summary = _summary(values["gist"])
+    assert isinstance(summary, EpisodeSummary)
+    decided_at = _position(values["decided_at"])
+    assert decided_at is not None
+    return RecordedEpisode(
+        values["summary_id"],
+        values["source_digest"],
+        decided_at,
+        summary,
+        tuple(values["source_event_ids"]),
+    )
+
+
+def _summary(gist: str) -> Summary:
+    return from_payload(orjson.loads(gist))
+
+
+def _position(parts: Sequence[int] | None) -> Position | None:
+    return None if parts is None else Position(*parts)
