@@ -51,8 +51,9 @@ _SCOPE_OF = (
     "s.importance_total AS importance_total, s.pending_importance AS pending"
 )
 _SESSION = (
-    f"MATCH (e:{EVENT.label}) WHERE e.tenant = $tenant AND e.session_id = $session_id "
-    f"AND NOT e:{PLACEHOLDER} "
+    f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({', '.join(EVENT.indexes[0])}) "
+    "WHERE e.tenant = $tenant AND e.session_id = $session_id "
+    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
     "RETURN e.event_id AS event_id, e.event_type AS event_type, "
     "e.occurred_at.epochMillis AS occurred_at_ms, e.session_id AS session_id, "
     "e.agent_id AS agent_id, e.trace_id AS trace_id, e.tool_name AS tool_name, "

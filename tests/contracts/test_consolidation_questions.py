@@ -8,6 +8,7 @@ import neo4j
 import pytest
 
 from consolidation import cypher
+from pipelines.adapters import consolidation_reads
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import (
     clear_edges_text,
@@ -57,6 +58,18 @@ WRITES = {
     "dropped": remove_edges_text(SIMILAR_TO.type, STAGE),
 }
 WIDTH = 30
+READS = {
+    name: text
+    for name, text in vars(consolidation_reads).items()
+    if isinstance(text, str) and "$tenant" in text
+}
+""" "Which tenants are there" has none in it: it reads all Scopes, once a pass."""
+ASKED = {
+    **dict.fromkeys(("tenant", "session_id", "id"), "x"),
+    **dict.fromkeys(("least", "limit", "most"), 1),
+    "ids": ["x"],
+    "direct": 1.0,
+}
 
 
 @pytest.fixture
@@ -77,7 +90,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 14
+    assert (len(QUESTIONS), len(READS)) == (14, 9)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -89,3 +102,8 @@ def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
 @pytest.mark.parametrize("name", WRITES)
 def test_no_write_scans(driver: neo4j.Driver, name: str) -> None:
     assert_no_scan(driver, WRITES[name], rows=[["x"] * WIDTH])
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_question_of_a_pass_scans(driver: neo4j.Driver, name: str) -> None:
+    assert_no_scan(driver, READS[name], **ASKED)
