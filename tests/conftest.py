@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pipelines.local import LocalServices, Neo4jServer, ValkeyServer
+
+# The machines are shared: an example that took long says nothing about what it is an example of.
+settings.register_profile(
+    "shared", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")
