@@ -42,7 +42,7 @@ from projections.system_events import PARTITION_KEY
 AGENT_SESSIONS = 50
 """The most important sessions of an agent, from which its summary is made."""
 SESSIONS_AT_ONCE = 100
-"""Sessions whose decisions are appended together."""
+"""Changed sessions that are asked for at once."""
 
 Append = Callable[[Sequence[Event]], None]
 
@@ -100,25 +100,21 @@ class Pass:
         return report
 
     def _sessions(self, tenant: str, report: PassReport) -> None:
-        seen: set[str] = set()
-        while True:
-            found = self._reader.changed_sessions(tenant, limit=SESSIONS_AT_ONCE + len(seen))
-            changed = [one for one in found if one.session_id not in seen][:SESSIONS_AT_ONCE]
-            if not changed:
-                return
+        last: ScopeState | None = None
+        while changed := self._reader.changed_sessions(tenant, after=last, limit=SESSIONS_AT_ONCE):
             for state in changed:
                 if not self._in_time():
                     report.complete = False
                     return
-                seen.add(state.session_id)
                 report.sessions += 1
                 self._append(self._session(tenant, state, report))
+            last = changed[-1]
 
     def _session(self, tenant: str, state: ScopeState, report: PassReport) -> list[Event]:
         """Decisions about a session, its episodes before it."""
         events = self._reader.session_events(tenant, state.session_id)
         recorded = self._reader.recorded_session(tenant, state.session_id)
-        retained = {event.event_id: event.occurred_at_ms for event in events}
+        retained = {event.event_id for event in events}
         sealed = sealed_episodes(recorded.episodes, retained)
         known = {one.summary_id: one for one in recorded.episodes}
         degrees = self._degrees(tenant, events)
@@ -193,12 +189,12 @@ def _decision_about(
     """What is to be said anew of an episode; None: nothing."""
     event_ids = tuple(event.event_id for event in episode.events)
     if episode.sealed and before is not None:
-        late = tuple(one for one in event_ids if one not in before.event_ids)
+        room = EPISODE_EVENTS - len(before.event_ids)
+        late = [one for one in event_ids if one not in before.event_ids][: max(0, room)]
         if not late:
             return None
         # Its first and last member say how far it goes, so those that came late go between.
-        members = (*before.event_ids[:-1], *late, before.event_ids[-1])
-        return EpisodeDecided(before.summary, members[:EPISODE_EVENTS])
+        return EpisodeDecided(before.summary, (*before.event_ids[:-1], *late, before.event_ids[-1]))
     if before is not None and before.digest == events_digest(episode.events, VERSION):
         return None
     return EpisodeDecided(summarize_episode(episode, degrees), event_ids)

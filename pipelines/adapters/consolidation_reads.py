@@ -6,7 +6,7 @@ beside live work: what it reads may be a moment old, which costs at most another
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -35,20 +35,19 @@ from projections.schema import (
 
 DIRECT_CONFIDENCE = 1.0
 """Of a cause that the producer named."""
+_MOST = 2**53
+"""More importance than any session has."""
 _SAME_AS_ROUNDS = 5
 """Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
 
 _TENANTS = f"MATCH (s:{SCOPE.label}) RETURN DISTINCT s.tenant AS tenant ORDER BY tenant"
 _CHANGED = (
-    f"MATCH (s:{SCOPE.label}) WHERE s.tenant = $tenant AND s.pending_importance >= $least "
+    f"MATCH (s:{SCOPE.label}) WHERE s.tenant = $tenant "
+    "AND $least <= s.pending_importance <= $pending "
+    "AND CASE WHEN s.pending_importance = $pending THEN s.session_id > $session_id ELSE true END "
     "RETURN s.session_id AS session_id, s.event_count AS event_count, "
     "s.importance_total AS importance_total, s.pending_importance AS pending "
     "ORDER BY s.pending_importance DESC, s.session_id LIMIT $limit"
-)
-_SCOPE_OF = (
-    f"MATCH (s:{SCOPE.label} {{tenant: $tenant, session_id: $session_id}}) "
-    "RETURN s.session_id AS session_id, s.event_count AS event_count, "
-    "s.importance_total AS importance_total, s.pending_importance AS pending"
 )
 _SESSION = (
     f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({', '.join(EVENT.indexes[0])}) "
@@ -80,7 +79,7 @@ _DEGREES = (
 )
 _RECORDED = (
     f"MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}}) "
-    "RETURN s.source_digest AS digest, s.decided_at AS decided_at, "
+    "RETURN s.decided_at AS decided_at, "
     f"[(s)-[:{SUMMARIZES.type}]->(e:{SUMMARY.label}) | e {{"
     ".summary_id, .source_digest, .decided_at, .gist, .source_event_ids}] AS episodes"
 )
@@ -127,9 +126,8 @@ class RecordedEpisode(NamedTuple):
 
 
 class RecordedSession(NamedTuple):
-    """A session's Summary: its digest (None: it was never written), and its episodes."""
+    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
 
-    digest: str | None
     decided_at: Position | None
     episodes: tuple[RecordedEpisode, ...]
 
@@ -154,18 +152,27 @@ class ConsolidationReader:
         """Those that have events."""
         return [row["tenant"] for row in self._ask(_TENANTS)]
 
-    def changed_sessions(self, tenant: str, *, least: int = 1, limit: int) -> list[ScopeState]:
-        """Sessions that have changed by at least that importance, what changed most first."""
-        return [
-            ScopeState(*row.values())
-            for row in self._ask(_CHANGED, tenant=tenant, least=least, limit=limit)
-        ]
+    def changed_sessions(
+        self, tenant: str, *, after: ScopeState | None = None, least: int = 1, limit: int
+    ) -> list[ScopeState]:
+        """Sessions that have changed by at least that importance, what changed most first.
 
-    def scope(self, tenant: str, session_id: str) -> ScopeState | None:
-        """One session; None: it has no events."""
-        for row in self._ask(_SCOPE_OF, tenant=tenant, session_id=session_id):
-            return ScopeState(*row.values())
-        return None
+        Args:
+            tenant: whose.
+            after: the last one of those that were given before.
+            least: importance that came since the last pass.
+            limit: so many at most.
+        """
+        pending, session_id = (after.pending, after.session_id) if after else (_MOST, "")
+        rows = self._ask(
+            _CHANGED,
+            tenant=tenant,
+            pending=pending,
+            session_id=session_id,
+            least=least,
+            limit=limit,
+        )
+        return [ScopeState(*row.values()) for row in rows]
 
     def session_events(self, tenant: str, session_id: str) -> list[SourceEvent]:
         """The retained events of a session; entities by the canonical one of their component."""
@@ -185,8 +192,8 @@ class ConsolidationReader:
         own_id = summary_id(tenant, "session", session_id)
         for row in self._ask(_RECORDED, tenant=tenant, id=own_id):
             episodes = [_recorded_episode(one) for one in row["episodes"] if one["gist"]]
-            return RecordedSession(row["digest"], _position(row["decided_at"]), tuple(episodes))
-        return RecordedSession(None, None, ())
+            return RecordedSession(_position(row["decided_at"]), tuple(episodes))
+        return RecordedSession(None, ())
 
     def recorded_agent(self, tenant: str, agent_id: str) -> tuple[str | None, Position | None]:
         """Digest and position of what was decided about an agent last."""
@@ -240,15 +247,8 @@ class ConsolidationReader:
             yield session
 
 
-def sealed_episodes(
-    recorded: Sequence[RecordedEpisode], retained: Mapping[str, int]
-) -> list[Sealed]:
-    """Episodes that have members which are no longer retained.
-
-    Args:
-        recorded: of one session.
-        retained: when each retained event of the session occurred, ms, by event id.
-    """
+def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str]) -> list[Sealed]:
+    """Those of a session's episodes that have members which are not retained (ids) any more."""
     found = []
     for one in recorded:
         if all(event_id in retained for event_id in one.event_ids):
