@@ -50,7 +50,6 @@ MAX_REQUESTS: Final = 2_000
 MAX_REQUEST_BYTES: Final = 8 * 1024
 """Of a request's canonical JSON."""
 
-_MOST: Final = 2**53 - 1
 _HASH = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
 
@@ -211,7 +210,7 @@ def _session(payload: Any) -> SessionDecided:
     if not isinstance(gone, list) or len(gone) > MAX_GONE or not all(map(_is_hash, gone)):
         fields.refuse("gone", f"a list of at most {MAX_GONE} ids of 32 hexadecimal digits")
         gone = []
-    seen = _whole(fields, "seen_events"), _whole(fields, "seen_importance")
+    seen = fields.whole("seen_events"), fields.whole("seen_importance")
     return SessionDecided(_summary(fields, SessionSummary), *seen, tuple(gone))
 
 
@@ -231,7 +230,7 @@ def _boosts(payload: Any) -> BoostsDecided:
 def _pass(payload: Any) -> PassDecided:
     fields = _fields(payload, "started_at_ms ended_at_ms complete request_ids")
     run_id = fields.text("run_id", community_payloads.MAX_RUN_ID_CHARACTERS, required=True) or ""
-    times = _whole(fields, "started_at_ms"), _whole(fields, "ended_at_ms")
+    times = fields.whole("started_at_ms"), fields.whole("ended_at_ms")
     complete = fields.flag("complete")
     if complete is None:
         fields.refuse("complete", "true or false")
@@ -285,14 +284,6 @@ def _summary(fields: Fields, of: type[_Summary]) -> _Summary:
 def _raise_any(fields: Fields) -> None:
     if fields.errors:
         raise InvalidEvent(tuple(fields.errors))
-
-
-def _whole(fields: Fields, field: str) -> int:
-    value = fields.raw.get(field)
-    if type(value) is not int or not 0 <= value <= _MOST:
-        fields.refuse(field, f"a whole number from 0 to {_MOST:,}")
-        return 0
-    return value
 
 
 def _is_hash(value: Any) -> bool:

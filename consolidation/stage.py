@@ -54,14 +54,14 @@ from projections.operations import (
     RemoveEdge,
 )
 from projections.positions import Position
-from projections.schema import ENTITY, FORGOTTEN, SIMILAR_TO
+from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, Neighbours, SessionKey
 from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 NAME: Final = "consolidation"
 FOLD_VERSION: Final = 1
 """Rises when the rules change what the graph holds."""
-PROJECTION: Final = "projection"
+PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""
 
 ARCHIVED: Final = "archived"

@@ -48,7 +48,7 @@ from consolidation.summaries import (
     EpisodeSummary,
     SessionSummary,
 )
-from enrichment.payload_fields import Fields
+from enrichment.payload_fields import MOST_WHOLE, Fields
 from enrichment.statements import ENTITY_TYPES
 from projections.errors import InvalidEvent
 from projections.events import MAX_NAME_CHARACTERS
@@ -60,7 +60,6 @@ MAX_SUMMARY_BYTES: Final = 121 * 1024
 
 Summary = EpisodeSummary | SessionSummary | AgentSummary
 
-_MOST: Final = 2**53 - 1
 _DIGEST = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 _GIST = (
     "scope digest content highlights participants tools entities event_count importance_total "
@@ -152,7 +151,7 @@ def _episode(fields: Fields) -> EpisodeSummary:
     return EpisodeSummary(
         _name(fields, "session_id"),
         _name(fields, "trace_id"),
-        _whole(fields, "number"),
+        fields.whole("number"),
         _gist(fields, EPISODE_CHARACTERS, MAX_HIGHLIGHTS),
         _digest(fields),
     )
@@ -162,7 +161,7 @@ def _session(fields: Fields) -> SessionSummary:
     fields.refuse_others(_GIST + "session_id episode_count")
     return SessionSummary(
         _name(fields, "session_id"),
-        _whole(fields, "episode_count", 1),
+        fields.whole("episode_count", 1),
         _gist(fields, CONTENT_CHARACTERS, UPPER_HIGHLIGHTS),
         _digest(fields),
     )
@@ -172,7 +171,7 @@ def _agent(fields: Fields) -> AgentSummary:
     fields.refuse_others(_GIST + "agent_id session_count")
     return AgentSummary(
         _name(fields, "agent_id"),
-        _whole(fields, "session_count", 1),
+        fields.whole("session_count", 1),
         _gist(fields, CONTENT_CHARACTERS, UPPER_HIGHLIGHTS),
         _digest(fields),
     )
@@ -196,18 +195,18 @@ def _gist(fields: Fields, characters: int, most: int) -> Gist:
             Participant(
                 _name(one, "agent_id"),
                 _short_name(one, "name"),
-                *(_whole(one, count) for count in ("events", "messages", "calls")),
+                *(one.whole(count) for count in ("events", "messages", "calls")),
             )
             for one in _objects(fields, "participants", MAX_PARTICIPANTS, Participant._fields)
         ),
         tuple(
-            ToolUse(_short_name(one, "name"), _whole(one, "calls"), _whole(one, "failed"))
+            ToolUse(_short_name(one, "name"), one.whole("calls"), one.whole("failed"))
             for one in _objects(fields, "tools", MAX_TOOLS, ToolUse._fields)
         ),
         tuple(_entities(fields)),
-        _whole(fields, "event_count", 1),
-        _whole(fields, "importance_total"),
-        _whole(fields, "failed_count"),
+        fields.whole("event_count", 1),
+        fields.whole("importance_total"),
+        fields.whole("failed_count"),
         started_at_ms,
         ended_at_ms,
     )
@@ -219,7 +218,7 @@ def _highlights(fields: Fields, most: int) -> Iterator[Highlight]:
             one.choice("kind", KINDS, required=True) or "",  # type: ignore[arg-type]  # one of KINDS
             one.text("text", HIGHLIGHT_CHARACTERS, required=True) or "",
             tuple(_event_ids(one)),
-            _whole(one, "importance", 1, 10),
+            one.whole("importance", 1, 10),
             _time(one, "occurred_at_ms"),
             _name(one, "agent_id"),
             _short_name(one, "tool") if one.has("tool") else None,
@@ -246,7 +245,7 @@ def _entities(fields: Fields) -> Iterator[KeyEntity]:
             one.entity_id("entity_id") or "",
             _short_name(one, "name"),
             one.choice("type", ENTITY_TYPES, required=True) or "",
-            _whole(one, "weight"),
+            one.whole("weight"),
         )
 
 
@@ -264,17 +263,9 @@ def _short_name(fields: Fields, field: str) -> str:
     return fields.text(field, NAME_CHARACTERS, required=True) or ""
 
 
-def _whole(fields: Fields, field: str, least: int = 0, most: int = _MOST) -> int:
-    value = fields.raw.get(field)
-    if type(value) is not int or not least <= value <= most:
-        fields.refuse(field, f"a whole number from {least:,} to {most:,}")
-        return least
-    return value
-
-
 def _time(fields: Fields, field: str) -> int:
     """Milliseconds since the epoch, or before it."""
-    return _whole(fields, field, -_MOST)
+    return fields.whole(field, -MOST_WHOLE)
 
 
 def _digest(fields: Fields) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from projections.events import timestamp_ms
 
+MOST_WHOLE = 2**53 - 1
+"""Beyond it not every program reads the same number."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ENTITY_ID = re.compile(r"(?:entity:)?([0-9a-f]{16,64})")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -92,6 +94,14 @@ class Fields:
             return None
         rounded: int = round(value * 10_000)
         return rounded
+
+    def whole(self, field: str, least: int = 0, most: int = MOST_WHOLE) -> int:
+        """A whole number, required; `least` where it is refused."""
+        value = self.raw.get(field)
+        if type(value) is int and least <= value <= most:
+            return value
+        self.refuse(field, f"a whole number from {least:,} to {most:,}")
+        return least
 
     def time(self, field: str) -> int | None:
         """An RFC 3339 time, as milliseconds since the epoch."""

@@ -23,9 +23,6 @@ from projections.errors import ModelFailed, ModelUnavailable
 BATCH = 8
 """Texts of one run of the model: with more, more is padded, and nothing gets faster (measured)."""
 
-# 32 texts of 256 tokens would take 300 MB in one run; attention grows by the square of the length.
-_BATCH_TOKENS = 4_096
-
 # 256 tokens are about 1,000 characters of English. What lies far beyond cannot matter, and a text
 # of 256 KiB would keep the tokenizer busy for a fifth of a second.
 _MAX_CHARACTERS = 16_384
@@ -90,7 +87,7 @@ class OnnxEmbedder(Embedder):
             # Alike in length together: what is padded is computed for nothing.
             order = sorted(range(len(texts)), key=lambda index: len(encodings[index].ids))
             vectors = [b""] * len(texts)
-            for batch in _batches(order, [len(encoding.ids) for encoding in encodings]):
+            for batch in _batches(order):
                 found = self._run([encodings[index].ids for index in batch])
                 for index, vector in zip(batch, found, strict=True):
                     vectors[index] = vector.tobytes()
@@ -209,15 +206,9 @@ class SentenceTransformersEmbedder(Embedder):
         self._reference = reference
 
 
-def _batches(order: list[int], lengths: list[int]) -> Iterator[list[int]]:
+def _batches(order: list[int]) -> Iterator[list[int]]:
     """Parts of `order`, which goes from short to long, that are computed at once."""
-    batch: list[int] = []
-    for index in order:
-        if len(batch) == BATCH or (len(batch) + 1) * lengths[index] > _BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(index)
-    yield batch
+    return (order[first : first + BATCH] for first in range(0, len(order), BATCH))
 
 
 def _bounded(text: str) -> str:

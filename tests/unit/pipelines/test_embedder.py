@@ -134,7 +134,7 @@ def test_threads_may_share_an_embedder(embedder: OnnxEmbedder) -> None:
 def test_long_texts_are_computed_few_at_a_time() -> None:
     lengths = [number % 256 + 1 for number in range(600)]
     order = sorted(range(600), key=lengths.__getitem__)
-    batches = list(_batches(order, lengths))
+    batches = list(_batches(order))
     assert [index for batch in batches for index in batch] == order
     assert max(len(batch) for batch in batches) == BATCH
     assert max(len(batch) * lengths[batch[-1]] for batch in batches) <= 4_096
