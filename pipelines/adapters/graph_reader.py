@@ -248,7 +248,12 @@ class GraphRead:
         self._deadline_s = deadline_s
         self._timeout_ms = timeout_ms
 
-    def _rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+    def rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """The rows of one question; for adapters that ask their own.
+
+        Raises:
+            QueryTimeout: the time was over before it could be asked.
+        """
         # The server ends a query at its limit, but looks only now and then: no new one is begun.
         if time.monotonic() >= self._deadline_s:
             raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
@@ -256,14 +261,14 @@ class GraphRead:
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """The events that are in the graph, by id."""
-        rows = self._rows(_EVENTS, tenant=tenant, ids=list(event_ids))
+        rows = self.rows(_EVENTS, tenant=tenant, ids=list(event_ids))
         return {node.node_id: node for node in map(_event_node, rows)}
 
     def session_candidates(
         self, tenant: str, session_id: str, limit: int
     ) -> tuple[list[Candidate], int]:
         """Events among which the session's `limit` best by decay score are, and its total."""
-        rows = self._rows(
+        rows = self.rows(
             _CANDIDATES,
             tenant=tenant,
             session_id=session_id,
@@ -303,7 +308,7 @@ class GraphRead:
             seen: ids that are not wanted again.
             limit: how many at most.
         """
-        rows = self._rows(
+        rows = self.rows(
             _NEIGHBOURS[row.type, forward],
             tenant=tenant,
             ids=list(event_ids),
@@ -317,7 +322,7 @@ class GraphRead:
     ) -> list[GraphEdge]:
         """Edges both of whose ends are among the events, of the given types or of all."""
         wanted = _EVENT_EDGES if rows is None else tuple(rows)
-        found = self._rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
+        found = self.rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
         return [
             GraphEdge(item["type"], item["source"], item["target"], _plain(item["properties"]))
             for item in found
@@ -325,7 +330,7 @@ class GraphRead:
 
     def counts(self) -> Counts:
         """How much there is of each kind, from the count store."""
-        numbers = {(row["kind"], row["name"]): row["number"] for row in self._rows(_COUNTS)}
+        numbers = {(row["kind"], row["name"]): row["number"] for row in self.rows(_COUNTS)}
         hidden = numbers["node", PLACEHOLDER]
         nodes = {label: numbers["node", label] for label in NODES}
         for label, placeholder in _PLACEHOLDERS.items():
@@ -343,7 +348,7 @@ class GraphRead:
                     "models": row["node"]["models"] or "",
                 }
             )
-            for row in self._rows(_CHECKPOINTS, stage=stage)
+            for row in self.rows(_CHECKPOINTS, stage=stage)
         ]
 
     def dead_letters(
@@ -352,12 +357,12 @@ class GraphRead:
         """Dead letters sorted by stage, partition and number."""
         return [
             DeadLetter(*(row["node"][name] for name in DeadLetter._fields))
-            for row in self._rows(_DEAD_LETTERS, stage=stage, skip=skip, limit=limit)
+            for row in self.rows(_DEAD_LETTERS, stage=stage, skip=skip, limit=limit)
         ]
 
     def dead_letter_counts(self) -> dict[str, int]:
         """How many dead letters each stage has that nobody dropped; without any it is missing."""
-        return {row["stage"]: row["number"] for row in self._rows(_DEAD_LETTER_COUNTS)}
+        return {row["stage"]: row["number"] for row in self.rows(_DEAD_LETTER_COUNTS)}
 
 
 class GraphReader:

@@ -401,7 +401,7 @@ def test_the_database_ends_a_question_at_its_limit(driver: neo4j.Driver) -> None
     endless = "UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS number"
     began_s = time.monotonic()
     with pytest.raises(QueryTimeout):
-        reader.read(lambda graph: graph._rows(endless), timeout_ms=200)
+        reader.read(lambda graph: graph.rows(endless), timeout_ms=200)
     # As configured by default, Neo4j looks for expired transactions every 2 s.
     assert time.monotonic() - began_s < 10
 
@@ -428,7 +428,7 @@ def test_a_long_chain_is_cut_where_time_runs_out(
         self: GraphRead, tenant: str, event_ids: Sequence[str], row: EdgeRow, **options: Any
     ) -> list[GraphNode]:
         if ids[2] in event_ids:
-            self._rows("UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS x")
+            self.rows("UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS x")
         return real(self, tenant, event_ids, row, **options)
 
     monkeypatch.setattr(GraphRead, "neighbours", slow_from_the_third_level)
