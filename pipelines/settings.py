@@ -9,7 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from projections.errors import ConfigurationError
@@ -158,6 +166,64 @@ class Settings(BaseSettings):
         description="how JSON is asked for; for servers that do not know the first, the others",
     )
 
+    # consolidation
+    consolidation_batch_size: int = Field(
+        default=200, ge=1, le=1_000, description="entries a block of the consolidation, at most"
+    )
+    consolidation_every_s: float = Field(
+        default=6 * 3_600.0, ge=60, description="from the end of a pass to the next"
+    )
+    consolidation_look_s: float = Field(
+        default=120.0, ge=1, description="between two looks whether a pass is due for any reason"
+    )
+    consolidation_timeout_s: float = Field(
+        default=1_800.0, ge=1, description="of a pass; the next one goes on where it ended"
+    )
+    reflection_importance: int = Field(
+        default=150,
+        ge=1,
+        description="importance of a session since its last pass beyond which one is due",
+    )
+
+    # recall of facts
+    spreading_activation: bool = Field(
+        default=False, description="facts are recalled by spreading activation instead of BFS"
+    )
+    max_hops: int = Field(default=3, ge=1, le=10, description="of a recall that names no depth")
+    decay_lambda: float = Field(
+        default=0.85, gt=0, le=1, description="what of an activation passes an edge"
+    )
+    activation_threshold: float = Field(
+        default=0.1, ge=0, lt=1, description="below it a node neither spreads nor is returned"
+    )
+    inhibition_threshold: float = Field(
+        default=0.8,
+        gt=0,
+        le=1,
+        description="at it a node takes no more activation; above activation_threshold",
+    )
+    max_activated_nodes: int = Field(
+        default=50, ge=1, le=5_000, description="kept after each hop of an activation"
+    )
+    activation_timeout_ms: int = Field(
+        default=500, ge=1, le=30_000, description="of an activation, which is empty beyond"
+    )
+    temporal_decay_rate: float = Field(
+        default=0.01, ge=0, description="a day, by which what a fact gains for being recent fades"
+    )
+    seed_structural_weight: float = Field(
+        default=0.3, ge=0, le=1, description="of the structure around an entity in a seed's score"
+    )
+    seed_community_cap: int = Field(
+        default=3, ge=0, description="seeds of one community; never leaves none"
+    )
+    query_sensitive_cost: bool = Field(
+        default=False, description="a recall prefers paths near to the query (PRISM)"
+    )
+    query_embedding_timeout_s: float = Field(
+        default=10.0, gt=0, le=30, description="of the embedding that this takes"
+    )
+
     # API
     api_host: str = Field(default="127.0.0.1", description="the API listens here")
     api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")
@@ -177,6 +243,13 @@ class Settings(BaseSettings):
     # telemetry
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
+
+    @field_validator("inhibition_threshold")
+    @classmethod
+    def _above_the_threshold(cls, value: float, info: ValidationInfo) -> float:
+        if value <= info.data.get("activation_threshold", 0.0):
+            raise ValueError("Input should be greater than activation_threshold")
+        return value
 
 
 def load_settings(**overrides: object) -> Settings:
