@@ -33,6 +33,7 @@ MAX_IDS: Final = 2_000
 """In one chunk."""
 MAX_FACTS: Final = 300
 """In one chunk; a key has about 300 bytes."""
+FACT_FIELDS: Final = "source_id relation edge_type target_id valid_from event_id"
 LEAVING_TIERS: Final = (Tier.COLD, Tier.ARCHIVE)
 
 Item = TypeVar("Item")
@@ -119,20 +120,22 @@ def expired_payloads(keys: Iterable[FactKey]) -> list[dict[str, Any]]:
     return [
         {
             "kind": "facts",
-            "facts": [
-                {
-                    "source_id": key.source_id,
-                    "relation": key.relation,
-                    "edge_type": key.edge_type,
-                    "target_id": key.target_id,
-                    "valid_from": timestamp_text(key.valid_from_ms),
-                    "event_id": key.event_id,
-                }
-                for key in chunk
-            ],
+            "facts": [fact_payload(key) for key in chunk],
         }
         for chunk in chunks(sorted(keys), MAX_FACTS)
     ]
+
+
+def fact_payload(key: FactKey) -> dict[str, Any]:
+    """The key of a fact, as payloads hold it."""
+    return {
+        "source_id": key.source_id,
+        "relation": key.relation,
+        "edge_type": key.edge_type,
+        "target_id": key.target_id,
+        "valid_from": timestamp_text(key.valid_from_ms),
+        "event_id": key.event_id,
+    }
 
 
 def recalled_payloads(
@@ -204,22 +207,25 @@ def _pairs_dropped(fields: Fields) -> PairsDropped:
 def _facts_expired(fields: Fields) -> FactsExpired:
     keys = []
     for one in fields.objects("facts", 1, MAX_FACTS):
-        one.refuse_others("source_id relation edge_type target_id valid_from event_id")
-        for name in ("valid_from", "event_id"):
-            if not one.has(name):
-                one.refuse(name, "required")
-        edge_type = one.choice("edge_type", EDGE_TYPES, required=True)
-        keys.append(
-            FactKey(
-                hash_id(one, "source_id"),
-                one.text("relation", MAX_RELATION_CHARACTERS, required=True) or "",
-                cast(EdgeType, edge_type or EDGE_TYPES[0]),
-                hash_id(one, "target_id"),
-                one.time("valid_from") or 0,
-                one.uuid("event_id") or "",
-            )
-        )
+        one.refuse_others(FACT_FIELDS)
+        keys.append(fact_key(one))
     return FactsExpired(tuple(keys))
+
+
+def fact_key(fields: Fields) -> FactKey:
+    """The key of a fact, all of its fields required."""
+    for name in ("valid_from", "event_id"):
+        if not fields.has(name):
+            fields.refuse(name, "required")
+    edge_type = fields.choice("edge_type", EDGE_TYPES, required=True)
+    return FactKey(
+        hash_id(fields, "source_id"),
+        fields.text("relation", MAX_RELATION_CHARACTERS, required=True) or "",
+        cast(EdgeType, edge_type or EDGE_TYPES[0]),
+        hash_id(fields, "target_id"),
+        fields.time("valid_from") or 0,
+        fields.uuid("event_id") or "",
+    )
 
 
 _PARSERS: Final[Mapping[str, Mapping[str, tuple[Callable[[Fields], Decided], str]]]] = {

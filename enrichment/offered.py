@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.statements import (
     ENTITY_CORRECTED,
     FACT_ASSERTED,
     FACT_RETRACTED,
     FactAsserted,
+    Statement,
     parse_statement,
     stated_fact,
 )
@@ -26,7 +28,9 @@ PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 """System events that producers may send."""
 
 STATEMENTS: Final = (FACT_ASSERTED, FACT_RETRACTED, ENTITY_CORRECTED)
-"""Those among them whose payload has rules."""
+"""Those among them that state something about the world."""
+WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT)
+"""Those whose payload has rules."""
 
 MAX_ERRORS: Final = 100
 """Of one event: a payload of 256 KiB has room for 30,000 unknown fields, and a batch for a thousand
@@ -59,18 +63,23 @@ def offered_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
 
 
 def _check_statement(event: Event) -> None:
-    if event.event_type not in STATEMENTS:
-        return
-    said = parse_statement(event.event_type, event.payload)
-    if isinstance(said, FactAsserted):
-        stated_fact(event, said, position_ms=0)
+    if event.event_type in WITH_RULES:
+        said = _parsed(event.event_type, event.payload)
+        if isinstance(said, FactAsserted):
+            stated_fact(event, said, position_ms=0)
+
+
+def _parsed(event_type: str, payload: Any) -> Statement | Feedback:
+    if event_type == FEEDBACK_EVENT:
+        return parse_feedback(payload)
+    return parse_statement(event_type, payload)
 
 
 def _payload_errors(raw: Any) -> tuple[tuple[str, str], ...]:
     """Of a statement in an envelope that is refused anyway, so that one answer names them all."""
-    if isinstance(raw, Mapping) and raw.get("event_type") in STATEMENTS:
+    if isinstance(raw, Mapping) and raw.get("event_type") in WITH_RULES:
         try:
-            parse_statement(raw["event_type"], raw.get("payload"))
+            _parsed(raw["event_type"], raw.get("payload"))
         except InvalidEvent as error:
             return error.errors
     return ()

@@ -87,8 +87,10 @@ def test_every_broken_rule_is_named(writer: httpx.Client) -> None:
 def test_a_private_system_event_is_refused(writer: httpx.Client) -> None:
     answer = writer.post("/v1/events", json=envelope(event_type="memory.forgotten"))
     assert_problem(answer, 422, "invalid-input")
+    said = envelope(event_type="memory.feedback", payload={"useful": [str(uuid.uuid4())]})
+    assert writer.post("/v1/events", json=said).status_code == 201
     answer = writer.post("/v1/events", json=envelope(event_type="memory.feedback"))
-    assert answer.status_code == 201
+    assert_problem(answer, 422, "invalid-input")
 
 
 def test_a_statement_is_judged_when_it_is_sent(writer: httpx.Client, ledger: Ledger) -> None:
