@@ -6,7 +6,7 @@ beside live work: what it reads may be a moment old, which costs at most another
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,10 +14,10 @@ import neo4j
 import orjson
 
 from consolidation.digests import summary_id
+from consolidation.recorded import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
 from consolidation.summaries import EpisodeSummary, SessionSummary, Totals
 from consolidation.summary_payloads import Summary, from_payload
-from consolidation.windows import Place, Sealed
 from enrichment.resolution import components
 from pipelines.adapters.graph_writer import driver_errors
 from projections.positions import Position
@@ -113,23 +113,6 @@ class ScopeState(NamedTuple):
     event_count: int
     importance_total: int
     pending: int
-
-
-class RecordedEpisode(NamedTuple):
-    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
-
-    summary_id: str
-    digest: str
-    decided_at: Position
-    summary: EpisodeSummary
-    event_ids: tuple[str, ...]
-
-
-class RecordedSession(NamedTuple):
-    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
-
-    decided_at: Position | None
-    episodes: tuple[RecordedEpisode, ...]
 
 
 class ConsolidationReader:
@@ -245,19 +228,6 @@ class ConsolidationReader:
             ) as session,
         ):
             yield session
-
-
-def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str]) -> list[Sealed]:
-    """Those of a session's episodes that have members which are not retained (ids) any more."""
-    found = []
-    for one in recorded:
-        if all(event_id in retained for event_id in one.event_ids):
-            continue
-        summary = one.summary
-        first = Place(summary.gist.started_at_ms, one.event_ids[0])
-        last = Place(summary.gist.ended_at_ms, one.event_ids[-1])
-        found.append(Sealed(summary.trace_id, summary.number, first, last))
-    return found
 
 
 def _source_event(row: neo4j.Record, canonical: Mapping[str, Mentioned]) -> SourceEvent:

@@ -8,7 +8,8 @@ import pytest
 
 from consolidation.digests import episode_scope_id, summary_id
 from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.consolidating import Pass, PassReport
+from pipelines.passes.deciding import PassReport
+from pipelines.passes.run import Pass
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event
 from tests.decided import forgotten
@@ -41,7 +42,14 @@ def run(
             assert not isinstance(outcome, RecollectError) or isinstance(outcome, EventConflict)
 
     reader = ConsolidationReader(consolidated.stack.writer.driver)
-    made = Pass(reader, append, applied or consolidated.fold, now_ms=NOW_MS, in_time=in_time)
+    made = Pass(
+        reader,
+        append,
+        applied or consolidated.fold,
+        now_ms=NOW_MS,
+        run_id="run-1",
+        in_time=in_time,
+    )
     return made.run()
 
 

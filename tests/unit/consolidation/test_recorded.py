@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from consolidation.recorded import RecordedEpisode, episode_decision
 from consolidation.summaries import summarize_episode
 from consolidation.windows import EPISODE_EVENTS, Episode
-from pipelines.adapters.consolidation_reads import RecordedEpisode
-from pipelines.consolidating import _decision_about
 from projections.positions import START
 from tests.factories import event_id
 from tests.source_events import source_event
@@ -24,13 +23,13 @@ def sealed(members: int) -> tuple[Episode, RecordedEpisode]:
 
 def test_a_full_one_keeps_the_members_it_has() -> None:
     episode, recorded = sealed(EPISODE_EVENTS)
-    assert _decision_about(episode, recorded, {}) is None
+    assert episode_decision(episode, recorded, {}) is None
 
 
 @pytest.mark.parametrize("members", [2, EPISODE_EVENTS - 1])
 def test_its_first_and_last_member_stay_where_they_are(members: int) -> None:
     episode, recorded = sealed(members)
-    decided = _decision_about(episode, recorded, {})
+    decided = episode_decision(episode, recorded, {})
     assert decided is not None
     assert (decided.event_ids[0], decided.event_ids[-1]) == (event_id(1), event_id(members))
     assert sorted(decided.event_ids) == sorted([*recorded.event_ids, event_id(members + 1)])

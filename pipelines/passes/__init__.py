@@ -1,0 +1,1 @@
+"""Passes of consolidation: what decides. Read `run.py` first."""

@@ -1,0 +1,78 @@
+"""What all parts of a pass share: where they read, how they decide, until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from consolidation.decisions import CONSOLIDATED_EVENT
+from enrichment.sameness import DECIDER
+from pipelines.adapters.consolidation_reads import ConsolidationReader
+from projections.events import Event, derived_event_id
+from projections.system_events import PARTITION_KEY
+
+Append = Callable[[Sequence[Event]], None]
+
+
+@dataclass
+class PassReport:
+    """What a pass did. `complete`: it had time for all that there was to do."""
+
+    sessions: int = 0
+    episodes_written: int = 0
+    sessions_written: int = 0
+    agents_written: int = 0
+    complete: bool = True
+    agents: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """How the parts of a pass read, and decide.
+
+    Attributes:
+        reader: of the graph.
+        append: takes decisions; those that the ledger holds already are the ledger's.
+        applied: waits until the stage has applied what was appended.
+        now_ms: the clock, which decisions bear.
+        in_time: whether the pass may go on.
+        run_id: of the pass.
+    """
+
+    reader: ConsolidationReader
+    append: Append
+    applied: Callable[[], None]
+    now_ms: int
+    in_time: Callable[[], bool]
+    run_id: str
+
+    def decision(
+        self,
+        tenant: str,
+        payload: Mapping[str, Any],
+        *about: object,
+        event_type: str = CONSOLIDATED_EVENT,
+    ) -> Event:
+        """A decision as an event; its id is what it is about, so a crash never decides twice.
+
+        Args:
+            tenant: that it is about.
+            payload: what is decided.
+            about: what is decided on what grounds: the subject, a digest of what is said of it
+                and the position of the decision that the graph shows (None: there is none).
+                Without that position, what is decided a second time, after something else was,
+                would be taken for the first.
+            event_type: of the event.
+        """
+        grounds = ("" if one is None else str(one) for one in about)
+        return Event(
+            tenant=tenant,
+            event_id=derived_event_id(event_type, tenant, *grounds),
+            event_type=event_type,
+            occurred_at_ms=self.now_ms,
+            session_id=PARTITION_KEY,
+            agent_id=DECIDER,
+            trace_id=PARTITION_KEY,
+            payload=payload,
+        )
