@@ -18,6 +18,7 @@ from projections.schema import (
     RELATES_TO,
     SAME_AS,
     SIMILAR_TO,
+    TENANT_TERM,
     VECTOR_DIMENSIONS,
     Certainty,
     EdgeRow,
@@ -25,6 +26,7 @@ from projections.schema import (
     Merge,
     NodeRow,
     Property,
+    tenant_term_text,
 )
 
 STAGE = "enrichment"
@@ -132,6 +134,7 @@ def _written(name: str, value: str) -> str:
 
 OVERWRITE_ENTITIES = (
     f"UNWIND $rows AS row MERGE (n:{ENTITY.label} {{tenant: row[0], entity_id: row[1]}}) SET "
+    f"n.{TENANT_TERM} = {tenant_term_text('row[0]')}, "
     + ", ".join(f"{name} = {_written(name, f'row[{n + 3}]')}" for n, name in enumerate(_NUMBERED))
     + "".join(
         f", n.{p.name} = row[{len(_NUMBERED) + 3 + 2 * n}]"

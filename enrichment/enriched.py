@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Of Stage 2; rises when its rules change what the graph holds."""
 
 EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]

@@ -16,11 +16,13 @@ from projections.schema import (
     EVENT,
     NODES,
     PLACEHOLDER,
+    TENANT_TERM,
     EdgeRow,
     Kind,
     Merge,
     NodeRow,
     Property,
+    tenant_term_text,
 )
 
 Rows = list[list[Any]]
@@ -178,7 +180,13 @@ def _settings(row: NodeRow, stage: str, first: int) -> str:
         elif p.merge is Merge.KEPT:
             new = f"coalesce({old}, {new})"
         items.append(f"{old} = {new}")
+    if any(p.name in row.fulltext for p in row.owned(stage)):
+        items.append(f"n.{TENANT_TERM} = {tenant_term_text(_tenant(row))}")
     return ", ".join(items)
+
+
+def _tenant(row: NodeRow) -> str:
+    return f"row[{row.key.index('tenant')}]"
 
 
 @cache

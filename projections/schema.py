@@ -94,6 +94,10 @@ class NodeRow:
     """The properties (a time, a string) by which the `EARLIEST` write is chosen."""
     vector: str | None = None
     """The property that a vector index covers, within the tenant."""
+    fulltext: tuple[str, ...] = ()
+    """The properties that a full-text index covers, within the tenant."""
+    analyzer: str = ""
+    """How the full-text index takes text apart, by its name in Neo4j."""
 
     def owned(self, stage: str) -> tuple[Property, ...]:
         """The properties that a stage writes, in the order in which operations carry them."""
@@ -199,6 +203,8 @@ EVENT: Final = NodeRow(
     indexes=(("tenant", "session_id", "occurred_at", "event_id"),),
     placeholder=PLACEHOLDER,
     vector="embedding",
+    fulltext=("text",),
+    analyzer="english",
 )
 ENTITY: Final = NodeRow(
     label="Entity",
@@ -227,6 +233,10 @@ ENTITY: Final = NodeRow(
     placeholder="Unmentioned",
     earliest_by=("first_seen", "first_event_id"),
     vector="embedding",
+    fulltext=("canonical_name", "name", "display_name"),
+    # Names have no stems, and accents do not matter. Stop words are left out, so a name that is
+    # nothing else ("It") is found as it stands, by the index of canonical names.
+    analyzer="standard-folding",
 )
 FACT_HISTORY: Final = NodeRow(
     label="FactHistory",
@@ -631,3 +641,50 @@ def vector_statements(*, filtered: bool) -> list[str]:
         for row in NODES.values()
         if row.vector is not None
     ]
+
+
+TENANT_TERM: Final = "tenant_term"
+"""Property beside the texts of a full-text index: the tenant as one word that no analyzer changes.
+
+Lucene ranks before a query could filter, so the best of a small tenant would drown in those of a
+large one unless the search itself is told the tenant. The tenant as it is would not do: analyzers
+split it at a hyphen, take its end for a suffix, and drop it when it is a stop word.
+"""
+
+
+def fulltext_index(row: NodeRow) -> str:
+    """Name of the full-text index of a label."""
+    return f"{row.label.lower()}_fulltext"
+
+
+def fulltext_statements() -> list[str]:
+    """Cypher that creates the full-text indexes; each covers the term of the tenant too."""
+    return [
+        f"CREATE FULLTEXT INDEX {fulltext_index(row)} IF NOT EXISTS FOR (n:{row.label}) "
+        f"ON EACH [{', '.join(f'n.{name}' for name in (*row.fulltext, TENANT_TERM))}] "
+        f"OPTIONS {{indexConfig: {{`fulltext.analyzer`: '{row.analyzer}'}}}}"
+        for row in NODES.values()
+        if row.fulltext
+    ]
+
+
+def tenant_term(tenant: str) -> str:
+    """The word that stands for a tenant in full-text indexes, another one for each tenant.
+
+    Letters and digits alone make it one word; a digit last makes it no English word, so that it
+    has no stem and is no stop word. Digits tell `-` and `_` from what is written out.
+    """
+    for sign, code in _TENANT_CODES:
+        tenant = tenant.replace(sign, code)
+    return f"{tenant}{_TENANT_END}"
+
+
+def tenant_term_text(expression: str) -> str:
+    """Cypher of `tenant_term`, of a Cypher expression."""
+    for sign, code in _TENANT_CODES:
+        expression = f"replace({expression}, '{sign}', '{code}')"
+    return f"{expression} + '{_TENANT_END}'"
+
+
+_TENANT_CODES: Final = (("0", "00"), ("-", "01"), ("_", "02"))
+_TENANT_END: Final = "03"

@@ -132,7 +132,7 @@ def _value(variable: str, prop: Property) -> str:
     return f"{variable}.{prop.name}"
 
 
-def _columns(variable: str, row: NodeRow) -> str:
+def node_columns(variable: str, row: NodeRow) -> str:
     """Cypher of a map with everything of a node that a reader may see."""
     columns = [f"{name}: {variable}.{name}" for name in row.key if name != "tenant"]
     columns += [f"{prop.name}: {_value(variable, prop)}" for prop in _shown(row)]
@@ -147,7 +147,7 @@ def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
 
 
 _PLACEHOLDERS = {row.label: row.placeholder for row in NODES.values() if row.placeholder}
-_EVENT_COLUMNS = _columns("e", EVENT)
+_EVENT_COLUMNS = node_columns("e", EVENT)
 _IMPORTANCE = _coalesce("e", ("importance_score", "importance_hint"), "$default_importance")
 _ACCESS_COUNT = _coalesce("e", ("access_count",), "0")
 _LAST_ACCESS = _coalesce("e", ("last_accessed_at",), "0")
@@ -227,11 +227,11 @@ def _counts() -> str:
 _COUNTS = _counts()
 _CHECKPOINTS = f"""
 MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
-RETURN {_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
+RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
 """
 _DEAD_LETTERS = f"""
 MATCH (d:{DEAD_LETTER.label}) WHERE $stage IS NULL OR d.stage = $stage
-RETURN {_columns("d", DEAD_LETTER)} AS node
+RETURN {node_columns("d", DEAD_LETTER)} AS node
 ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
 """
 _DEAD_LETTER_COUNTS = f"""
@@ -324,7 +324,7 @@ class GraphRead:
         wanted = _EVENT_EDGES if rows is None else tuple(rows)
         found = self.rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
         return [
-            GraphEdge(item["type"], item["source"], item["target"], _plain(item["properties"]))
+            GraphEdge(item["type"], item["source"], item["target"], plain_properties(item["properties"]))
             for item in found
         ]
 
@@ -447,7 +447,7 @@ def _event_node(row: neo4j.Record) -> GraphNode:
     return GraphNode(EVENT.label, properties.pop("event_id"), properties)
 
 
-def _plain(properties: Mapping[str, Any]) -> dict[str, Any]:
+def plain_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Properties with the driver's times as milliseconds."""
     return {
         name: round(value.to_native().timestamp() * 1000) if isinstance(value, DateTime) else value

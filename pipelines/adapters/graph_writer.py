@@ -21,7 +21,7 @@ from projections.errors import Fenced, GraphRejected, GraphUnavailable, Transact
 from projections.events import Event
 from projections.operations import Checkpoint, Operations
 from projections.positions import START, Position
-from projections.schema import schema_statements, vector_statements
+from projections.schema import fulltext_statements, schema_statements, vector_statements
 from projections.structural import Facts, Link, Neighbours, SessionKey, Wanted, neighbours_in
 
 _RETRYABLE_CLIENT_ERRORS = (
@@ -101,6 +101,7 @@ class GraphWriter:
             for text in (
                 *schema_statements(),
                 *vector_statements(filtered=searches_within_tenants(session)),
+                *fulltext_statements(),
             ):
                 session.run(text).consume()
             session.run("CALL db.awaitIndexes($seconds)", seconds=300).consume()
