@@ -224,6 +224,26 @@ class Settings(BaseSettings):
         default=10.0, gt=0, le=30, description="of the embedding that this takes"
     )
 
+    # retrieval
+    channel_timeout_ms: int = Field(
+        default=1_500, ge=10, le=30_000, description="of one channel; a slower one is left out"
+    )
+    recency_weight: float = Field(default=0.05, ge=0, description="in the rank of a query")
+    importance_weight: float = Field(default=0.05, ge=0, description="in the rank of a query")
+    relevance_weight: float = Field(default=1.0, gt=0, description="in the rank of a query")
+    query_embedding_cache: int = Field(
+        default=2_000, ge=0, description="queries whose vectors are remembered; 0: none"
+    )
+    result_cache_s: float = Field(
+        default=60.0, ge=0, description="how long an answer is given again; 0: never"
+    )
+    result_cache_bytes: int = Field(
+        default=64 * 2**20, ge=0, description="of the answers that are kept in a process"
+    )
+    record_accesses: bool = Field(
+        default=True, description="what reads return is counted, unless they ask otherwise"
+    )
+
     # API
     api_host: str = Field(default="127.0.0.1", description="the API listens here")
     api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")

@@ -41,9 +41,9 @@ Kind = Literal["counter", "gauge", "histogram"]
 Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
 Model = Literal["embedding", "nlp"]
-Cache = Literal["embedding", "nlp", "llm"]
+Cache = Literal["embedding", "nlp", "llm", "query_embedding", "result"]
 CacheOutcome = Literal["hit", "miss", "lost"]
-Degraded = Literal["embedding", "nlp", "payload", "llm"]
+Degraded = Literal["embedding", "nlp", "payload", "llm", "query_embedding"]
 Derivation = Literal[
     "text",
     "embedding",
@@ -58,6 +58,10 @@ Derivation = Literal[
     "cause_retry",
     "cause_reply",
 ]
+QueryStep = Literal["understand", "seeds", "walk", "rank", "read"]
+Channel = Literal["text", "vector", "entity", "context", "graph"]
+QueryOutcome = Literal["answered", "empty", "partial", "cached"]
+Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 LlmOutcome = Literal[
     "answered",
     "malformed",
@@ -224,7 +228,7 @@ MODEL_SECONDS = _counter(
 )
 CACHE_LOOKUPS = _counter(
     "cache_lookups_total",
-    "Look-ups in the caches in Redis, by cache and outcome: "
+    "Look-ups in the caches, by cache and outcome: "
     + ", ".join(get_args(CacheOutcome))
     + " (lost: Redis did not answer, or what it held is damaged).",
     "cache",
@@ -237,7 +241,7 @@ CACHE_REFUSED = _counter(
 )
 DEGRADED = _counter(
     "degraded_total",
-    "Items that enrichment went without, by what failed: " + ", ".join(get_args(Degraded)) + ".",
+    "Items that had to go without something, by what failed: " + ", ".join(get_args(Degraded)) + ".",
     "kind",
 )
 LLM_QUESTIONS = _counter(
@@ -278,6 +282,41 @@ API_DURATION = _histogram(
     "method",
     "status",
     buckets=_API_BUCKETS,
+)
+
+# Retrieval
+QUERIES = _counter(
+    "queries_total",
+    "Answers to `POST /v1/query/subgraph`, by method and outcome: "
+    + ", ".join(get_args(QueryOutcome))
+    + " (partial: time was over, or a channel had to be left out).",
+    "method",
+    "outcome",
+)
+QUERY_STEP_DURATION = _histogram(
+    "query_step_duration_seconds",
+    "Time of one step of a query: " + ", ".join(get_args(QueryStep)) + ".",
+    "step",
+    buckets=_API_BUCKETS,
+)
+CHANNEL_NODES = _counter(
+    "query_channel_nodes_total",
+    "Nodes of answers that a channel had found, by channel: " + ", ".join(get_args(Channel)) + ".",
+    "channel",
+)
+CHANNEL_FAILURES = _counter(
+    "query_channel_failures_total",
+    "Channels that a query had to go without, by channel: " + ", ".join(get_args(Channel)) + ".",
+    "channel",
+)
+PROACTIVE_NODES = _counter(
+    "proactive_nodes_total",
+    "Nodes of answers that nobody asked for, by signal: " + ", ".join(get_args(Signal)) + ".",
+    "signal",
+)
+ACCESSES_DROPPED = _counter(
+    "accesses_dropped_total",
+    "Nodes returned by reads that could not be counted: the ledger was away or overloaded.",
 )
 
 # Proof and repair
@@ -325,6 +364,11 @@ for _cache in get_args(Cache):
         CACHE_LOOKUPS.labels(cache=_cache, outcome=_cache_outcome)
 for _kind in get_args(Degraded):
     DEGRADED.labels(kind=_kind)
+for _channel in get_args(Channel):
+    CHANNEL_NODES.labels(channel=_channel)
+    CHANNEL_FAILURES.labels(channel=_channel)
+for _signal in get_args(Signal):
+    PROACTIVE_NODES.labels(signal=_signal)
 for _llm_outcome in get_args(LlmOutcome):
     LLM_QUESTIONS.labels(outcome=_llm_outcome)
 

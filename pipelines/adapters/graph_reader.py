@@ -324,7 +324,12 @@ class GraphRead:
         wanted = _EVENT_EDGES if rows is None else tuple(rows)
         found = self.rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
         return [
-            GraphEdge(item["type"], item["source"], item["target"], plain_properties(item["properties"]))
+            GraphEdge(
+                item["type"],
+                item["source"],
+                item["target"],
+                plain_properties(item["properties"]),
+            )
             for item in found
         ]
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import selectors
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +15,7 @@ import orjson
 from enrichment.ports import Analysis, EntityRecognizer
 from pipelines import telemetry
 from pipelines.adapters.cache import ByteCache, digest_of
+from pipelines.adapters.framed_child import ChildGone, FramedChild
 from pipelines.models.analyst import decode_analysis
 from pipelines.models.installed import recognizer_revision
 from pipelines.settings import Settings
@@ -79,7 +76,7 @@ class SpacyRecognizer(EntityRecognizer):
         self._timeout_s = timeout_s
         self._command = (*program, model)
         self._lock = threading.Lock()
-        self._child: _Child | None = None
+        self._child: FramedChild | None = None
 
     @property
     def pid(self) -> int | None:
@@ -138,11 +135,11 @@ class SpacyRecognizer(EntityRecognizer):
         child = self._running()
         begun = time.perf_counter()
         try:
-            child.send(texts)
+            child.send(orjson.dumps(texts))
             while len(answers) < len(texts):
                 answer = child.receive(self._timeout_s)
                 answers.append(None if answer == b"null" else answer)
-        except _Gone:
+        except ChildGone:
             self._end()
         except BaseException:
             self._end()  # its answers would be taken for those of the next texts
@@ -151,15 +148,15 @@ class SpacyRecognizer(EntityRecognizer):
             telemetry.MODEL_SECONDS.labels(model="nlp").inc(time.perf_counter() - begun)
         return answers
 
-    def _running(self) -> _Child:
+    def _running(self) -> FramedChild:
         for _ in range(_STARTS):
             if self._child is not None and self._child.runs():
                 return self._child
             self._end()
-            self._child = _Child(self._command)
+            self._child = FramedChild(self._command)
             try:
                 answer = orjson.loads(self._child.receive(_START_TIMEOUT_S))
-            except _Gone:
+            except ChildGone:
                 self._end()  # it may have closed its output and still be running
                 continue
             except BaseException:
@@ -235,67 +232,6 @@ def make_recognizer(settings: Settings) -> SpacyRecognizer:
         ModelUnavailable: spaCy or the model is not installed.
     """
     return SpacyRecognizer(settings.nlp_model, timeout_s=settings.nlp_timeout_s)
-
-
-class _Gone(Exception):
-    """The child ended, or does not answer."""
-
-
-class _Child:
-    """The process, and frames to and from it."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            # Ctrl-C in the terminal reaches the worker, which finishes its blocks in hand first.
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._texts = self._process.stdin
-        self._answers = self._process.stdout
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._answers.fileno(), selectors.EVENT_READ)
-        self._read = bytearray()
-
-    def runs(self) -> bool:
-        return self._process.poll() is None
-
-    def send(self, texts: list[str]) -> None:
-        data = orjson.dumps(texts)
-        rest = memoryview(len(data).to_bytes(4, "little") + data)
-        try:
-            while rest:
-                rest = rest[self._texts.write(rest) :]
-        except OSError as error:
-            raise _Gone from error
-
-    def receive(self, timeout_s: float) -> bytes:
-        """The next frame."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            size = int.from_bytes(self._read[:4], "little") + 4
-            if len(self._read) >= max(size, 4):
-                frame = bytes(self._read[4:size])
-                del self._read[:size]
-                return frame
-            if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                raise _Gone
-            if not (data := os.read(self._answers.fileno(), 1 << 18)):
-                raise _Gone
-            self._read += data
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._selector.close()
-        for stream in (self._texts, self._answers):
-            with contextlib.suppress(OSError):
-                stream.close()
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

@@ -1,0 +1,167 @@
+"""What a question wants to know: intents with confidences, and which facts go with that (S0, S2).
+
+Rules, not a model: each marker is a pattern, what it speaks for, and how strongly. Markers of one
+intent confirm each other, 1 - Π(1 - strength), so a confidence grows and stays below 1. The
+question of S0, "Why do my customers' payments keep failing?", has `why` 0.7 by its first word,
+`when` 0.4 because something recurs, and `what` 0.5 because it is about somebody's something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from enrichment.relations import EdgeType
+
+Intent = Literal["why", "when", "what", "related", "general"]
+
+THRESHOLD: Final = 0.3
+"""From this confidence on an intent has a traversal of its own."""
+STRONG: Final = 0.7
+"""The question asks for it in so many words."""
+CLEAR: Final = 0.5
+WEAK: Final = 0.4
+
+_MAX_CHARACTERS = 2_000
+_MONTHS = (
+    "january|february|march|april|may|june|july|august|september|october|november|december|"
+    "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
+)
+_DAYS = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+# "What caused", "what happened", "what is similar to" ask for causes, order and likeness.
+_OTHER_WHAT = (
+    r"(?!\s+(?:was\s+|were\s+|has\s+|had\s+|is\s+|are\s+)?(?:the\s+)?(?:root\s+)?"
+    r"(?:caus\w+|reasons?|led|leads|made|makes|triggered|triggers|went\s+wrong|happen\w*|"
+    r"came|comes|occurred|took\s+place|time|date|day|month|year|if\b|else\b|similar|like\b))"
+)
+
+
+class Marker(NamedTuple):
+    """A pattern, the intent it speaks for, and its strength (0 to 1)."""
+
+    intent: Intent
+    strength: float
+    pattern: re.Pattern[str]
+
+
+def _marker(intent: Intent, strength: float, pattern: str) -> Marker:
+    return Marker(intent, strength, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE))
+
+
+MARKERS: Final = (
+    _marker(
+        "why",
+        STRONG,
+        r"why|how\s+come|what\s+(?:has\s+|had\s+)?(?:caus\w+|led|leads|made|makes|triggered|"
+        r"triggers)|what\s+went\s+wrong|what\s+(?:is|are|was|were)\s+the\s+(?:root\s+)?"
+        r"(?:causes?|reasons?)|for\s+what\s+reason|(?:root\s+)?causes?\s+of|reasons?\s+(?:for|why|"
+        r"behind|that)|(?:because|due)\s+(?:of|to)\s+what",
+    ),
+    _marker(
+        "why",
+        CLEAR,
+        r"because|root\s+causes?|reasons?|caus(?:e|es|ed|ing)|explain\w*|led\s+to|leads?\s+to|"
+        r"result(?:s|ed)?\s+(?:in|from)|due\s+to|responsible\s+for|motivat\w+|inspired|purpose",
+    ),
+    _marker(
+        "when",
+        STRONG,
+        r"when|what\s+(?:time|date|day|month|year)|which\s+(?:day|date|month|week|year)|"
+        r"how\s+long(?:\s+ago)?|since\s+when|until\s+when|how\s+(?:often|recently)|in\s+what\s+"
+        r"(?:order|sequence)|time\s?line",
+    ),
+    _marker(
+        "when",
+        CLEAR,
+        r"before|after(?:wards)?|since|until|during|earlier|later|previous(?:ly)?|next|then|"
+        r"meanwhile|first|last|latest|recent(?:ly)?|ago|yesterday|today|tonight|tomorrow|"
+        r"(?:what|which\s+\w+)\s+(?:has\s+|had\s+)?(?:happen\w*|came|comes|occurred|took\s+"
+        rf"place)|{_DAYS}|(?:in|of|by|since|until)\s+(?:{_MONTHS})|(?:{_MONTHS})\s+\d{{1,4}}|"
+        rf"\d{{1,2}}\s+(?:{_MONTHS})|\d{{4}}-\d{{2}}-\d{{2}}|(?:19|20)\d\d|"
+        r"sequence|chronolog\w+",
+    ),
+    _marker(
+        "when",
+        WEAK,
+        r"keep|keeps|kept|always|again|every\s+time|repeated(?:ly)?|recur\w*|often|usually|"
+        r"constantly|frequently|still|any\s?more",
+    ),
+    _marker(
+        "what",
+        STRONG,
+        rf"what(?:'s|\u2019s)?{_OTHER_WHAT}|which|who(?:m|se|'s|\u2019s)?|where|how\s+(?:many|much|old)|"
+        r"list|name\s+(?:the|all|some|of)|define|describe|identify|show\s+(?:me\s+)?(?:all|the)",
+    ),
+    _marker(
+        "what",
+        CLEAR,
+        r"(?:my|our|your|his|her|its|their)\s+\w[\w-]*|\w+(?:'s|\u2019s|s'|s\u2019)\s+\w[\w-]*",
+    ),
+    _marker("what", WEAK, r"^\s*(?:do|does|did|has|have|is|are|was|were|can|could|will|would)"),
+    _marker(
+        "related",
+        STRONG,
+        r"similar(?:\s+to)?|related(?:\s+to)?|(?:anything|something|everything|more|others?)\s+"
+        r"(?:like|about)|like\s+(?:this|that|these|those)|look\s+like|alike|resembl\w+|"
+        r"associated\s+with|connect(?:ed|ion|ions)\s+(?:to|with|between)|in\s+common|remind\w*|"
+        r"what\s+else|same\s+(?:kind|sort|type|thing|problem|error|issue)",
+    ),
+    _marker("related", WEAK, r"related|about|regarding|concerning|compar\w+|else|both|too|also"),
+)
+"""What questions are recognised by; `classify_graph_subgraph` reads the same ones."""
+
+_EDGE_TYPES: Final[Mapping[Intent, EdgeType]] = {
+    "why": "causal",
+    "when": "temporal",
+    "what": "entity",
+    "related": "semantic",
+}
+
+
+@lru_cache(maxsize=1_024)
+def _inferred(query: str) -> tuple[tuple[Intent, float], ...]:
+    missing: dict[Intent, float] = {}
+    for marker in MARKERS:
+        if marker.pattern.search(query):
+            missing[marker.intent] = missing.get(marker.intent, 1.0) * (1 - marker.strength)
+    found = {intent: round(1 - rest, 2) for intent, rest in missing.items()}
+    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def inferred_intents(query: str) -> dict[Intent, float]:
+    """The intents of a question with their confidences (0 to 1), the strongest first.
+
+    A question that nothing is known about is `general`, with confidence 1.
+    """
+    return dict(_inferred(query[:_MAX_CHARACTERS])) or {"general": 1.0}
+
+
+def traversed_intents(
+    inferred: Mapping[Intent, float], override: Intent | None = None
+) -> dict[Intent, float]:
+    """The intents that are traversed, and how much each counts.
+
+    Args:
+        inferred: see `inferred_intents`.
+        override: what the caller says it is; then nothing else counts.
+    """
+    if override is not None:
+        return {override: 1.0}
+    kept = {intent: value for intent, value in inferred.items() if value >= THRESHOLD}
+    return kept or {"general": 1.0}
+
+
+def strongest_intent(intents: Mapping[Intent, float]) -> Intent:
+    """The one with the highest confidence; of equal ones the first."""
+    return max(intents, key=lambda intent: intents[intent])
+
+
+def classify_graph_subgraph(query: str) -> frozenset[EdgeType]:
+    """The views of facts that a question is about (S2): `semantic`, and those it has markers of.
+
+    Pure; by the markers of the intents, so that the two cannot drift apart.
+    """
+    intents = inferred_intents(query)
+    return frozenset({"semantic", *(_EDGE_TYPES[one] for one in intents if one in _EDGE_TYPES)})
