@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 
 from api.connections import Connections
+from consolidation import folding
 from enrichment import enriched
 from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Ledger, Tail
-from pipelines.adapters.reports import verified_stage
+from pipelines.adapters.reports import PASS_REPORT, verified_stage
 from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
 from projections import structural
@@ -31,7 +32,13 @@ STALE_AFTER_S = 15.0
 SAMPLE_TIMEOUT_MS = 1_000
 INGEST_STAGE = "projection"
 """The stage whose lag ingest is held against; the others never slow it."""
-FOLD_VERSIONS = {INGEST_STAGE: structural.FOLD_VERSION, "enrichment": enriched.FOLD_VERSION}
+MODEL_STAGE = "enrichment"
+"""The stage that depends on models."""
+FOLD_VERSIONS = {
+    INGEST_STAGE: structural.FOLD_VERSION,
+    MODEL_STAGE: enriched.FOLD_VERSION,
+    folding.NAME: folding.FOLD_VERSION,
+}
 """Of the stages this installation knows; checkpoints of others are left alone."""
 
 Checkpoints = Mapping[int, Checkpoint]
@@ -237,6 +244,8 @@ class Watch:
                 )
             elif command == "rebuild":
                 telemetry.REBUILD_PROGRESS.labels(target).set(values["progress"])
+            elif command == PASS_REPORT:
+                telemetry.observe_pass(target, values)
 
 
 def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:
@@ -261,7 +270,7 @@ def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | Non
     """
     return any(
         held.fold_version != FOLD_VERSIONS[stage]
-        or (stage != INGEST_STAGE and installed is not None and held.models != installed)
+        or (stage == MODEL_STAGE and installed is not None and held.models != installed)
         for held in checkpoints
     )
 

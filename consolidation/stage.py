@@ -32,6 +32,7 @@ from consolidation.departure_payloads import (
     EventsRecalled,
     PairsDropped,
 )
+from consolidation.folding import NAME
 from consolidation.hierarchy import (
     Hierarchy,
     ShownSummary,
@@ -58,9 +59,6 @@ from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, Neighbours, SessionKey
 from projections.system_events import SYSTEM_EVENTS, is_system_event
 
-NAME: Final = "consolidation"
-FOLD_VERSION: Final = 1
-"""Rises when the rules change what the graph holds."""
 PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""
 
@@ -162,6 +160,15 @@ def wanted(batch: Sequence[Derived]) -> Wanted:
     return found
 
 
+def reach(batch: Sequence[Derived]) -> Position | None:
+    """Position up to which everything must be enriched, in every partition; None: nothing else.
+
+    A decision was made of a graph that showed all that came before it, and what is forgotten too
+    early would never be enriched.
+    """
+    return max((one.position for one in batch if one.decision is not None), default=None)
+
+
 def _want_hierarchy(found: Wanted, tenant: str, decision: Decision) -> None:
     match decision:
         case EpisodeDecided(summary, event_ids):
@@ -243,13 +250,13 @@ class _Fold:
     def _count(self, event: Event) -> None:
         known = self._facts.counted.get(event.key, Counted())
         importance = known.importance
-        if importance is None and known.forgotten:
-            # left before it was enriched: the rules say what enrichment would have said
+        if importance is None:
+            # left before it was enriched, or could not be enriched: the rules say what follows
             importance = importance_score(event, event_text(event))
         if known.forgotten and not known.placed:
             values = (event.session_id, event.occurred_at_ms, importance, None)
             self._operations.add(MergeNode(FORGOTTEN.label, event.key, values))
-        self._scopes.count((event.tenant, event.session_id), importance or 0)
+        self._scopes.count((event.tenant, event.session_id), importance)
 
     def _take(self, position: Position, event: Event, decision: Decision) -> None:
         match decision:

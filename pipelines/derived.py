@@ -1,4 +1,4 @@
-"""How much enrichment derives, by kind, for the metrics."""
+"""How much enrichment derives and consolidation takes away, for the metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from projections.schema import (
     CAUSED_BY,
     ENTITY,
     EVENT,
+    FORGOTTEN,
     INFERRED,
     REFERENCES,
     RELATES_TO,
@@ -17,7 +18,7 @@ from projections.schema import (
     SIMILAR_TO,
 )
 
-_STAGE = "enrichment"
+_STAGE, _PRUNING = "enrichment", "consolidation"
 _OF_EDGES = {
     REFERENCES.type: "mention",
     RELATES_TO.type: "fact",
@@ -45,8 +46,20 @@ def derived_counts(operations: Operations) -> Counter[str]:
     return +found
 
 
+def pruned_counts(operations: Operations) -> Counter[str]:
+    """Events that a batch of consolidation takes away, by tier."""
+    return Counter(
+        str(one.value)
+        for one in operations.decide_nodes.values()
+        if (one.label, one.name) == (FORGOTTEN.label, "tier")
+    )
+
+
 def count_derived(stage: str, target: str, operations: Operations) -> None:
-    """Count what enrichment has written; other stages derive nothing of the kind."""
+    """Count what enrichment has written, or what consolidation has taken away."""
+    if stage == _PRUNING:
+        for tier, number in pruned_counts(operations).items():
+            telemetry.PRUNED.labels(target=target, tier=tier).inc(number)
     if stage == _STAGE:
         for kind, number in derived_counts(operations).items():
             telemetry.DERIVED.labels(target=target, kind=kind).inc(number)

@@ -148,7 +148,7 @@ def replay(
 
     def fold(partition: int) -> None:
         nonlocal seen
-        count = _batch_size(services, stage)
+        count = stage.rebuild_batch_size(services.settings)
         for entries in ledger.scan(partition, after, until, count):
             chosen_entries = list(_matching(entries, owner, session))
             failed = runner.refold(partition, chosen_entries)
@@ -380,7 +380,7 @@ class _Rebuild:
                 self._runners[stage.name],
                 partition,
                 tails[partition],
-                _batch_size(self.services, stage),
+                stage.rebuild_batch_size(self.services.settings),
             ):
                 with guard:
                     done += count
@@ -423,13 +423,6 @@ def _stages_of(services: Services) -> list[Stage]:
     known = {found.stage for found in services.writer(services.active()).checkpoints()}
     later = [stage for name, stage in STAGES.items() if name != PROJECTION.name]
     return [PROJECTION, *(stage for stage in later if stage.name in known)]
-
-
-def _batch_size(services: Services, stage: Stage) -> int:
-    """Entries a transaction: those of a stage with models are worth more each."""
-    if stage.name == ENRICHMENT.name:
-        return 5 * services.settings.enrichment_batch_size
-    return services.settings.rebuild_batch_size
 
 
 def fold_partition(

@@ -176,7 +176,7 @@ class Runner:
             moves.append((block, start, _end_of(start, block.entries)))
             events += self._decode(block.entries)
         derived = self._derive(events)
-        self._await_upstream([end for _, _, end in moves])
+        self._await_upstream([end for _, _, end in moves], derived)
         with self.writer.transaction() as transaction:
             for _, start, end in moves:
                 transaction.advance(start, end)
@@ -293,7 +293,7 @@ class Runner:
         end = _end_of(start, entries)
         operations = Operations()
         derived = self._derive(self._decode(entries)) if poison is None else []
-        self._await_upstream([end])
+        self._await_upstream([end], derived)
         try:
             with self.writer.transaction() as transaction:
                 transaction.advance(start, end)
@@ -336,22 +336,27 @@ class Runner:
                 self.stage.name, partition, [entry.seq for entry in passed]
             )
 
-    def _await_upstream(self, ends: Sequence[Checkpoint]) -> None:
+    def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:
         """Wait until the earlier stage has folded these entries too, as long as it takes.
 
         Raises:
             Stopped: `stop` was set meanwhile.
         """
-        if self.stage.upstream is None:
-            return
+        if self.stage.upstream is not None:
+            upstream, wanted = self.stage.upstream, {end.partition: end.seq for end in ends}
+
+            def passed() -> bool:
+                for found in self.writer.checkpoints(upstream):
+                    if found.seq >= wanted.get(found.partition, -1):
+                        wanted.pop(found.partition, None)
+                return not wanted
+
+            self._await(passed)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Wait until it holds. Raises Stopped when `stop` is set meanwhile."""
         wait_s = 0.02
-        wanted = {end.partition: end.seq for end in ends}
-        while True:
-            for found in self.writer.checkpoints(self.stage.upstream):
-                if found.seq >= wanted.get(found.partition, -1):
-                    wanted.pop(found.partition, None)
-            if not wanted:
-                return
+        while not condition():
             if self.stop.wait(wait_s):
                 raise Stopped()
             wait_s = min(1.0, wait_s * 1.5)

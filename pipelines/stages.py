@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from consolidation import folding
 from enrichment import enriched
 from projections import structural
 from projections.events import Event
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pipelines.adapters.graph_writer import GraphTransaction
     from pipelines.adapters.targets import Target
     from pipelines.services import Services
+    from pipelines.settings import Settings
 
 Placed = tuple[Position, Event]
 """An event and where the ledger keeps it."""
@@ -25,6 +28,10 @@ Placed = tuple[Position, Event]
 def as_they_are(events: Sequence[Placed]) -> Sequence[Any]:
     """Nothing is derived from an event alone."""
     return events
+
+
+def within_partitions(_: Sequence[Any]) -> None:
+    """What an entry says is about its own session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,10 @@ class Stage:
         derive: what can be said of each event alone, before the transaction; models run here.
             Called again with the same events when a transaction is tried again.
         upstream: name of the stage that must have folded an entry first.
+        reach: of what was derived from a batch, the position up to which `upstream` must have
+            folded every partition; None: their own entries are enough.
+        batch_size: entries a block of live work, at most.
+        rebuild_batch_size: entries a transaction of replay and rebuild.
         models: which models the graph depends on, beside the rules; empty: none.
         answer: decides what the rules left open; asked by live workers, after the commit.
         interrupt: ends what `derive` and `answer` wait for; from then on they raise Stopped where
@@ -52,6 +63,9 @@ class Stage:
     fold: Callable[[Sequence[Any], Any], Operations]
     derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
     upstream: str | None = None
+    reach: Callable[[Sequence[Any]], Position | None] = within_partitions
+    batch_size: Callable[[Settings], int] = attrgetter("batch_size")
+    rebuild_batch_size: Callable[[Settings], int] = attrgetter("rebuild_batch_size")
     models: str = ""
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     interrupt: Callable[[], None] | None = None
@@ -82,23 +96,66 @@ ENRICHMENT = Stage(
     _enrich,
     _without_models,
     upstream=PROJECTION.name,
+    # Blocks as large as models get through within a few seconds.
+    batch_size=attrgetter("enrichment_batch_size"),
+    rebuild_batch_size=lambda settings: 5 * settings.enrichment_batch_size,
 )
 
-STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION, ENRICHMENT)}
+
+def _without_ledger(*_: object) -> Any:
+    raise AssertionError("`ready` puts the ledger in")
+
+
+def _read_decisions(events: Sequence[Placed]) -> Sequence[Any]:
+    from consolidation.stage import derive  # numpy, as above
+
+    return derive(events)
+
+
+def _consolidate(batch: Sequence[Any], facts: Any) -> Operations:
+    from consolidation.stage import consolidate
+
+    return consolidate(batch, facts)
+
+
+def _decisions_reach(batch: Sequence[Any]) -> Position | None:
+    from consolidation.stage import reach
+
+    return reach(batch)
+
+
+CONSOLIDATION = Stage(
+    folding.NAME,
+    folding.FOLD_VERSION,
+    _without_ledger,
+    _consolidate,
+    _read_decisions,
+    upstream=ENRICHMENT.name,
+    reach=_decisions_reach,
+    # A decision is up to 121 KiB.
+    batch_size=attrgetter("consolidation_batch_size"),
+    rebuild_batch_size=lambda settings: 5 * settings.consolidation_batch_size,
+)
+
+STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION, ENRICHMENT, CONSOLIDATION)}
 """In the order in which they fold."""
 
 
 def ready(stage: Stage, services: Services, target: Target) -> Stage:
-    """The stage as it runs on a target, with the models it needs.
+    """The stage as it runs on a target, with the models or the ledger that it needs.
 
     Raises:
         GraphUnavailable, ModelUnavailable: see `enriching.with_models`.
     """
-    if stage.name != ENRICHMENT.name:
-        return stage
-    from pipelines.enriching import with_models
+    if stage.name == ENRICHMENT.name:
+        from pipelines.enriching import with_models
 
-    return with_models(stage, services, target)
+        return with_models(stage, services, target)
+    if stage.name == CONSOLIDATION.name:
+        from pipelines.consolidation_stage import with_ledger
+
+        return with_ledger(stage, services)
+    return stage
 
 
 def group_name(stage: str, target: str) -> str:

@@ -25,6 +25,7 @@ RecollectError
 │   └── ModelFailed            a model gave up on a text                         (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
 ├── Stopped                    the process is stopping; nothing was changed
+├── PassUnderWay               another pass of consolidation runs             (retryable)
 ├── UnknownTarget              no target of that name is registered
 └── OperationFailed            a command could not do what was asked
 ```
@@ -207,6 +208,13 @@ class UnknownSystemEvent(RecollectError):
     """No stage owns the event type {event_type}"""
 
     event_type: str
+
+
+class PassUnderWay(RecollectError):
+    """A pass of consolidation is under way ({holder}); nothing was begun"""
+
+    retryable = True
+    holder: str
 
 
 class UnknownTarget(RecollectError):

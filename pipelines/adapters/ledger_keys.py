@@ -91,6 +91,11 @@ class LedgerKeys:
         """Who reads a partition for a consumer group."""
         return f"{self.prefix}:lease:{group}:{partition}"
 
+    @property
+    def pass_lease(self) -> str:
+        """Who runs a pass of consolidation."""
+        return f"{self.prefix}:lease:pass"
+
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""
         return f"{self.prefix}:members:{group}"

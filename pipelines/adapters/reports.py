@@ -1,6 +1,6 @@
 """What commands found out last, kept in Redis so that the API can show it to Prometheus.
 
-`verify` and `rebuild` end before anybody could scrape them.
+`verify`, `rebuild` and `consolidate` end before anybody could scrape them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import redis
 from pipelines.adapters.ledger_keys import LedgerKeys
 from pipelines.adapters.ledger_retry import call_patiently
 
+PASS_REPORT = "consolidate"
 _VERIFY, _FIRST = "verify", "projection"  # whose command is the bare word
 
 

@@ -25,7 +25,7 @@ def run(settings: Settings, target: str) -> int:
     """
     step_back(settings.enrichment_nice)
     require_models(settings)
-    return stage.run(ENRICHMENT, _smaller(settings), target)
+    return stage.run(ENRICHMENT, settings, target)
 
 
 def require_models(settings: Settings) -> None:
@@ -38,16 +38,11 @@ def require_models(settings: Settings) -> None:
     make_recognizer(settings)
 
 
-def _smaller(settings: Settings) -> Settings:
-    """Blocks as large as models get through within a few seconds."""
-    return settings.model_copy(update={"batch_size": settings.enrichment_batch_size})
-
-
 @cache
 def _app() -> Any:
     settings = load_settings()
     step_back(settings.enrichment_nice)
-    return stage.make_app(ENRICHMENT, _smaller(settings), settings.target)
+    return stage.make_app(ENRICHMENT, settings, settings.target)
 
 
 def __getattr__(name: str) -> Any:

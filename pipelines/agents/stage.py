@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pipelines import logs
 from pipelines.adapters.graph_writer import GraphWriter
@@ -17,6 +18,7 @@ from pipelines.stages import Stage, ready
 from projections.errors import EventConflict, GraphAhead, RecollectError, Stopped
 from projections.events import Event
 from projections.operations import Checkpoint
+from projections.positions import Position
 
 GIVE_WAY_ENTRIES = 200
 """Entries that an earlier stage may be behind the ledger before a later one lets it go first."""
@@ -70,15 +72,31 @@ class LiveRunner(Runner):
             partition=partition, position=str(found.position), reason="its entry is gone"
         )
 
-    def _await_upstream(self, ends: Sequence[Checkpoint]) -> None:
-        super()._await_upstream(ends)
+    def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:
+        super()._await_upstream(ends, derived)
         if self.stage.upstream is None:
             return
+        until = self.stage.reach(derived)
+        if until is not None:
+            upstream = self.stage.upstream
+            self._await(lambda: self._has_passed(upstream, until))
         for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
             if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
                 return
             if self.stop.wait(_GIVE_WAY_STEP_S):
                 raise Stopped()
+
+    def _has_passed(self, stage: str, until: Position) -> bool:
+        """Whether a stage has folded every entry up to a position, in all partitions.
+
+        Positions are handed out in order over all partitions: what comes later is behind `until`.
+        A rebuild and a replay need not ask: there each stage folds all before the next.
+        """
+        tails = self.ledger.tails()
+        return all(
+            found.position >= until or found.seq >= tails[found.partition].seq
+            for found in self.writer.checkpoints(stage)
+        )
 
     def _behind(self, stage: str) -> int:
         passed = sum(found.seq for found in self.writer.checkpoints(stage))
@@ -125,6 +143,8 @@ def run(stage: Stage, settings: Settings, target: str) -> int:
 
 
 def _make_app(stage: Stage, services: Services, target: str) -> StageApp:
+    settings = services.settings
+
     def make_runner(stop: threading.Event) -> Runner:
         services.active()  # registers the settings' target in a fresh deployment
         chosen = services.targets.get(target)
@@ -133,11 +153,12 @@ def _make_app(stage: Stage, services: Services, target: str) -> StageApp:
             services.writer(chosen),
             services.ledger,
             target=target,
-            max_attempts=services.settings.max_attempts,
+            max_attempts=settings.max_attempts,
             stop=stop,
             decide=Decisions(services, target),
         )
-        runner.prepare(services.settings.partitions)
+        runner.prepare(settings.partitions)
         return runner
 
-    return StageApp(stage.name, services.settings, target, make_runner)
+    sized = settings.model_copy(update={"batch_size": stage.batch_size(settings)})
+    return StageApp(stage.name, sized, target, make_runner)

@@ -170,7 +170,7 @@ def show_verified(out: Console, document: Mapping[str, Any]) -> None:
 def replay(
     invocation: Invocation,
     stage: Annotated[
-        str, typer.Argument(metavar="STAGE", help="which stage: projection or enrichment")
+        str, typer.Argument(metavar="STAGE", help="projection, enrichment or consolidation")
     ],
     start: Annotated[
         str | None, typer.Option("--from", metavar="POSITION", help="from here (inclusive)")

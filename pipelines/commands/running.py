@@ -43,7 +43,8 @@ def register(app: typer.Typer) -> None:
 def worker(
     invocation: Invocation,
     stage: Annotated[
-        str, typer.Argument(metavar="STAGE", help="which stage: projection or enrichment")
+        str,
+        typer.Argument(metavar="STAGE", help="projection, enrichment or consolidation"),
     ],
     target: Annotated[
         str | None,

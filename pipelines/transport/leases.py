@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from pipelines.adapters.lease_scripts import ACQUIRE, RELEASE, RENEW
 from pipelines.adapters.ledger_keys import LedgerKeys
 
 LEADER = -1
@@ -24,21 +25,6 @@ redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[2] * 10)
 return redis.call('ZRANGE', KEYS[1], 0, -1)
-"""
-# "Already mine" counts as taken: the reply to an earlier try may have been lost.
-_ACQUIRE = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-_RENEW = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
-"""
-_RELEASE = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
 """
 
 
@@ -77,16 +63,16 @@ class Leases:
 
     async def acquire(self, slot: int) -> bool:
         """Take a lease that is free."""
-        return await self._extend(_ACQUIRE, slot)
+        return await self._extend(ACQUIRE, slot)
 
     async def renew(self) -> set[int]:
         """Renew every lease held; the slots that were lost meanwhile."""
-        return {slot for slot in list(self._until) if not await self._extend(_RENEW, slot)}
+        return {slot for slot in list(self._until) if not await self._extend(RENEW, slot)}
 
     async def release(self, slot: int) -> None:
         """Give a lease back, if it is still this worker's."""
         self._until.pop(slot, None)
-        await self._eval(_RELEASE, self._keys.lease(self._group, slot))
+        await self._eval(RELEASE, self._keys.lease(self._group, slot))
 
     async def leave(self) -> None:
         """Leave the members and every lease, so that the others share them at once."""

@@ -18,6 +18,7 @@ import yaml
 
 from pipelines import reference, telemetry
 from pipelines.settings import Settings
+from pipelines.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -133,6 +134,12 @@ def test_the_dashboard_shows_what_an_operator_needs() -> None:
         "recollect_cache_lookups_total",
         "recollect_degraded_total",
         "recollect_model_seconds_total",
+        "recollect_consolidation_lag_seconds",
+        "recollect_reconsolidation_last_run_timestamp_seconds",
+        "recollect_graph_nodes",
+        "recollect_graph_nodes_pruned_total",
+        "recollect_reflection_triggers_total",
+        "recollect_decay_score_bucket",
     }
     assert needed - shown == set()
 
@@ -291,7 +298,7 @@ def compose() -> dict[str, Any]:
     return document
 
 
-WORKERS = ("worker-projection", "worker-enrichment")
+WORKERS = tuple(f"worker-{stage}" for stage in STAGES)
 OWN_SERVICES = ("api", *WORKERS)
 
 
@@ -435,10 +442,13 @@ def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any])
             ["worker-projection"],
             int(services["worker-projection"]["environment"]["RECOLLECT_METRICS_PORT"]),
         ),
-        "recollect-enrichment": (
-            ["worker-enrichment"],
-            int(services["worker-enrichment"]["environment"]["RECOLLECT_METRICS_PORT"]),
-        ),
+        **{
+            f"recollect-{stage}": (
+                [f"worker-{stage}"],
+                int(services[f"worker-{stage}"]["environment"]["RECOLLECT_METRICS_PORT"]),
+            )
+            for stage in list(STAGES)[1:]
+        },
     }
     jobs = {job for _, text in EXPRESSIONS for job in re.findall(r'job="([^"]+)"', text)}
     assert jobs == scraped.keys()

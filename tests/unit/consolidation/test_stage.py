@@ -319,24 +319,30 @@ def test_a_pass_answers_requests_for_good() -> None:
 
 def test_events_add_up_once() -> None:
     events = [event(1), event(2), session_made(9, seen=(2, 9))]
-    counted = {key(1): Counted(4), key(2): Counted(None)}
+    counted = {key(1): Counted(4), key(2): Counted(3)}
     scopes = {SESSION: Sums(1, 6, 0, 0)}
     made = folded(*events, counting=True, counted=counted, scopes=scopes)
     assert node(made, SCOPE.label, *SESSION) == {
         "event_count": 3,
-        "importance_total": 10,
+        "importance_total": 13,
         "seen_events": 2,
         "seen_importance": 9,
         "pending_events": 1,
-        "pending_importance": 1,
+        "pending_importance": 4,
     }
-    again = folded(*events, counting=False, scopes={SESSION: Sums(3, 10, 2, 9)})
+    again = folded(*events, counting=False, scopes={SESSION: Sums(3, 13, 2, 9)})
     assert node(again, SCOPE.label, *SESSION) == node(made, SCOPE.label, *SESSION)
 
 
 def test_a_summary_that_saw_more_leaves_nothing_pending() -> None:
     made = folded(session_made(9, seen=(5, 50)))
     assert node(made, SCOPE.label, *SESSION)["pending_importance"] == 0
+
+
+def test_an_event_that_could_not_be_enriched_counts_as_the_rules_say() -> None:
+    made = folded(event(1), counting=True, counted={key(1): Counted(None)})
+    importance = importance_score(event(1), event_text(event(1)))
+    assert node(made, SCOPE.label, *SESSION)["importance_total"] == importance
 
 
 def test_an_event_that_left_before_it_came_still_counts() -> None:

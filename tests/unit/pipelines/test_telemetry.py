@@ -38,14 +38,14 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
     for row in telemetry.METRICS.values():
         assert row.name.startswith("recollect_")
         assert row.name.endswith("_total") == (row.kind == "counter"), row.name
-        assert row.kind != "histogram" or row.name.endswith("_seconds"), row.name
+        assert row.kind != "histogram" or row.name.endswith(("_seconds", "_score")), row.name
         assert row.help.endswith("."), row.name
 
 
 def test_no_label_has_unbounded_values() -> None:
     labels = {label for row in telemetry.METRICS.values() for label in row.labels}
     allowed = "stage target partition kind reason phase label type outcome route method status"
-    allowed += " cache model"
+    allowed += " cache model tier"
     assert labels == {*allowed.split(), "version", "python"}
 
 
