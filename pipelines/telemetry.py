@@ -43,6 +43,8 @@ IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloa
 Model = Literal["embedding", "nlp"]
 Cache = Literal["embedding", "nlp", "llm", "query_embedding", "result"]
 CacheOutcome = Literal["hit", "miss", "lost"]
+Trigger = Literal["timer", "request", "reflection"]
+PassOutcome = Literal["complete", "out_of_time", "failed"]
 Degraded = Literal["embedding", "nlp", "payload", "llm", "query_embedding"]
 Derivation = Literal[
     "text",
@@ -58,6 +60,7 @@ Derivation = Literal[
     "cause_retry",
     "cause_reply",
 ]
+NodeTier = Literal["hot", "warm", "cold", "archive"]
 QueryStep = Literal["understand", "seeds", "walk", "rank", "read"]
 Channel = Literal["text", "vector", "entity", "context", "graph"]
 QueryOutcome = Literal["answered", "empty", "partial", "cached"]
@@ -76,6 +79,7 @@ LlmOutcome = Literal[
 # A block of 1,000 entries takes 30 to 300 ms on the reference machine; 60 s is its time limit.
 _BLOCK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 # 30 s is the longest time limit a query may ask for.
+_SCORE_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _API_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 # `_created` series would double the number of counters
@@ -254,6 +258,63 @@ LLM_QUESTIONS = _counter(
     "outcome",
 )
 
+# Consolidation: what it decides, and how far it is
+CONSOLIDATION_LAG_SECONDS = _gauge(
+    "consolidation_lag_seconds",
+    "Age of the oldest entry that the consolidation has not applied; lag_seconds of that stage.",
+    "target",
+)
+ENRICHMENT_LAG_SECONDS = _gauge(
+    "enrichment_lag_seconds",
+    "Age of the oldest entry that the enrichment has not applied; lag_seconds of that stage.",
+    "target",
+)
+LAST_RUN = _gauge(
+    "reconsolidation_last_run_timestamp_seconds",
+    "When the last pass of consolidation ended, in Unix time; 0: none has.",
+    "target",
+)
+PASSES = _counter(
+    "reconsolidation_runs_total",
+    "Passes of this worker that ended, by outcome: " + ", ".join(get_args(PassOutcome)) + ".",
+    "target",
+    "outcome",
+)
+PASS_SECONDS = _gauge(
+    "reconsolidation_duration_seconds", "Time the last pass of consolidation took.", "target"
+)
+TRIGGERS = _counter(
+    "reconsolidation_triggers_total",
+    "Passes that this worker began, by reason: " + ", ".join(get_args(Trigger)) + ".",
+    "target",
+    "reason",
+)
+REFLECTION_TRIGGERS = _counter(
+    "reflection_triggers_total",
+    "Sessions whose importance since their last pass was found above the limit.",
+    "target",
+)
+PRUNED = _counter(
+    "graph_nodes_pruned_total",
+    "Events that left the graph, again when applied again, by tier: "
+    + ", ".join(get_args(NodeTier))
+    + ".",
+    "target",
+    "tier",
+)
+TIER_NODES = _gauge(
+    "graph_nodes",
+    "Events in the graph by age when the last pass ended: " + ", ".join(get_args(NodeTier)) + ".",
+    "target",
+    "tier",
+)
+DECAY_SCORES = _histogram(
+    "decay_score",
+    "Decay scores, 0 to 1, of a sample of the events in the graph at the end of each pass.",
+    "target",
+    buckets=_SCORE_BUCKETS,
+)
+
 # The graph
 NODES = _gauge("nodes", "Nodes in the graph, by label.", "target", "label")
 EDGES = _gauge("edges", "Edges in the graph, by type.", "target", "type")
@@ -389,8 +450,17 @@ def prepare_stage(stage: str, target: str) -> None:
     if stage == "enrichment":
         for kind in get_args(Derivation):
             DERIVED.labels(target=target, kind=kind)
+    if stage == "consolidation":
+        REFLECTION_TRIGGERS.labels(target=target)
+        for outcome in get_args(PassOutcome):
+            PASSES.labels(target=target, outcome=outcome)
+        for reason in get_args(Trigger):
+            TRIGGERS.labels(target=target, reason=reason)
+        for tier in get_args(NodeTier):
+            PRUNED.labels(target=target, tier=tier)
 
 
+_OWN_LAG = {"enrichment": ENRICHMENT_LAG_SECONDS, "consolidation": CONSOLIDATION_LAG_SECONDS}
 _lag_lock = threading.Lock()
 _lag_partitions: dict[tuple[str, str], frozenset[int]] = {}
 
@@ -416,7 +486,10 @@ def observe_lag(
             PARTITION_LAG_ENTRIES.labels(stage, target, str(number)).set(entries[number])
             PARTITION_LAG_SECONDS.labels(stage, target, str(number)).set(seconds[number])
         LAG_ENTRIES.labels(stage, target).set(sum(entries.values()))
-        LAG_SECONDS.labels(stage, target).set(max(seconds.values(), default=0.0))
+        oldest_s = max(seconds.values(), default=0.0)
+        LAG_SECONDS.labels(stage, target).set(oldest_s)
+        if stage in _OWN_LAG:
+            _OWN_LAG[stage].labels(target).set(oldest_s)
 
 
 def observe_graph(target: str, nodes: Mapping[str, int], edges: Mapping[str, int]) -> None:
@@ -435,6 +508,20 @@ def observe_verify(
     VERIFY_DIFFERENCES.labels(stage, target).set(differences)
     VERIFY_DURATION.labels(stage, target).set(duration_s)
     VERIFY_TIMESTAMP.labels(stage, target).set(ended_at_s)
+
+
+def observe_pass(target: str, values: Mapping[str, float]) -> None:
+    """Set the gauges of the last pass of consolidation.
+
+    Args:
+        target: that it decided about.
+        values: `ended_at_s` (Unix time), `duration_s`, and `tier_…`, the events of each tier.
+    """
+    LAST_RUN.labels(target).set(values["ended_at_s"])
+    PASS_SECONDS.labels(target).set(values["duration_s"])
+    for tier in get_args(NodeTier):
+        if f"tier_{tier}" in values:
+            TIER_NODES.labels(target, tier).set(values[f"tier_{tier}"])
 
 
 def error_reason(error: BaseException) -> str:
