@@ -17,6 +17,7 @@ from projections.schema import (
     MEMBER_OF,
     PASS,
     PLACEHOLDER,
+    RELATES_TO,
     SCOPE,
     SUMMARIZES,
     SUMMARY,
@@ -91,9 +92,33 @@ LEAVING = (
     "e.importance_score AS importance, "
     f"[(x:{EVENT.label})-[c:{CAUSED_BY.type}]->(e) WHERE c.mechanism = '{DIRECT}' "
     "| x.event_id] AS effects, "
+    # one that holds more than its key waits for an event that was recalled
     f"[(e)-[c:{CAUSED_BY.type}]->(p:{PLACEHOLDER}) WHERE c.mechanism = '{DIRECT}' "
+    f"AND size(keys(p)) = {len(EVENT.key)} "
     "| [p.event_id, [(o)-->(p) | coalesce(o.event_id, '')]]] AS causes"
 )
+EVENT_ACCESSES = (
+    _each("e", EVENT)
+    # a placeholder counts when it waits for an event that was recalled
+    + f"WITH e WHERE CASE WHEN e:{PLACEHOLDER} THEN e.access_count IS NOT NULL ELSE true END "
+    "RETURN e.tenant AS tenant, e.event_id AS id, e.access_count AS times, "
+    "e.last_accessed_at.epochMillis AS last_ms"
+)
+ENTITY_ACCESSES = (
+    _each("n", ENTITY)
+    + f"WITH n WHERE NOT n:{ENTITY.placeholder} "
+    + "RETURN n.tenant AS tenant, n.entity_id AS id, n.access_count AS times, "
+    "n.last_accessed_at.epochMillis AS last_ms"
+)
+FACTS = (
+    f"UNWIND $keys AS k MATCH (a:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}}) "
+    f"MATCH (b:{ENTITY.label} {{tenant: k[0], entity_id: k[4]}}) "
+    f"MATCH (a)-[r:{RELATES_TO.type}]->(b) WHERE r.relation = k[2] AND r.edge_type = k[3] "
+    "AND r.valid_from = datetime({epochMillis: k[5]}) AND r.event_id = k[6] "
+    "RETURN k AS key, r.retrieval_count AS weight, "
+    "r.last_retrieved_at.epochMillis AS last_ms, r.faded_at.epochMillis AS faded_at_ms"
+)
+"""Rows [tenant, source, relation, edge type, target, valid_from in ms, event id]."""
 LISTED = (
     f"UNWIND $keys AS k MATCH (s:{SUMMARY.label} {{tenant: k[0], summary_id: k[1]}}) "
     "WITH k, s WHERE k[2] IN s.source_event_ids "

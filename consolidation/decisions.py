@@ -11,7 +11,7 @@
 - pass: run_id, started_at_ms, ended_at_ms, complete, and request_ids, the requests it answered.
 
 Each may carry run_id, chunk and chunks besides. `memory.consolidation_requested` holds an object,
-or nothing.
+or nothing. `memory.accessed` is read by `accesses`, `memory.feedback` by `enrichment.feedback`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from consolidation import centrality, community_payloads, links
+from consolidation.accesses import ACCESSED_EVENT, Accessed, parse_accessed
 from consolidation.community_payloads import CommunityChunk, CommunityGone, parse_community
 from consolidation.departure_payloads import (
     FORGOTTEN_EVENT,
@@ -36,6 +37,7 @@ from consolidation.links import SessionLink
 from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
 from consolidation.summary_payloads import Summary, as_payload, from_payload
 from consolidation.windows import EPISODE_EVENTS
+from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.payload_fields import Fields
 from projections.errors import InvalidEvent
 from projections.events import Event, canonical_json
@@ -128,6 +130,8 @@ Decision = (
     | CommunityGone
     | PassDecided
     | Requested
+    | Accessed
+    | Feedback
     | Decided
 )
 
@@ -173,6 +177,10 @@ def parse_decision(event: Event) -> Decision | None:
         return parse_departure(event.event_type, event.payload)
     if event.event_type == REQUESTED_EVENT:
         return _requested(event.payload)
+    if event.event_type == ACCESSED_EVENT:
+        return parse_accessed(event.payload)
+    if event.event_type == FEEDBACK_EVENT:
+        return parse_feedback(event.payload)
     return None
 
 

@@ -8,10 +8,12 @@ Only the sums of sessions count up: by the transaction that moves the checkpoint
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
+from consolidation.accesses import Accessed
 from consolidation.chains import EventKey, Leaving
 from consolidation.community_payloads import CommunityChunk, CommunityGone
 from consolidation.decisions import (
@@ -30,6 +32,7 @@ from consolidation.departure_payloads import (
     EntitiesRecalled,
     EventsForgotten,
     EventsRecalled,
+    FactsExpired,
     PairsDropped,
 )
 from consolidation.folding import NAME
@@ -45,6 +48,7 @@ from consolidation.membership import Communities, CommunityKey, EntityKey, Shown
 from consolidation.passes import Passes, RequestKey, ShownPass
 from consolidation.scopes import Scopes, Sums
 from consolidation.tombstones import Departures, Tombstone
+from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.text import event_text
 from projections.events import Event
@@ -106,6 +110,8 @@ class Facts:
     neighbours: Mapping[tuple[SessionKey, Link], Neighbours] = field(default_factory=dict)
     listed: Set[tuple[str, str, str]] = frozenset()
     """(tenant, summary id, event id) of recalled events that a Summary lists."""
+    accesses: Mapping[NodeKey, Access] = field(default_factory=dict)
+    shown_facts: Mapping[FactPlace, ShownFact] = field(default_factory=dict)
     passes: Mapping[str, ShownPass] = field(default_factory=dict)
     requests: Mapping[RequestKey, Position] = field(default_factory=dict)
 
@@ -125,6 +131,9 @@ class Wanted:
     forgotten: dict[EventKey, str] = field(default_factory=dict)
     """Events that leave, and the Summary that names them."""
     recalled: set[EventKey] = field(default_factory=set)
+    accessed: set[NodeKey] = field(default_factory=set)
+    """Nodes of which accesses are counted."""
+    facts: set[FactPlace] = field(default_factory=set)
     tenants: set[str] = field(default_factory=set)
     """That had a pass, or were asked for one."""
     requests: set[RequestKey] = field(default_factory=set)
@@ -157,6 +166,7 @@ def wanted(batch: Sequence[Derived]) -> Wanted:
         if one.decision is not None:
             _want_hierarchy(found, one.event.tenant, one.decision)
             _want_others(found, one.event, one.decision)
+            _want_accesses(found, one.event.tenant, one.decision)
     return found
 
 
@@ -212,6 +222,22 @@ def _want_others(found: Wanted, event: Event, decision: Decision) -> None:
             found.tenants.add(tenant)
 
 
+def _want_accesses(found: Wanted, tenant: str, decision: Decision) -> None:
+    event_ids: Iterable[str] = ()
+    match decision:
+        case Accessed() | Feedback():
+            event_ids = decision.events
+            found.accessed.update((ENTITY.label, tenant, one) for one in decision.entities)
+            if isinstance(decision, Accessed):
+                found.facts.update((tenant, key) for key in decision.facts)
+        case FactsExpired(keys):
+            found.facts.update((tenant, key) for key in keys)
+        case EventsRecalled():
+            event_ids = decision.event_ids
+    found.members.update((tenant, one) for one in event_ids)
+    found.accessed.update((EVENT.label, tenant, one) for one in event_ids)
+
+
 # -- the fold --------------------------------------------------------------------------------------
 
 
@@ -230,6 +256,9 @@ class _Fold:
         self._departures = Departures(
             facts.tombstones, facts.leaving, facts.neighbours, facts.present
         )
+        self._accesses = AccessCounts(
+            facts.accesses, facts.shown_facts, self._departures.back, self._departures.away
+        )
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
@@ -243,6 +272,7 @@ class _Fold:
         self._departures.operations(operations, PROJECTION)
         self._list_recalled()
         operations.extend(self._communities.operations())
+        operations.extend(self._accesses.operations())
         operations.extend(self._passes.operations())
         operations.extend(self._scopes.operations())
         return operations
@@ -278,17 +308,26 @@ class _Fold:
                 self._passes.take_pass(position, event, decision)
             case Requested():
                 self._passes.take_request(position, event, decision)
+            case Accessed() | Feedback():
+                if self._facts.counting:
+                    self._accesses.take(position, event, decision)
             case _:
-                self._take_departure(position, event.tenant, decision)
+                self._take_departure(position, event, decision)
 
-    def _take_departure(self, position: Position, tenant: str, decision: Decision) -> None:
+    def _take_departure(self, position: Position, event: Event, decision: Decision) -> None:
+        tenant, at_ms = event.tenant, event.occurred_at_ms
         match decision:
             case BoostsDecided(boosts):
                 self._departures.boost(tenant, position, boosts)
             case EventsForgotten():
                 self._departures.forget(tenant, position, decision)
+                self._accesses.forget(tenant, (one for one, _ in decision.events))
             case EventsRecalled(event_ids):
-                self._departures.recall(tenant, position, event_ids)
+                back = self._departures.recall(tenant, position, event_ids)
+                if self._facts.counting:
+                    self._accesses.recall(position, tenant, back, at_ms)
+            case FactsExpired(keys):
+                self._accesses.expire(tenant, keys, at_ms)
             case PairsDropped(pairs):
                 self._operations.extend(
                     RemoveEdge(SIMILAR_TO.type, (tenant, first), (tenant, second))

@@ -74,13 +74,16 @@ class Departures:
                 self._now[key] = Tombstone(False, position, summary_id or decided.summary_id)
                 self._removed[key] = tier, position
 
-    def recall(self, tenant: str, position: Position, event_ids: Sequence[str]) -> None:
-        """Events come back."""
+    def recall(self, tenant: str, position: Position, event_ids: Sequence[str]) -> list[str]:
+        """Events come back; those of which nothing newer was decided, are returned."""
+        back = []
         for event_id in event_ids:
             key = (tenant, event_id)
             known = self.of(key)
             if known is None or known.decided_at <= position:
                 self._now[key] = Tombstone(True, position, known.summary_id if known else None)
+                back.append(event_id)
+        return back
 
     def boost(self, tenant: str, position: Position, boosts: Mapping[str, float]) -> None:
         """Events gain importance."""
@@ -91,6 +94,11 @@ class Departures:
         """Whether an event is forgotten, and was not recalled."""
         known = self.of(key)
         return known is not None and not known.recalled
+
+    def back(self, key: EventKey) -> bool:
+        """Whether an event was recalled: it is there again, or is about to be."""
+        known = self.of(key)
+        return known is not None and known.recalled
 
     def recalled(self) -> Iterator[tuple[EventKey, str]]:
         """Events that this batch recalls, and the Summary that each was a member of."""

@@ -398,10 +398,14 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
         yield MergeNode(FACT_HISTORY.label, key, (now,))
         before = {fact_edge(group.tenant, fact) for fact in intervals(group, old)}
         after = {fact_edge(group.tenant, fact) for fact in intervals(group, now)}
-        keys = len(RELATES_TO.key)
-        for edge in before - after:
-            yield RemoveEdge(RELATES_TO.type, edge.source, edge.target, edge.values[:keys])
+        # an edge that only changes is not taken away: it bears what others say of it
+        yield from {_edge_key(edge) for edge in before} - {_edge_key(edge) for edge in after}
         yield from after - before
+
+
+def _edge_key(edge: MergeEdge) -> RemoveEdge:
+    keys = len(RELATES_TO.key)
+    return RemoveEdge(RELATES_TO.type, edge.source, edge.target, edge.values[:keys])
 
 
 def fact_edge(tenant: str, fact: Fact) -> MergeEdge:

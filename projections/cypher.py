@@ -59,6 +59,7 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
         *_clear_edges(operations, stage),
         *_remove_edges(operations, stage),
         *_merge_edges(operations, stage),
+        *_set_edges(operations, stage),
         *(
             statement
             for other in sorted(operations.others)
@@ -142,6 +143,16 @@ def _merge_edges(operations: Operations, stage: str) -> Iterator[Statement]:
             key=lambda row: (row[:depth], repr(row[depth:])),
         )
         yield Statement(merge_edges_text(type_, stage, label=label), {"rows": rows})
+
+
+def _set_edges(operations: Operations, stage: str) -> Iterator[Statement]:
+    for type_ in sorted({key[0] for key in operations.set_edges}):
+        rows = [
+            [*op.source, *op.target, *op.values]
+            for op in _sorted(operations.set_edges)
+            if op.type == type_
+        ]
+        yield Statement(set_edges_text(type_, stage), {"rows": rows})
 
 
 def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
@@ -330,6 +341,20 @@ def remove_edges_text(type_: str, stage: str, *, keyed: bool = False, label: str
         ]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} DELETE e"
+
+
+@cache
+def set_edges_text(type_: str, stage: str) -> str:
+    """Rows [source key…, target key…, value…], the values of the row's key first."""
+    row = EDGES[type_]
+    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    values = {
+        p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(row.carried(stage))
+    }
+    named = " AND ".join(f"e.{name} = {values[name]}" for name in row.key)
+    rest = ", ".join(f"e.{name} = {values[name]}" for name in values if name not in row.key)
+    where = f" WHERE {named}" if named else ""
+    return f"{_ends(row)} MATCH (a)-[e:{type_}]->(b){where} SET {rest}"
 
 
 @cache

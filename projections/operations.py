@@ -86,6 +86,18 @@ class RemoveEdge(NamedTuple):
     label: str = ""
 
 
+class SetEdge(NamedTuple):
+    """Set the properties that a stage owns on an edge that another stage made; absent: nothing.
+
+    `values` in the order of `EdgeRow.carried(stage)`, the edge's key first.
+    """
+
+    type: str
+    source: Key
+    target: Key
+    values: tuple[Any, ...]
+
+
 class ClearEdges(NamedTuple):
     """Delete the stage's edges of the type that start at a node, before others are merged."""
 
@@ -94,7 +106,15 @@ class ClearEdges(NamedTuple):
 
 
 Operation = (
-    MergeNode | SetNode | DecideNode | EnsureNode | RemoveNode | MergeEdge | RemoveEdge | ClearEdges
+    MergeNode
+    | SetNode
+    | DecideNode
+    | EnsureNode
+    | RemoveNode
+    | MergeEdge
+    | SetEdge
+    | RemoveEdge
+    | ClearEdges
 )
 
 
@@ -108,6 +128,7 @@ class Operations:
     ensure_nodes: dict[tuple[str, Key], EnsureNode] = field(default_factory=dict)
     remove_nodes: dict[tuple[str, Key], RemoveNode] = field(default_factory=dict)
     merge_edges: dict[tuple[Any, ...], MergeEdge] = field(default_factory=dict)
+    set_edges: dict[tuple[Any, ...], SetEdge] = field(default_factory=dict)
     remove_edges: dict[tuple[Any, ...], RemoveEdge] = field(default_factory=dict)
     clear_edges: dict[tuple[Any, ...], ClearEdges] = field(default_factory=dict)
     others: dict[str, Operations] = field(default_factory=dict)
@@ -129,6 +150,8 @@ class Operations:
             self.ensure_nodes[operation.label, operation.key] = operation
         elif isinstance(operation, SetNode):
             self.set_nodes[operation.label, operation.key] = operation
+        elif isinstance(operation, SetEdge):
+            self.set_edges[operation] = operation
         elif isinstance(operation, ClearEdges):
             self.clear_edges[operation] = operation
         elif isinstance(operation, DecideNode):
@@ -159,6 +182,7 @@ class Operations:
             self.clear_edges,
             self.remove_edges,
             self.merge_edges,
+            self.set_edges,
         ):
             yield from (group[key] for key in sorted(group))
         for stage in sorted(self.others):
@@ -177,6 +201,7 @@ class Operations:
             "ensure_node": len(self.ensure_nodes),
             "remove_node": len(self.remove_nodes),
             "merge_edge": len(self.merge_edges),
+            "set_edge": len(self.set_edges),
             "remove_edge": len(self.remove_edges),
             "clear_edges": len(self.clear_edges),
         }

@@ -196,6 +196,8 @@ EVENT: Final = NodeRow(
         Property("embedding", Kind.VECTOR, "enrichment", Certainty.APPROXIMATE),
         Property("embedding_model", Kind.STRING, "enrichment", Certainty.APPROXIMATE),
         _decided("importance_boost", Kind.FLOAT, Merge.DECIDED),
+        _decided("access_count", Kind.INTEGER, Merge.DECIDED),
+        _decided("last_accessed_at", Kind.TIME, Merge.DECIDED),
     ),
     stage="projection",
     certainty=Certainty.FOLDED,
@@ -225,6 +227,8 @@ ENTITY: Final = NodeRow(
             "corrected_type", Kind.STRING, "enrichment", Certainty.RECORDED, merge=Merge.DECIDED
         ),
         _decided("status", Kind.STRING, Merge.DECIDED),
+        _decided("access_count", Kind.INTEGER, Merge.DECIDED),
+        _decided("last_accessed_at", Kind.TIME, Merge.DECIDED),
     ),
     stage="enrichment",
     certainty=Certainty.FOLDED,
@@ -493,6 +497,10 @@ RELATES_TO: Final = EdgeRow(
         Property("user_id", Kind.STRING, "enrichment"),
         Property("supporting_event_ids", Kind.STRINGS, "enrichment"),
         Property("support_count", Kind.INTEGER, "enrichment"),
+        # a sum of retrievals, each by its age at the last one: see consolidation/decay.py
+        Property("retrieval_count", Kind.FLOAT, "consolidation", Certainty.APPROXIMATE),
+        _decided("last_retrieved_at", Kind.TIME),
+        _decided("faded_at", Kind.TIME),
     ),
     stage="enrichment",
     certainty=Certainty.FOLDED,

@@ -8,7 +8,10 @@ from typing import Any
 import neo4j
 
 from consolidation import cypher
+from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.chains import EventKey, Leaving, leaving_links
+from consolidation.decay import Retrievals
+from consolidation.departures import FactKey
 from consolidation.hierarchy import ShownSummary, SummaryKey
 from consolidation.membership import CommunityKey, EntityKey, ShownCommunity
 from consolidation.passes import RequestKey, ShownPass
@@ -19,6 +22,7 @@ from consolidation.tombstones import Tombstone
 from pipelines.adapters.graph_writer import GraphTransaction
 from projections.identity import partition_of
 from projections.positions import START, Position
+from projections.schema import ENTITY, EVENT
 from projections.structural import SessionKey
 
 
@@ -70,6 +74,8 @@ class _Gathering:
             leaving=leaving,
             neighbours=self._transaction.neighbours(leaving_links(leaving)) if leaving else {},
             listed=self._listed(tombstones),
+            accesses=self._accesses(),
+            shown_facts=self._shown_facts(),
             passes=self._passes(),
             requests=self._requests(),
         )
@@ -152,6 +158,27 @@ class _Gathering:
             for row in self._ask(cypher.LOCK_SCOPES, keys)
         }
 
+    def _accesses(self) -> dict[NodeKey, Access]:
+        """Of nodes whose accesses are counted, by the transaction that may count."""
+        if not self._transaction.advanced:
+            return {}
+        found = {}
+        for label, text in _ACCESSES.items():
+            keys = {key[1:] for key in self._wanted.accessed if key[0] == label}
+            for row in self._ask(text, keys):
+                access = Access(row["times"] or 0, row["last_ms"])
+                found[label, row["tenant"], row["id"]] = access
+        return found
+
+    def _shown_facts(self) -> dict[FactPlace, ShownFact]:
+        found = {}
+        for row in self._ask(cypher.FACTS, {(tenant, *key) for tenant, key in self._wanted.facts}):
+            tenant, *key = row["key"]
+            weight, faded_at_ms = row["weight"], row["faded_at_ms"]
+            retrievals = None if weight is None else Retrievals(weight, row["last_ms"])
+            found[tenant, FactKey(*key)] = ShownFact(retrievals, faded_at_ms)
+        return found
+
     # -- subjects of decisions ---------------------------------------------------------------------
 
     def _summaries(self) -> dict[SummaryKey, ShownSummary]:
@@ -194,6 +221,9 @@ class _Gathering:
     def _requests(self) -> dict[RequestKey, Position]:
         rows = self._ask(cypher.REQUESTS, self._wanted.requests)
         return {_event(row): Position(*row["position"]) for row in rows}
+
+
+_ACCESSES = {EVENT.label: cypher.EVENT_ACCESSES, ENTITY.label: cypher.ENTITY_ACCESSES}
 
 
 def _event(row: neo4j.Record) -> EventKey:

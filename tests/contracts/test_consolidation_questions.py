@@ -18,6 +18,7 @@ from projections.cypher import (
     planned_once,
     remove_edges_text,
     remove_nodes_text,
+    set_edges_text,
 )
 from projections.schema import (
     COMMUNITY,
@@ -26,6 +27,7 @@ from projections.schema import (
     FORGOTTEN,
     LINKED_TO,
     MEMBER_OF,
+    RELATES_TO,
     SIMILAR_TO,
     SUMMARIZES,
     SUMMARY,
@@ -35,7 +37,7 @@ from tests.contracts.test_graph_writer import walk
 pytestmark = pytest.mark.integration
 
 STAGE = "consolidation"
-KEYS = [["t", "x", "y"]]
+KEYS = [["t", "x", "y", "z", "w", 1, "v"]]
 QUESTIONS = {
     name: (text, [0] if name == "LOCK_CHAINS" else KEYS)
     for name, text in vars(cypher).items()
@@ -46,6 +48,8 @@ WRITES = {
     "waiting events": merge_nodes_text(EVENT.label, STAGE, with_placeholders=True),
     "waiting entities": merge_nodes_text(ENTITY.label, STAGE, with_placeholders=True),
     "boosts": decide_nodes_text(EVENT.label, "importance_boost"),
+    "accesses": decide_nodes_text(EVENT.label, "access_count"),
+    "retrievals": set_edges_text(RELATES_TO.type, STAGE),
     "marks": decide_nodes_text(FORGOTTEN.label, "recalled"),
     "gone": decide_nodes_text(COMMUNITY.label, "gone"),
     "removed": remove_nodes_text(EVENT.label),
@@ -90,7 +94,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert (len(QUESTIONS), len(READS)) == (14, 8)
+    assert (len(QUESTIONS), len(READS)) == (17, 8)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

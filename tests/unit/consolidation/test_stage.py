@@ -158,7 +158,7 @@ def test_a_request_is_a_small_object(payload: Any) -> None:
         parse_decision(system(9, "memory.consolidation_requested", payload))
 
 
-@pytest.mark.parametrize("event_type", ["memory.accessed", "memory.feedback", "memory.same_as"])
+@pytest.mark.parametrize("event_type", ["memory.erased", "memory.same_as"])
 def test_what_nothing_is_applied_of_passes(event_type: str) -> None:
     assert derive([(Position(1, 0), system(9, event_type, {}))]) == []
 

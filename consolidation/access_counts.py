@@ -1,0 +1,162 @@
+"""How often nodes were returned and facts traversed, while that is applied in its order.
+
+- An event or an entity that was returned has one access more each time, and was accessed then.
+- Feedback: useful is worth one access more, at that moment. Not useful takes an access back, if
+  there is one, and leaves the time of the last one as it is. So what is judged useful stays longer
+  than what was only returned, and what is judged useless fades as if it had not been returned.
+- A fact that was traversed has one retrieval more, which then decays (`decay.Retrievals`).
+- An event that is forgotten loses its accesses; to be recalled is its first one, at that moment,
+  so that the next pass does not forget it again.
+- What is not there is left out: an event that was forgotten while the answer was on its way, a
+  fact that was withdrawn. A fact that comes back begins anew.
+
+Counts only rise, and so are applied by the transaction that moves the checkpoint and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from consolidation.accesses import Accessed
+from consolidation.chains import EventKey
+from consolidation.decay import Retrievals, retrieved
+from consolidation.departures import FactKey
+from enrichment.feedback import Feedback
+from projections.events import Event
+from projections.operations import DecideNode, Operation, SetEdge
+from projections.positions import Position
+from projections.schema import ENTITY, EVENT, RELATES_TO
+
+EntityKey = tuple[str, str]
+FactPlace = tuple[str, FactKey]
+"""(tenant, key within it)"""
+NodeKey = tuple[str, str, str]
+"""(label, tenant, id)"""
+
+
+class Access(NamedTuple):
+    """How often a node was returned, and when last (None: never)."""
+
+    times: int = 0
+    last_ms: int | None = None
+
+
+class ShownFact(NamedTuple):
+    """What the graph shows of a fact: its retrievals, and when it faded (None: not yet)."""
+
+    retrievals: Retrievals | None = None
+    faded_at_ms: int | None = None
+
+
+class AccessCounts:
+    """Counts, while accesses are applied in their order.
+
+    Args:
+        nodes: those that are there and are named.
+        facts: likewise.
+        recalled: whether an event came back, or is about to.
+        away: whether an event is forgotten, and was not recalled.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[NodeKey, Access],
+        facts: Mapping[FactPlace, ShownFact],
+        recalled: Callable[[EventKey], bool],
+        away: Callable[[EventKey], bool],
+    ) -> None:
+        self._shown = nodes
+        self._facts = dict(facts)
+        self._recalled = recalled
+        self._away = away
+        self._now: dict[NodeKey, Access | None] = {}
+        self._changed: dict[NodeKey, Position] = {}
+        self._changed_facts: set[FactPlace] = set()
+
+    def take(self, position: Position, event: Event, said: Accessed | Feedback) -> None:
+        """Something was returned, or judged."""
+        tenant, at_ms = event.tenant, event.occurred_at_ms
+        for label, ids in ((EVENT.label, said.events), (ENTITY.label, said.entities)):
+            for one, worth in ids.items():
+                key = (label, tenant, one)
+                if isinstance(said, Accessed) or worth:
+                    self._add(position, key, int(worth), at_ms)
+                else:
+                    self._add(position, key, -1, None)
+        if isinstance(said, Accessed):
+            for fact, times in said.facts.items():
+                self._traverse((tenant, fact), Retrievals(float(times), at_ms))
+
+    def forget(self, tenant: str, event_ids: Iterable[str]) -> None:
+        """Events leave, if the decision to that effect is the last one about them."""
+        for one in event_ids:
+            if self._away((tenant, one)):
+                key = (EVENT.label, tenant, one)
+                self._now[key] = None
+                self._changed.pop(key, None)
+
+    def recall(self, position: Position, tenant: str, event_ids: Iterable[str], at_ms: int) -> None:
+        """Events come back."""
+        for one in event_ids:
+            self._add(position, (EVENT.label, tenant, one), 1, at_ms)
+
+    def expire(self, tenant: str, keys: Iterable[FactKey], at_ms: int) -> None:
+        """Facts fade; of several decisions to that effect the earliest tells when."""
+        for key in keys:
+            shown = self._facts.get((tenant, key))
+            if shown is not None:
+                earliest_ms = min(at_ms, shown.faded_at_ms or at_ms)
+                self._put((tenant, key), shown._replace(faded_at_ms=earliest_ms))
+
+    def _of(self, key: NodeKey) -> Access | None:
+        """The node's accesses; None: it is not there."""
+        label, *rest = key
+        known = self._now[key] if key in self._now else self._shown.get(key)
+        if known is None and label == EVENT.label and self._recalled((rest[0], rest[1])):
+            return Access()
+        return known
+
+    def _add(self, position: Position, key: NodeKey, times: int, at_ms: int | None) -> None:
+        known = self._of(key)
+        if known is None or (key[0] == EVENT.label and self._away(key[1:])):
+            return
+        times_ms = [ms for ms in (known.last_ms, at_ms) if ms is not None]
+        self._now[key] = Access(max(0, known.times + times), max(times_ms, default=None))
+        self._changed[key] = position
+
+    def _traverse(self, place: FactPlace, added: Retrievals) -> None:
+        shown = self._facts.get(place)
+        if shown is not None:
+            self._put(place, shown._replace(retrievals=retrieved(shown.retrievals, added)))
+
+    def _put(self, place: FactPlace, fact: ShownFact) -> None:
+        self._facts[place] = fact
+        self._changed_facts.add(place)
+
+    def operations(self) -> Iterator[Operation]:
+        """The counts as they are now."""
+        for key, position in self._changed.items():
+            known = self._now[key]
+            assert known is not None
+            label, *node = key
+            values = {"access_count": known.times, "last_accessed_at": known.last_ms}
+            for name, value in values.items():
+                yield DecideNode(label, tuple(node), name, value, position)
+        for tenant, named in self._changed_facts:
+            fact = self._facts[tenant, named]
+            weight, at_ms = fact.retrievals or (None, None)
+            yield SetEdge(
+                RELATES_TO.type,
+                (tenant, named.source_id),
+                (tenant, named.target_id),
+                (
+                    named.relation,
+                    named.edge_type,
+                    named.valid_from_ms,
+                    named.event_id,
+                    weight,
+                    at_ms,
+                    fact.faded_at_ms,
+                ),
+            )
