@@ -126,7 +126,7 @@ def schema_page() -> str:
                 (row.label, row.stage if row.operational else "", row.properties)
                 for row in NODES.values()
             ),
-            *((row.type, row.stage, row.properties) for row in EDGES.values()),
+            *((row.type, "", row.properties) for row in EDGES.values()),
         ]
         for p in held
     ]
