@@ -1,0 +1,341 @@
+"""Recall of facts (S2): from the entities a query names, along facts, to what is known about them.
+
+The walk reads the facts around the seeds level by level; scores are a matter of memory then. What
+was found to be the same is one entity here, by the smallest id of its component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from api.retrieval.entity_seeds import Seed
+from api.retrieval.traverse import Bound
+from consolidation.decay import Retrievals, effective_confidence, retrieval_count
+from enrichment.facts import VALUE
+from enrichment.resolution import components
+from pipelines.adapters.fact_reads import End, FactFilter, FactReads, FactRow
+
+DAY_MS: Final = 86_400_000
+MIN_COST: Final = 0.01
+"""Of an edge: a path of sure facts has a length all the same (S2, PRISM)."""
+MAX_FRONTIER: Final = 500
+"""Entities of a level that are walked on from."""
+MAX_FACTS_READ: Final = 5_000
+"""Of one recall: a hub in the middle of a large graph leads everywhere."""
+MAX_SOURCES: Final = 20
+
+
+class RecalledFact(NamedTuple):
+    """A fact with its score.
+
+    Attributes:
+        source, target: as the canonical entities of their components.
+        properties: of the edge.
+        confidence: effective, A-MEM's boost included, 0 to 1.
+        match: of the seed that it scores by, 0 to 1.
+        hop: edges between that seed and the fact's nearer end.
+        composite: match x 1 / (1 + hop) x confidence; in an activation, what reached both ends.
+        score: what facts are sorted by; 0 to 2.
+        sources: ids of the events that say so, the one that names it first, at most 20.
+    """
+
+    source: End
+    target: End
+    properties: Mapping[str, Any]
+    confidence: float
+    match: float
+    hop: int
+    composite: float
+    score: float
+    sources: tuple[str, ...]
+
+
+def with_decay(base: float, age_days: float, decay_rate: float) -> float:
+    """A score with S2's boost of what is recent: at most twice the base.
+
+    Args:
+        base: 0 or more.
+        age_days: since the fact began to hold; the future counts as now.
+        decay_rate: a day, above 0 or 0 for no decay.
+    """
+    return min(2 * base, base + base / (1 + max(0.0, age_days) * decay_rate))
+
+
+def edge_cost(confidence: float, cosine: float | None) -> float:
+    """PRISM's cost of an edge: low for what is sure and near to the query; never below 0.01.
+
+    Args:
+        confidence: effective, 0 to 1.
+        cosine: of the query and the entity that the edge leads to; None: by confidence alone.
+    """
+    distance = 1.0 if cosine is None else 1.0 - cosine
+    return max(MIN_COST, (1.0 - confidence) * distance)
+
+
+def confidence_of(properties: Mapping[str, Any], now_ms: int) -> float:
+    """A fact's effective confidence at a moment: its own, raised by how often it was retrieved."""
+    confidence = properties.get("confidence")
+    return effective_confidence(
+        1.0 if confidence is None else confidence, retrievals(properties, now_ms)
+    )
+
+
+def retrievals(properties: Mapping[str, Any], now_ms: int) -> float:
+    """How often a fact was retrieved, decayed to a moment."""
+    weight, at_ms = properties.get("retrieval_weight"), properties.get("last_retrieved_at")
+    stored = Retrievals(weight, at_ms) if weight and at_ms is not None else None
+    return retrieval_count(stored, now_ms)
+
+
+def age_days(properties: Mapping[str, Any], now_ms: int) -> float:
+    """Days since a fact began to hold; 0 for one that will."""
+    began_ms: int = properties["valid_from"]
+    return max(0, now_ms - began_ms) / DAY_MS
+
+
+@dataclass(slots=True)
+class FactWalk:
+    """A bounded walk along facts, breadth first; what was found stays when time runs out.
+
+    Attributes:
+        wanted: which facts count.
+        max_depth: levels of facts that are read, at least 1.
+        query_vector: PRISM's, to prefer what is near to the query; None: confidence alone.
+        facts: in order of discovery, by key.
+        canonical: entity id → id of its component, for all that were met and are not their own.
+        names: canonical id → how it is shown.
+        costs: canonical id → cost of the cheapest known path from a seed.
+        cut_by: the bounds beyond which there is more.
+    """
+
+    wanted: FactFilter
+    max_depth: int
+    query_vector: Sequence[float] | None = None
+    facts: dict[tuple[Any, ...], FactRow] = field(default_factory=dict)
+    canonical: dict[str, str] = field(default_factory=dict)
+    names: dict[str, End] = field(default_factory=dict)
+    costs: dict[str, float] = field(default_factory=dict)
+    cut_by: set[Bound] = field(default_factory=set)
+    _pairs: list[tuple[str, str]] = field(default_factory=list)
+    _asked: set[str] = field(default_factory=set)
+
+    def of(self, entity_id: str) -> str:
+        """The canonical id of an entity."""
+        return self.canonical.get(entity_id, entity_id)
+
+    def walk(self, reads: FactReads, seeds: Iterable[str]) -> None:
+        """Read the facts up to `max_depth` levels around the seeds.
+
+        Raises:
+            QueryTimeout: the time was over; what was found until then is here.
+        """
+        self._begin()
+        frontier = self._met(reads, seeds)
+        self.costs = dict.fromkeys((self.of(one) for one in frontier), 0.0)
+        for _ in range(self.max_depth):
+            if not frontier:
+                return
+            frontier = self._step(reads, frontier)
+        if frontier:
+            self.cut_by.add(Bound.DEPTH)
+
+    def _begin(self) -> None:
+        """A second attempt starts from nothing."""
+        for kept in (self.facts, self.canonical, self.names, self.costs, self.cut_by):
+            kept.clear()
+        self._pairs.clear()
+        self._asked.clear()
+
+    def _met(self, reads: FactReads, ids: Iterable[str]) -> list[str]:
+        """All members of the components of the entities, those asked about before left out."""
+        new = {one for one in ids if one not in self._asked}
+        pairs = reads.same_as(new)
+        self._pairs += pairs
+        if pairs:
+            self.canonical = components(self._pairs)
+        new |= {one for pair in pairs for one in pair} - self._asked
+        return sorted(new)
+
+    def _step(self, reads: FactReads, frontier: Sequence[str]) -> list[str]:
+        """Read the facts of a level; the entities of the next one."""
+        walked = self._cheapest(frontier)
+        self._asked |= set(walked)
+        rows = reads.facts_of(walked, self.wanted)
+        if len(rows) > (room := MAX_FACTS_READ - len(self.facts)):
+            self.cut_by.add(Bound.NODES)
+            rows = rows[:room]
+        self.facts.update((row.key, row) for row in rows)
+        ends = {end.entity_id: end for row in rows for end in (row.source, row.target)}
+        # a literal is everybody's, so nothing that shares one is connected by it
+        found = self._met(reads, (own for own, end in ends.items() if end.subtype != VALUE))
+        for own_id, end in ends.items():
+            if own_id == self.of(own_id) or self.of(own_id) not in self.names:
+                self.names[self.of(own_id)] = end._replace(entity_id=self.of(own_id))
+        self._spend(reads, rows)
+        return found if len(self.facts) < MAX_FACTS_READ else []
+
+    def _cheapest(self, frontier: Sequence[str]) -> list[str]:
+        """The entities of a level in order of their cost, as many as are walked on from."""
+        ordered = sorted(frontier, key=lambda one: (self.costs.get(self.of(one), 1.0), one))
+        if len(ordered) > MAX_FRONTIER:
+            self.cut_by.add(Bound.NODES)
+        return ordered[:MAX_FRONTIER]
+
+    def _spend(self, reads: FactReads, rows: Sequence[FactRow]) -> None:
+        """Costs of the entities that the rows lead to."""
+        new = {
+            end.entity_id
+            for row in rows
+            for end in (row.source, row.target)
+            if self.of(end.entity_id) not in self.costs
+        }
+        cosines: Mapping[str, float] = {}
+        if self.query_vector is not None and new:
+            cosines = reads.cosines(new, self.query_vector)
+        known = dict(self.costs)
+        for row in rows:
+            confidence = confidence_of(row.properties, self.wanted.at_ms)
+            for here, there in ((row.source, row.target), (row.target, row.source)):
+                if (start := known.get(self.of(here.entity_id))) is None:
+                    continue
+                to = self.of(there.entity_id)
+                cost = start + edge_cost(confidence, cosines.get(there.entity_id))
+                self.costs[to] = min(cost, self.costs.get(to, cost))
+
+    def links(self) -> list[tuple[str, str, FactRow]]:
+        """The facts with the canonical ids of their ends."""
+        return [
+            (self.of(row.source.entity_id), self.of(row.target.entity_id), row)
+            for row in self.facts.values()
+        ]
+
+    def end(self, row_end: End) -> End:
+        """An end of a fact as its canonical entity."""
+        own_id = self.of(row_end.entity_id)
+        return self.names.get(own_id, row_end._replace(entity_id=own_id))
+
+
+def hop_distances(
+    starts: Iterable[str], links: Iterable[tuple[str, str, FactRow]]
+) -> dict[str, dict[str, int]]:
+    """Of each start, the edges of the shortest undirected path to what it reaches (S2)."""
+    neighbours: dict[str, set[str]] = {}
+    for one, other, _ in links:
+        neighbours.setdefault(one, set()).add(other)
+        neighbours.setdefault(other, set()).add(one)
+    found = {}
+    for start in starts:
+        distances = {start: 0}
+        frontier = [start]
+        while frontier:
+            following = []
+            for here in frontier:
+                for there in neighbours.get(here, ()):
+                    if there not in distances:
+                        distances[there] = distances[here] + 1
+                        following.append(there)
+            frontier = following
+        found[start] = distances
+    return found
+
+
+def recalled(
+    walk: FactWalk, seeds: Sequence[Seed], *, now_ms: int, decay_rate: float, limit: int
+) -> list[RecalledFact]:
+    """The facts of a walk by S2's scores, the best first, one of each (entity, relation, target).
+
+    Args:
+        walk: done.
+        seeds: with their scores.
+        now_ms: the clock, for ages and boosts.
+        decay_rate: of S2's temporal decay, a day.
+        limit: how many at most.
+    """
+    links = walk.links()
+    distances = hop_distances((seed.entity_id for seed in seeds), links)
+    scored = []
+    for one, other, row in links:
+        best: tuple[float, float, int] | None = None
+        for seed in seeds:
+            known = distances[seed.entity_id]
+            hops = [known[end] for end in (one, other) if end in known]
+            if not hops:
+                continue
+            hop = min(hops)
+            if best is None or seed.score / (1 + hop) > best[0]:
+                best = (seed.score / (1 + hop), seed.score, hop)
+        if best is None:
+            continue
+        confidence = confidence_of(row.properties, now_ms)
+        composite = best[0] * confidence
+        score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
+        scored.append(_recalled(walk, row, confidence, best[1], best[2], composite, score))
+    return _best_of_each(walk, scored)[:limit]
+
+
+def activated(
+    walk: FactWalk,
+    seeds: Sequence[Seed],
+    activation: Mapping[str, float],
+    *,
+    now_ms: int,
+    limit: int,
+) -> list[RecalledFact]:
+    """The facts of a walk both of whose ends are active, by what has reached them.
+
+    Recency is in the activation already (SA-INV-05), so nothing is added for it.
+    """
+    links = walk.links()
+    matches = {seed.entity_id: seed.score for seed in seeds}
+    hops: dict[str, int] = {}
+    for known in hop_distances(matches, links).values():
+        for own_id, hop in known.items():
+            hops[own_id] = min(hop, hops.get(own_id, hop))
+    scored = []
+    for one, other, row in links:
+        if one not in activation or other not in activation:
+            continue
+        score = min(activation[one], activation[other])
+        match = max(matches.get(one, 0.0), matches.get(other, 0.0))
+        hop = min(hops.get(one, walk.max_depth), hops.get(other, walk.max_depth))
+        confidence = confidence_of(row.properties, now_ms)
+        scored.append(_recalled(walk, row, confidence, match, hop, score, score))
+    return _best_of_each(walk, scored)[:limit]
+
+
+def _recalled(
+    walk: FactWalk,
+    row: FactRow,
+    confidence: float,
+    match: float,
+    hop: int,
+    composite: float,
+    score: float,
+) -> RecalledFact:
+    properties = row.properties
+    said_by = [properties["event_id"], *reversed(properties.get("supporting_event_ids") or ())]
+    sources = tuple(dict.fromkeys(said_by))[:MAX_SOURCES]
+    ends = walk.end(row.source), walk.end(row.target)
+    return RecalledFact(*ends, properties, confidence, match, hop, composite, score, sources)
+
+
+def _best_of_each(walk: FactWalk, scored: Iterable[RecalledFact]) -> list[RecalledFact]:
+    """One fact of each (entity, relation, target), with the sources of all, the best first."""
+
+    def order(fact: RecalledFact) -> tuple[Any, ...]:
+        cost = max(walk.costs.get(end.entity_id, 1.0) for end in (fact.source, fact.target))
+        known = fact.properties
+        return (-fact.score, cost, -known["valid_from"], known["event_id"], known["relation"])
+
+    kept: dict[tuple[str, str, str], RecalledFact] = {}
+    for fact in sorted(scored, key=order):
+        key = (fact.source.entity_id, fact.properties["relation"], fact.target.entity_id)
+        first = kept.get(key)
+        if first is None:
+            kept[key] = fact
+        else:
+            sources = tuple(dict.fromkeys([*first.sources, *fact.sources]))[:MAX_SOURCES]
+            kept[key] = first._replace(sources=sources)
+    return list(kept.values())

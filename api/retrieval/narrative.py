@@ -1,0 +1,255 @@
+"""Answers as text for a language model: S1's sections of facts, and events as evidence.
+
+Pure. Everything is bounded by tokens, which are estimated (`estimated_tokens`): no answer depends
+on the tokenizer of a model that is not here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from projections.events import timestamp_text
+
+MAX_ANCHORS: Final = 3
+MAX_HOPS: Final = 2
+MAX_FACTS_AN_ENTITY: Final = 10
+MAX_FACTS: Final = 30
+
+SOURCE_WEIGHTS: Final = {"user_edit": 2.0, "file": 1.5, "system": 1.2, "conversation": 1.0}
+CONFIRMED_WEIGHT: Final = 1.2
+GRACE_WEEKS: Final = 1.0
+WEEKLY_DECAY: Final = 0.95
+USAGE_GAIN: Final = 0.5
+WEEK_MS: Final = 7 * 86_400_000
+
+_LETTERS_A_TOKEN = 7
+_DIGITS_A_TOKEN = 3
+_RUNS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
+_BLANKS = re.compile(r"\s+")
+_MIN_TEXT_TOKENS = 12
+"""Of an event that is cut: less says nothing."""
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a language model makes of a text; rather too many than too few.
+
+    A run of ASCII letters counts one token for each 7, a run of digits one for each 3, every other
+    sign one. Of English prose that is a fifteenth more than WordPiece makes (counted on 10,000
+    tokens of conversations), of JSON with ids as many; a UUID is 19.
+    """
+    total = 0
+    for run in _RUNS.findall(text):
+        if run.isascii() and run.isalpha():
+            total += math.ceil(len(run) / _LETTERS_A_TOKEN)
+        elif run.isascii() and run.isdigit():
+            total += math.ceil(len(run) / _DIGITS_A_TOKEN)
+        else:
+            total += 1
+    return total
+
+
+def fact_score(
+    *,
+    confidence: float,
+    source_kind: str,
+    status: str,
+    used_at_ms: int,
+    now_ms: int,
+    retrieval_count: float = 0.0,
+) -> float:
+    """S1's score of a fact: confidence x source x decay x usage x status.
+
+    Args:
+        confidence: 0 to 1.
+        source_kind: user_edit, file, system or conversation.
+        status: staged or confirmed.
+        used_at_ms: when it was retrieved last, else since when it holds.
+        now_ms: the clock.
+        retrieval_count: as it is now, 0 or more.
+    """
+    weeks = max(0, now_ms - used_at_ms) / WEEK_MS
+    decay = WEEKLY_DECAY ** (weeks - GRACE_WEEKS) if weeks > GRACE_WEEKS else 1.0
+    usage = 1 + math.log10(retrieval_count + 1) * USAGE_GAIN
+    confirmed = CONFIRMED_WEIGHT if status == "confirmed" else 1.0
+    return confidence * SOURCE_WEIGHTS.get(source_kind, 1.0) * decay * usage * confirmed
+
+
+class FactLine(NamedTuple):
+    """A fact of a narrative.
+
+    Attributes:
+        subject_id: of the entity whose section it belongs to.
+        relation: as it is named in the graph.
+        target: name of the other end.
+        hop: levels from the nearest anchor, 0 or more.
+        score: of `fact_score`.
+        event_id: that says so.
+    """
+
+    subject_id: str
+    subject: str
+    relation: str
+    target: str
+    hop: int
+    score: float
+    event_id: str
+
+
+def chosen_facts(facts: Iterable[FactLine], anchors: Sequence[str]) -> list[FactLine]:
+    """At most 30 within two hops, at most 10 an entity: the nearest first, then the best."""
+    near = {own_id: place for place, own_id in enumerate(anchors)}
+    taken: dict[str, int] = {}
+    chosen = []
+
+    def order(fact: FactLine) -> tuple[int, int, float, str, str]:
+        place = near.get(fact.subject_id, len(near))
+        return fact.hop, place, -fact.score, fact.relation, fact.target
+
+    for fact in sorted(facts, key=order):
+        count = taken.get(fact.subject_id, 0)
+        if fact.hop >= MAX_HOPS or count >= MAX_FACTS_AN_ENTITY:
+            continue
+        taken[fact.subject_id] = count + 1
+        chosen.append(fact)
+        if len(chosen) == MAX_FACTS:
+            break
+    return chosen
+
+
+def facts_markdown(facts: Sequence[FactLine], *, max_tokens: int, user: str | None = None) -> str:
+    """S1's narrative: a section for each entity, in order, a line for each fact.
+
+    Args:
+        facts: as `chosen_facts` gives them.
+        max_tokens: estimated; what does not fit is left out from the end.
+        user: id of the entity that is the user: it has a heading of its own, as one named so.
+    """
+    room = max_tokens
+    sections: dict[str, list[str]] = {}
+    sources: dict[str, None] = {}
+    for fact in facts:
+        line = f"- {fact.relation}: {_one_line(fact.target)}"
+        cost = estimated_tokens(line) + estimated_tokens(fact.event_id) + 1
+        if fact.subject_id not in sections:
+            heading = _heading(fact, user)
+            cost += estimated_tokens(heading)
+            if cost > room:
+                continue
+            sections[fact.subject_id] = [heading]
+        elif cost > room:
+            continue
+        room -= cost
+        sections[fact.subject_id].append(line)
+        sources[fact.event_id] = None
+    if not sections:
+        return "No facts are known about this.\n"
+    written = ["\n".join(lines) for lines in sections.values()]
+    return "\n\n".join([*written, f"Sources: {', '.join(sources)}"]) + "\n"
+
+
+def _heading(fact: FactLine, user: str | None) -> str:
+    if fact.subject_id == user or fact.subject.lower() == "user":
+        return "### 👤 USER CONTEXT"
+    return f"### 💡 CONTEXT: {_one_line(fact.subject)}"
+
+
+class Evidence(NamedTuple):
+    """An event of an answer.
+
+    Attributes:
+        speaker: who said it, when that is not the agent.
+        text: what it says; may be long.
+        note: why it is there although nobody asked for it.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    session_id: str
+    agent_id: str
+    event_type: str
+    text: str
+    speaker: str | None = None
+    tool_name: str | None = None
+    status: str | None = None
+    note: str | None = None
+
+
+def evidence_markdown(events: Sequence[Evidence], *, max_tokens: int) -> str:
+    """The best events that fit, in reading order: by session and time, each with its proof.
+
+    Args:
+        events: the best first. One that does not fit is cut, or left out for the next.
+        max_tokens: estimated, of the whole text.
+    """
+    kept, room = [], max_tokens
+    sessions: set[tuple[str, str]] = set()
+    for event in events:
+        place = (event.session_id, _day(event))
+        heading = 0 if place in sessions else estimated_tokens(_session_heading(*place))
+        fitting = _fitting(event, room - heading)
+        if fitting is None:
+            continue
+        sessions.add(place)
+        kept.append(fitting)
+        room -= heading + estimated_tokens(_evidence_line(fitting))
+    if not kept:
+        return "Nothing was found.\n"
+    return "\n\n".join(_sections(kept)) + "\n"
+
+
+def _sections(events: Iterable[Evidence]) -> Iterable[str]:
+    """Sessions by their first event, days and events in order."""
+    begins: dict[str, int] = {}
+    for event in events:
+        first = begins.get(event.session_id, event.occurred_at_ms)
+        begins[event.session_id] = min(first, event.occurred_at_ms)
+    groups: dict[tuple[int, str, str], list[Evidence]] = {}
+    for event in sorted(events, key=lambda one: (one.occurred_at_ms, one.event_id)):
+        key = (begins[event.session_id], event.session_id, _day(event))
+        groups.setdefault(key, []).append(event)
+    for (_, session_id, day), members in sorted(groups.items()):
+        lines = [_session_heading(session_id, day), *map(_evidence_line, members)]
+        yield "\n".join(lines)
+
+
+def _session_heading(session_id: str, day: str) -> str:
+    return f"### {_one_line(session_id)}, {day}"
+
+
+def _day(event: Evidence) -> str:
+    return timestamp_text(event.occurred_at_ms)[:10]
+
+
+def _evidence_line(event: Evidence) -> str:
+    said_by = event.speaker or event.agent_id
+    what = event.event_type + (f" {event.tool_name}" if event.tool_name else "")
+    state = f" ({event.status})" if event.status in ("failed", "timeout", "pending") else ""
+    note = f" ({event.note})" if event.note else ""
+    text = _one_line(event.text)
+    said = f": {text}" if text else ""
+    time = timestamp_text(event.occurred_at_ms)[11:19]
+    return f"- {time} {_one_line(said_by)}, {what}{state}{said}{note} [{event.event_id}]"
+
+
+def _fitting(event: Evidence, room: int) -> Evidence | None:
+    """The event, its text cut to fit if need be; None: there is no room to say anything."""
+    if estimated_tokens(_evidence_line(event)) <= room:
+        return event
+    bare = room - estimated_tokens(_evidence_line(event._replace(text="…"))) - 1
+    if bare < _MIN_TEXT_TOKENS:
+        return None
+    words = _one_line(event.text).split(" ")
+    taken = 0
+    for count, word in enumerate(words):
+        taken += estimated_tokens(word)
+        if taken > bare:
+            words = words[:count]
+            break
+    return event._replace(text=" ".join([*words, "…"])) if words else None
+
+
+def _one_line(text: str) -> str:
+    return _BLANKS.sub(" ", text).strip()

@@ -1,0 +1,181 @@
+"""A recall of facts from its query to its answer: seeds, walk, scores (S2, Graph Recall).
+
+The graph is asked through `FactReads`; clock, settings and the embedder are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from api.retrieval.activation import ActivationConfig, Link, activation
+from api.retrieval.entity_seeds import (
+    MAX_SEEDS,
+    Seed,
+    Structure,
+    capped_by_community,
+    match_score,
+    name_forms,
+    query_terms,
+    scored_seeds,
+)
+from api.retrieval.facts import (
+    FactWalk,
+    RecalledFact,
+    activated,
+    age_days,
+    confidence_of,
+)
+from enrichment.relations import EdgeType
+from enrichment.resolution import components
+from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads
+
+ENTITY_PREFIX: Final = "entity:"
+MAX_CANDIDATES: Final = 50
+MIN_COSINE: Final = 0.4
+"""Of a name and a query of which the text names nothing: below, they have nothing in common."""
+
+Channel = Literal["text", "embedding", "given", "none"]
+Embed = Callable[[str], Sequence[float] | None]
+"""The vector of a text; None: not in time."""
+
+
+class Recall(NamedTuple):
+    """What is recalled, and how.
+
+    Attributes:
+        query: whose words name entities.
+        given: references to begin at instead, `entity:<hash>` or `entity:<name>`.
+        at_ms: the facts count that were valid then.
+        now_ms: the clock, for ages and boosts.
+        user_id: whose facts beside those of nobody.
+    """
+
+    query: str
+    at_ms: int
+    now_ms: int
+    max_depth: int
+    max_facts: int
+    given: Sequence[str] = ()
+    edge_types: Sequence[EdgeType] = ()
+    user_id: str | None = None
+
+    @property
+    def wanted(self) -> FactFilter:
+        """Which facts count."""
+        return FactFilter(self.at_ms, self.edge_types, self.user_id)
+
+
+class SeedRules(NamedTuple):
+    """S2's settings of the selection of seeds."""
+
+    structural_weight: float = 0.3
+    community_cap: int = 3
+
+
+class Found(NamedTuple):
+    """Seeds, the best first, and what found them."""
+
+    seeds: list[Seed]
+    channel: Channel
+
+
+def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -> Found:
+    """Where the recall begins; embeddings are asked only when the text names nothing (S2)."""
+    if recall.given:
+        return Found(_given(reads, recall.given, rules), "given")
+    terms = query_terms(recall.query)
+    candidates = {
+        one.entity_id: one
+        for one in (
+            *reads.found_by_text(terms.words, MAX_CANDIDATES),
+            *reads.found_by_name(terms.names, MAX_CANDIDATES),
+        )
+    }
+    matches = {own: match_score(terms.words, one.names) for own, one in candidates.items()}
+    seeds = _seeds(reads, candidates.values(), matches, rules)
+    if seeds:
+        return Found(seeds, "text")
+    vector = embed(recall.query)
+    if vector is None:
+        return Found([], "none")
+    near = [pair for pair in reads.found_near(vector, MAX_SEEDS) if pair[1] >= MIN_COSINE]
+    cosines = {one.entity_id: cosine for one, cosine in near}
+    seeds = _seeds(reads, [one for one, _ in near], cosines, rules)
+    return Found(seeds, "embedding" if seeds else "none")
+
+
+def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> list[Seed]:
+    """The entities that a caller names; those that nobody knows are left out."""
+    named = [one.removeprefix(ENTITY_PREFIX) for one in references]
+    forms = list(dict.fromkeys(form for name in named for form in name_forms(name)))
+    found = [*reads.found_by_id(named), *reads.found_by_name(forms, MAX_CANDIDATES)]
+    return _seeds(reads, found, {one.entity_id: 1.0 for one in found}, rules, capped=False)
+
+
+def _seeds(
+    reads: FactReads,
+    candidates: Iterable[EntityName],
+    matches: Mapping[str, float],
+    rules: SeedRules,
+    *,
+    capped: bool = True,
+) -> list[Seed]:
+    """One seed for each component of what is the same, scored, at most as many as are walked."""
+    met = {one.entity_id: one for one in candidates if matches[one.entity_id] > 0}
+    if not met:
+        return []
+    pairs = reads.same_as(met)
+    canonical = components(pairs)
+    members: dict[str, set[str]] = {}
+    for own_id in {*met, *(one for pair in pairs for one in pair)}:
+        members.setdefault(canonical.get(own_id, own_id), set()).add(own_id)
+    names = {one.entity_id: one.name for one in reads.found_by_id(sorted(set(members) - set(met)))}
+    names |= {own_id: one.name for own_id, one in met.items()}
+    structures = _structures(reads, members)
+    seeds = []
+    for own_id, group in members.items():
+        best = max((matches[one], one) for one in group if one in met)
+        seeds.append(Seed(own_id, names.get(own_id) or names[best[1]], best[0]))
+    scored = scored_seeds(seeds, structures, structural_weight=rules.structural_weight)
+    return capped_by_community(scored, rules.community_cap) if capped else scored[:MAX_SEEDS]
+
+
+def _structures(reads: FactReads, members: Mapping[str, set[str]]) -> dict[str, Structure]:
+    """What surrounds a component: its members' surroundings together."""
+    around = reads.surroundings({one for group in members.values() for one in group})
+    found = {}
+    for own_id, group in members.items():
+        known = [around[one] for one in sorted(group) if one in around]
+        found[own_id] = Structure(
+            sum(one.degree for one in known),
+            max((one.edge_types for one in known), default=0),
+            next((one.community_id for one in known if one.community_id), None),
+        )
+    return found
+
+
+def by_activation(
+    reads: FactReads,
+    recall: Recall,
+    seeds: Sequence[Seed],
+    walk: FactWalk,
+    config: ActivationConfig,
+) -> list[RecalledFact]:
+    """SYNAPSE: what spreading activation reaches.
+
+    Raises:
+        QueryTimeout: the time was over.
+    """
+    walk.walk(reads, [seed.entity_id for seed in seeds])
+    links = [
+        Link(
+            one,
+            other,
+            confidence_of(row.properties, recall.now_ms),
+            age_days(row.properties, recall.now_ms),
+        )
+        for one, other, row in walk.links()
+    ]
+    reached = activation({seed.entity_id: seed.score for seed in seeds}, links, config)
+    return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=recall.max_facts)
