@@ -186,6 +186,8 @@ class Watch:
                     for stage, held in self._checkpoints.items():
                         stale = is_stale(stage, held.values(), self._models)
                         telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
+                        if stage == folding.NAME:
+                            telemetry.LAST_RUN.labels(name)  # 0 until a pass has ended
                 if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
                     counts = reader.counts()
                     telemetry.observe_graph(name, counts.nodes, counts.edges)

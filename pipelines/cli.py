@@ -13,6 +13,7 @@ from types import TracebackType
 import typer
 
 from pipelines.commands import (
+    consolidation,
     dead_letters,
     demo,
     graph,
@@ -58,7 +59,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for module in (running, importing, status, graph, targets, dead_letters, demo):
+for module in (running, importing, status, graph, consolidation, targets, dead_letters, demo):
     module.register(app)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, cast
@@ -187,6 +187,8 @@ class StageApp(faust.App):
         self.settings = settings
         self.positions = Work(make_folder, settings.worker_concurrency, settings.batch_size)
         self._labels = {"stage": stage, "target": target}
+        self.ends: list[Callable[[], Awaitable[None]]] = []
+        """What runs beside the agent; awaited when the app stops."""
         super().__init__(
             group_name(stage, target),
             broker="redisstreams://",
@@ -214,6 +216,8 @@ class StageApp(faust.App):
     async def on_stop(self) -> None:
         """Waiting ends at once; blocks that are being applied and need none are finished."""
         self.positions.end()
+        for end in self.ends:
+            await end()
         await super().on_stop()
 
 

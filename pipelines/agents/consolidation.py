@@ -1,7 +1,7 @@
 """Stage 3 as a Faust app: `faust -A pipelines.agents.consolidation worker`.
 
-Run like that, the settings come from the environment; `recollect worker consolidation` is the same
-with options.
+It applies what was decided, and on the active target it decides: see `deciding`. Run like that, the
+settings come from the environment; `recollect worker consolidation` is the same with options.
 """
 
 from __future__ import annotations
@@ -10,19 +10,25 @@ from functools import cache
 from typing import Any
 
 from pipelines.agents import stage
+from pipelines.agents.app import StageApp
+from pipelines.agents.deciding import Decider
 from pipelines.settings import Settings, load_settings
 from pipelines.stages import CONSOLIDATION
 
 
 def run(settings: Settings, target: str) -> int:
     """Run a worker on a target until SIGTERM or SIGINT; its exit code."""
-    return stage.run(CONSOLIDATION, settings, target)
+    return stage.run(CONSOLIDATION, settings, target, _decide)
+
+
+def _decide(app: StageApp, settings: Settings, target: str) -> None:
+    Decider(settings, target).attach(app)
 
 
 @cache
 def _app() -> Any:
     settings = load_settings()
-    return stage.make_app(CONSOLIDATION, settings, settings.target)
+    return stage.make_app(CONSOLIDATION, settings, settings.target, _decide)
 
 
 def __getattr__(name: str) -> Any:

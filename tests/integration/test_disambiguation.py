@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines import telemetry
-from pipelines.agents.stage import Decisions
 from pipelines.dead_letters import list_
+from pipelines.live import Decisions
 from pipelines.rebuild import rebuild
 from pipelines.verify_enrichment import verify_enrichment
 from projections.errors import GraphUnavailable

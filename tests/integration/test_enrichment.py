@@ -10,8 +10,8 @@ import pytest
 
 from pipelines import telemetry
 from pipelines.adapters.block import Block
-from pipelines.agents.stage import Decisions
 from pipelines.dead_letters import list_, retry
+from pipelines.live import Decisions
 from pipelines.rebuild import rebuild, replay
 from pipelines.stages import ENRICHMENT, PROJECTION, Stage
 from projections.events import Event

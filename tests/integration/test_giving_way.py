@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.agents import stage as agents
-from pipelines.agents.stage import GIVE_WAY_ENTRIES, LiveRunner
+from pipelines import live
+from pipelines.live import GIVE_WAY_ENTRIES, LiveRunner
 from pipelines.stages import PROJECTION, Stage
 from projections.errors import Stopped
 from projections.operations import Operations
@@ -71,7 +71,7 @@ def test_it_waits_until_the_earlier_stage_has_caught_up(behind: Stack) -> None:
 def test_it_goes_on_when_the_earlier_stage_does_not_catch_up(behind: Stack) -> None:
     stop = Waits()
     end = runner(behind, stop).apply(first_block(behind))
-    bound = round(agents.GIVE_WAY_S / agents._GIVE_WAY_STEP_S)
+    bound = round(live.GIVE_WAY_S / live._GIVE_WAY_STEP_S)
     assert (end.seq, stop.count) == (FEW, bound)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from enrichment.enriched import FOLD_VERSION
 from pipelines.commands.status import picture
 from pipelines.models.installed import installed_models
+from pipelines.stages import STAGES
 from pipelines.status import status
 from tests.factories import event
 from tests.integration.stack import Stack
@@ -43,8 +44,7 @@ def test_a_stage_that_nobody_started_is_told_apart_from_one_that_lags(stack: Sta
     document = status(stack.services)
     stages = document["stages"]
     assert {name: stage["started"] for name, stage in stages.items()} == {
-        "projection": True,
-        "enrichment": False,
+        name: name == "projection" for name in STAGES
     }
     assert stages["enrichment"]["lag_entries"] == 1  # true: nothing of the ledger is enriched
     assert stages["enrichment"]["models"]["graph"] is None

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.adapters.block import Block
-from pipelines.agents.stage import LiveRunner
 from pipelines.dead_letters import list_
+from pipelines.live import LiveRunner
 from projections.errors import Stopped
 from projections.events import Event
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, says

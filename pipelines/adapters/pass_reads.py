@@ -1,0 +1,109 @@
+"""What says that a pass of consolidation is due, and what there is of events by age.
+
+Nothing here is asked of one tenant: a worker looks for all of them, every few minutes, at nodes of
+which there are few. How old all events are is asked once a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import neo4j
+
+from consolidation.decay import HOUR_MS, decay_score
+from consolidation.retention import DEFAULT_POLICY, Tier
+from pipelines.adapters.graph_writer import driver_errors
+from projections.schema import CONSOLIDATION_REQUEST, EVENT, PASS, PLACEHOLDER
+
+_REQUESTING = f"MATCH (r:{CONSOLIDATION_REQUEST.label}) RETURN DISTINCT r.tenant AS tenant"
+_ENDED = (
+    f"MATCH (p:{PASS.label}) RETURN p.tenant AS tenant, p.ended_at.epochMillis AS ended_at_ms, "
+    "p.complete AS complete"
+)
+# As `retention.age_ms`: from the later of occurrence and arrival, unless the clock is before that.
+_AGED = (
+    f"MATCH (e:{EVENT.label}) WHERE NOT e:{PLACEHOLDER} "
+    "WITH e, toInteger(split(e.global_position, '-')[0]) AS arrived_ms, "
+    "e.occurred_at.epochMillis AS occurred_ms "
+    "WITH e, occurred_ms, CASE WHEN arrived_ms > occurred_ms AND arrived_ms <= $now_ms "
+    "THEN arrived_ms ELSE occurred_ms END AS since_ms "
+)
+_TIERS = (
+    f"{_AGED}WITH ($now_ms - since_ms) / toFloat($hour_ms) AS age_h "
+    "RETURN CASE WHEN age_h < $warm THEN $tiers[0] WHEN age_h < $cold THEN $tiers[1] "
+    "WHEN age_h < $archive THEN $tiers[2] ELSE $tiers[3] END AS tier, count(*) AS number"
+)
+_SAMPLE = (
+    f"{_AGED}WITH e, occurred_ms, rand() AS drawn ORDER BY drawn LIMIT $most "
+    "RETURN occurred_ms, "
+    "coalesce(e.importance_score, e.importance_hint, 5) + coalesce(e.importance_boost, 0.0) "
+    "AS importance"
+)
+
+
+class EndedPass(NamedTuple):
+    """The last pass of a tenant; `complete`: it had time for all that there was to do."""
+
+    ended_at_ms: int
+    complete: bool
+
+
+class PassReads:
+    """Answers whether a pass is due; safe to share between threads.
+
+    Args:
+        driver: of the target.
+        database: of the target.
+        timeout_s: of one question.
+    """
+
+    def __init__(
+        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+    ) -> None:
+        self._driver = driver
+        self._database = database
+        self._timeout_s = timeout_s
+
+    def requesting(self) -> list[str]:
+        """Tenants of which a request waits, sorted."""
+        return sorted(row["tenant"] for row in self._ask(_REQUESTING))
+
+    def ended(self) -> dict[str, EndedPass]:
+        """The last pass of each tenant that had one."""
+        return {
+            row["tenant"]: EndedPass(row["ended_at_ms"], row["complete"])
+            for row in self._ask(_ENDED)
+        }
+
+    def tiers(self, now_ms: int) -> dict[str, int]:
+        """How many events there are of each age, by the tiers that hold without overrides."""
+        policy = DEFAULT_POLICY
+        rows = self._ask(
+            _TIERS,
+            now_ms=now_ms,
+            hour_ms=HOUR_MS,
+            warm=policy.warm_after_h,
+            cold=policy.cold_after_h,
+            archive=policy.archive_after_h,
+            tiers=[tier.value for tier in Tier],
+        )
+        found = {row["tier"]: row["number"] for row in rows}
+        return {tier.value: found.get(tier.value, 0) for tier in Tier}
+
+    def decay_scores(self, now_ms: int, most: int) -> list[float]:
+        """Decay scores of at most so many events, drawn at random."""
+        return [
+            decay_score(now_ms, row["occurred_ms"], importance=min(10.0, row["importance"]))
+            for row in self._ask(_SAMPLE, now_ms=now_ms, most=most)
+        ]
+
+    def _ask(self, text: str, **parameters: Any) -> Sequence[Mapping[str, Any]]:
+        with (
+            driver_errors(),
+            self._driver.session(
+                database=self._database, default_access_mode=neo4j.READ_ACCESS
+            ) as session,
+        ):
+            query = neo4j.Query(text, timeout=self._timeout_s)
+            return [row.data() for row in session.run(query, parameters)]
