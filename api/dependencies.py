@@ -6,6 +6,7 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, TypeVar
@@ -21,6 +22,7 @@ from api.connections import Connections
 from api.errors import ApiProblem
 from api.watch import Watch
 from pipelines.adapters.ledger import Ledger
+from pipelines.adapters.query_embedder import QueryEmbedder
 from pipelines.settings import ALL_TENANTS, ApiKey, Role, Settings
 from projections.errors import LedgerUnavailable, QueryTimeout
 from projections.events import DEFAULT_TENANT
@@ -32,6 +34,9 @@ TENANT_HEADER: Final = "X-Tenant"
 GRACE_MS: Final = 3_000
 """Beyond a query's own limit, for a database that does not enforce it: it hangs, or the network
 does. Neo4j looks for expired transactions every 2 s unless configured otherwise."""
+
+CHANNEL_THREADS: Final = 48
+"""For the parts of queries that run side by side; they wait for the database, mostly."""
 
 _ROLES: Final[tuple[Role, ...]] = ("read", "write", "admin")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -89,8 +94,15 @@ class Services:
         self.settings = settings
         self.connections = connections
         self.watch = watch
+        self.embedder = QueryEmbedder(settings)
+        self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
         self._read_threads = CapacityLimiter(32)
         self._append_threads = CapacityLimiter(16)
+
+    def close(self) -> None:
+        """End the embedder's process; what still waits for a server is not waited for."""
+        self.channels.shutdown(wait=False, cancel_futures=True)
+        self.embedder.close()
 
     def ledger(self) -> Ledger:
         """The ledger, unless the last look found it away.

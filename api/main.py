@@ -20,9 +20,21 @@ from pydantic.json_schema import models_json_schema
 
 from api.connections import Connections, check_settings
 from api.dependencies import Keyring, Services
+from api.entity_schemas import FeedbackBody
 from api.errors import install_problem_handlers
+from api.fact_schemas import FactsQuery
 from api.middleware import BodyLimit, RequestContext
-from api.routes import admin, context, events, lineage, operations
+from api.routes import (
+    admin,
+    context,
+    entities,
+    events,
+    facts,
+    feedback,
+    lineage,
+    operations,
+    summaries,
+)
 from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
 from api.watch import Watch
 from pipelines import logs
@@ -52,6 +64,7 @@ def create_app(settings: Settings) -> FastAPI:
     check_settings(settings)
     connections = Connections(settings)
     watch = Watch(settings, connections)
+    services = Services(settings, connections, watch)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -60,6 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
         finally:
             await anyio.to_thread.run_sync(watch.stop)
+            await anyio.to_thread.run_sync(services.close)
             connections.close()
 
     app = FastAPI(
@@ -75,13 +89,25 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.keyring = Keyring(settings.api_keys)
-    app.state.services = Services(settings, connections, watch)
+    app.state.services = services
     install_problem_handlers(app)
-    for module in (events, context, lineage, admin, operations):
+    for module in (
+        events,
+        context,
+        lineage,
+        facts,
+        entities,
+        summaries,
+        feedback,
+        admin,
+        operations,
+    ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
-    _document_models(app, EventEnvelope, EventBatch, EntityCorrection, Problem)
+    _document_models(
+        app, EventEnvelope, EventBatch, EntityCorrection, FactsQuery, FeedbackBody, Problem
+    )
     if not settings.api_keys:
         _log.warning("serving without API keys: whoever reaches this port is admin")
     return app
@@ -132,6 +158,8 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         host = f"[{settings.api_host}]" if family == socket.AF_INET6 else settings.api_host
         url = f"http://{host}:{listener.getsockname()[1]}"
         _log.info("listening", url=url)
+        # Its model takes seconds to load, which no query should wait for.
+        app.state.services.embedder.warm_up()
         if ready is not None:
             ready(url)
         if current_thread() is main_thread():
