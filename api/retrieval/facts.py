@@ -25,6 +25,8 @@ MAX_FRONTIER: Final = 500
 MAX_FACTS_READ: Final = 5_000
 """Of one recall: a hub in the middle of a large graph leads everywhere."""
 MAX_SOURCES: Final = 20
+_LOOKED_AT_BEYOND = 10
+"""Facts of an entity of the last level, to tell whether there are more."""
 
 
 class RecalledFact(NamedTuple):
@@ -84,7 +86,7 @@ def confidence_of(properties: Mapping[str, Any], now_ms: int) -> float:
 
 def retrievals(properties: Mapping[str, Any], now_ms: int) -> float:
     """How often a fact was retrieved, decayed to a moment."""
-    weight, at_ms = properties.get("retrieval_weight"), properties.get("last_retrieved_at")
+    weight, at_ms = properties.get("retrieval_count"), properties.get("last_retrieved_at")
     stored = Retrievals(weight, at_ms) if weight and at_ms is not None else None
     return retrieval_count(stored, now_ms)
 
@@ -138,7 +140,9 @@ class FactWalk:
             if not frontier:
                 return
             frontier = self._step(reads, frontier)
-        if frontier:
+        few = self.wanted._replace(per_entity=_LOOKED_AT_BEYOND)
+        beyond = reads.facts_of(self._cheapest(frontier), few) if frontier else ()
+        if any(row.key not in self.facts for row in beyond):
             self.cut_by.add(Bound.DEPTH)
 
     def _begin(self) -> None:

@@ -117,7 +117,7 @@ def test_decay_adds_at_most_the_base_and_takes_nothing(
 
 def test_retrievals_raise_a_confidence_and_their_absence_changes_nothing() -> None:
     assert confidence_of({"confidence": 0.5}, NOW_MS) == 0.5
-    counted = {"confidence": 0.5, "retrieval_weight": 3.0, "last_retrieved_at": NOW_MS}
+    counted = {"confidence": 0.5, "retrieval_count": 3.0, "last_retrieved_at": NOW_MS}
     assert confidence_of(counted, NOW_MS) == effective_confidence(0.5, 3.0)
     assert confidence_of({**counted, "confidence": 0.99}, NOW_MS) == 1.0
 

@@ -1,0 +1,214 @@
+"""Recall of facts: what is known of the entities that a text names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Depends, Header
+from starlette.responses import Response
+
+from api.answers import JsonResponse
+from api.bodies import body_of, documented_body
+from api.dependencies import Caller, Deadline, Reader, Services, ServicesOf, no_query
+from api.errors import problem_responses
+from api.fact_answers import facts_narrative, facts_response
+from api.fact_schemas import MAX_FACTS, FactsQuery, FactsResponse, RecallMode
+from api.markdown import MarkdownResponse, also_markdown, wants_markdown
+from api.reading import wait_until_projected
+from api.retrieval.activation import ActivationConfig
+from api.retrieval.facts import FactWalk, RecalledFact, recalled
+from api.retrieval.narrative import MAX_ANCHORS, MAX_HOPS
+from api.retrieval.recall import Found, Recall, SeedRules, by_activation, seeds_of
+from api.retrieval.traverse import Bound
+from api.routes.context import READ_PROBLEMS, clock_ms
+from pipelines.adapters.fact_reads import FactReads
+from pipelines.adapters.graph_reader import GraphRead, GraphReader
+from pipelines.settings import Settings
+from projections.errors import QueryTimeout
+from projections.events import timestamp_ms
+from projections.positions import Position
+
+router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])
+
+
+@router.post(
+    "/facts",
+    response_model=FactsResponse,
+    responses={
+        **also_markdown("The facts; as Markdown, their narrative"),
+        **problem_responses(
+            *READ_PROBLEMS, "malformed-json", "body-too-large", "unsupported-media-type"
+        ),
+    },
+    openapi_extra=documented_body(FactsQuery),
+)
+async def recall_facts(
+    caller: Reader,
+    services: ServicesOf,
+    asked: Annotated[FactsQuery, Depends(body_of(FactsQuery))],
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Facts about the entities that the query names, and about what they are connected with.
+
+    `Accept: text/markdown` gives their narrative within `max_tokens`: the three best seeds, two
+    levels around them, at most 10 facts an entity and 30 in all.
+    """
+    deadline = Deadline(asked.timeout_ms)
+    if asked.min_position is not None:
+        await wait_until_projected(services, Position.parse(asked.min_position), deadline)
+    as_text = wants_markdown(accept)
+    recalling = _Recalling(services, caller, asked, deadline, as_text=as_text)
+    answer = await services.read(recalling.answer, timeout_ms=deadline.remaining_ms())
+    if as_text:
+        return MarkdownResponse(recalling.narrative(answer))
+    return JsonResponse(recalling.response(answer))
+
+
+class _Answer(NamedTuple):
+    recall: Recall
+    found: Found
+    facts: list[RecalledFact]
+    cut_by: set[Bound]
+    timed_out: bool
+
+
+class _Recalling:
+    """One recall, on a thread of its own."""
+
+    def __init__(
+        self,
+        services: Services,
+        caller: Caller,
+        asked: FactsQuery,
+        deadline: Deadline,
+        *,
+        as_text: bool,
+    ) -> None:
+        self._services = services
+        self._tenant = caller.tenant
+        self._asked = asked
+        self._deadline = deadline
+        self._settings: Settings = services.settings
+        chosen: RecallMode = "activation" if self._settings.spreading_activation else "bfs"
+        self._mode: RecallMode = asked.mode or chosen
+        self._as_text = as_text
+
+    def answer(self) -> _Answer:
+        """What is recalled; called on a thread of its own."""
+        with self._services.connections.graph.reader() as reader:
+            recall = self._recall(reader)
+            found = self._found(reader, recall)
+            walk = FactWalk(recall.wanted, recall.max_depth, self._query_vector(found))
+            facts, timed_out = self._facts(reader, recall, found, walk)
+        return _Answer(recall, found, facts, walk.cut_by, timed_out)
+
+    def response(self, answer: _Answer) -> FactsResponse:
+        """As JSON has it."""
+        return facts_response(
+            answer.recall,
+            answer.found,
+            answer.facts,
+            mode=self._mode,
+            cut_by=answer.cut_by,
+            timed_out=answer.timed_out,
+            query_ms=self._deadline.elapsed_ms(),
+        )
+
+    def narrative(self, answer: _Answer) -> str:
+        """As text."""
+        max_tokens = self._asked.max_tokens
+        return facts_narrative(answer.recall, answer.found, answer.facts, max_tokens)
+
+    def _recall(self, reader: GraphReader) -> Recall:
+        asked = self._asked
+        now_ms = clock_ms(asked.as_of)
+        user_id = asked.user_id
+        if user_id is None and asked.session_id is not None:
+            session_id = asked.session_id
+            user_id = reader.read(
+                lambda graph: FactReads(graph, self._tenant).session_user(session_id),
+                timeout_ms=self._deadline.remaining_ms(),
+            )
+        return Recall(
+            asked.query,
+            now_ms if asked.at_timestamp is None else timestamp_ms(asked.at_timestamp),
+            now_ms,
+            MAX_HOPS if self._as_text else asked.max_depth or self._settings.max_hops,
+            MAX_FACTS if self._as_text else asked.max_facts,
+            tuple(asked.seed_nodes),
+            tuple(dict.fromkeys(asked.edge_types)),
+            user_id,
+        )
+
+    def _found(self, reader: GraphReader, recall: Recall) -> Found:
+        rules = SeedRules(self._settings.seed_structural_weight, self._settings.seed_community_cap)
+        found = reader.read(
+            lambda graph: seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded),
+            timeout_ms=self._deadline.remaining_ms(),
+        )
+        return found._replace(seeds=found.seeds[:MAX_ANCHORS]) if self._as_text else found
+
+    def _embedded(self, text: str) -> Sequence[float] | None:
+        limit_ms = round(self._settings.query_embedding_timeout_s * 1000)
+        # half of what is left: without a vector there is still an answer to give
+        timeout_ms = min(limit_ms, self._deadline.remaining_ms() // 2 + 1)
+        return self._services.embedder.embed(text, timeout_ms=timeout_ms)
+
+    def _query_vector(self, found: Found) -> Sequence[float] | None:
+        """PRISM's; without one the confidence alone decides, and nobody is told (S2)."""
+        wanted = self._asked.query_sensitive_cost
+        if wanted is None:
+            wanted = self._settings.query_sensitive_cost
+        return self._embedded(self._asked.query) if wanted and found.seeds else None
+
+    def _facts(
+        self, reader: GraphReader, recall: Recall, found: Found, walk: FactWalk
+    ) -> tuple[list[RecalledFact], bool]:
+        """The facts, and whether an activation ran out of its time."""
+        limit_ms = self._deadline.remaining_ms()
+        if self._mode == "bfs":
+            return self._walked(reader, recall, found, walk, limit_ms), False
+
+        def spread(graph: GraphRead) -> list[RecalledFact]:
+            reads = FactReads(graph, self._tenant)
+            return by_activation(reads, recall, found.seeds, walk, _config(self._settings))
+
+        try:
+            limit_ms = min(limit_ms, self._settings.activation_timeout_ms)
+            return reader.read(spread, timeout_ms=limit_ms), False
+        except QueryTimeout:
+            return [], True
+
+    def _walked(
+        self, reader: GraphReader, recall: Recall, found: Found, walk: FactWalk, timeout_ms: int
+    ) -> list[RecalledFact]:
+        """Breadth first; out of time, what was found until then is the answer."""
+        starts = [seed.entity_id for seed in found.seeds]
+        try:
+            reader.read(
+                lambda graph: walk.walk(FactReads(graph, self._tenant), starts),
+                timeout_ms=timeout_ms,
+            )
+        except QueryTimeout:
+            if not walk.facts:
+                raise
+            walk.cut_by.add(Bound.TIME)
+        return recalled(
+            walk,
+            found.seeds,
+            now_ms=recall.now_ms,
+            decay_rate=self._settings.temporal_decay_rate,
+            limit=recall.max_facts,
+        )
+
+
+def _config(settings: Settings) -> ActivationConfig:
+    return ActivationConfig(
+        decay_lambda=settings.decay_lambda,
+        max_hops=settings.max_hops,
+        activation_threshold=settings.activation_threshold,
+        inhibition_threshold=settings.inhibition_threshold,
+        max_activated_nodes=settings.max_activated_nodes,
+        temporal_decay_rate=settings.temporal_decay_rate,
+    )
