@@ -47,8 +47,8 @@ def place_of(question: Sequence[Any], cursor: str, kinds: Sequence[type]) -> lis
         if len(cursor) > MAX_CHARACTERS or not cursor.isascii():
             raise ValueError(cursor[:8])
         padded = cursor + "=" * (-len(cursor) % 4)
-        values: Any = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        digest, *place = values
+        text = base64.b64decode(padded, altchars=b"-_", validate=True)
+        digest, *place = list[Any](orjson.loads(text))
     except (ValueError, TypeError, binascii.Error):
         raise InvalidInput((("cursor", _RULE),)) from None
     right = [type(value) for value in place] == list(kinds)

@@ -1,0 +1,369 @@
+"""Browsing over HTTP: entities, their events and facts, summaries, episodes, feedback, pages."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from api.entity_schemas import EntityList, EntityResponse, EpisodeList, SummaryResponse
+from consolidation.digests import episode_scope_id
+from enrichment.entities import canonical_name, entity_id
+from pipelines.local import Neo4jServer, ValkeyServer
+from projections.events import timestamp_text
+from projections.schema import REFERENCES
+from tests.factories import START_MS, event, event_id
+from tests.integration.api_support import (
+    OTHER_KEY,
+    READ_KEY,
+    WRITE_KEY,
+    Api,
+    assert_problem,
+    running_api,
+)
+from tests.integration.consolidation_support import Consolidated
+from tests.integration.consolidation_support import story as consolidated_story
+from tests.integration.facts_support import OTHER, TENANT, Facts, emptied, party, told
+from tests.integration.stack import PARTITIONS, Stack
+
+pytestmark = pytest.mark.integration
+
+SPOKEN = 7
+"""Events that mention the tool."""
+
+
+def story() -> Facts:
+    facts = Facts(first=100)
+    facts.say("Charge Service", "depends_on", "Ledger Store")
+    facts.say("Charge Service", "has_status", "green", literal=True, user_id="cust-ben")
+    facts.say("Charge Service", "depends_on", "nothing", tenant=OTHER)
+    facts.say(party("card charger", "tool"), "runs_in", "Frankfurt")
+    own_id = entity_id(TENANT, canonical_name("charge_card"), "tool")
+    facts.correct(
+        {
+            "entity_id": f"entity:{own_id}",
+            "correction": "alias",
+            "name": "card charger",
+            "type": "tool",
+        }
+    )
+    for number in range(1, SPOKEN + 1):
+        facts.events.append(
+            event(
+                number,
+                tenant=TENANT,
+                event_type="tool.call",
+                tool_name="charge_card",
+                user_id="cust-ben" if number == SPOKEN else None,
+                at=number * 1_000,
+                payload={"arguments": {"amount": "84.00"}},
+            )
+        )
+    for number in range(50, 62):
+        facts.say(f"Item {number}", "part_of", "Catalogue")
+    return facts
+
+
+@pytest.fixture(scope="module")
+def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
+    with told(valkey, neo4j, story().events) as (_, running):
+        yield running
+
+
+@pytest.fixture
+def client(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as opened:
+        yield opened
+
+
+def get(client: httpx.Client, path: str, **params: Any) -> httpx.Response:
+    answer = client.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def listed(client: httpx.Client, **params: Any) -> EntityList:
+    return EntityList.model_validate_json(get(client, "/v1/entities", **params).text, strict=True)
+
+
+def entity(client: httpx.Client, own_id: str, **params: Any) -> EntityResponse:
+    answer = get(client, f"/v1/entities/{own_id}", **params)
+    return EntityResponse.model_validate_json(answer.text, strict=True)
+
+
+# lists
+
+
+def test_entities_are_found_by_words_and_how_they_begin(client: httpx.Client) -> None:
+    assert next(one.name for one in listed(client, query="charge service").entities) == (
+        "Charge Service"
+    )
+    assert "Ledger Store" in [one.name for one in listed(client, query="ledg").entities]
+    found = listed(client, query="charge", type="tool").entities
+    assert {one.type for one in found} == {"tool"}
+    assert all(one.match_score and 0 < one.match_score <= 1 for one in found)
+    assert listed(client, query="xylophone").entities == []
+
+
+def test_pages_of_a_list_are_disjoint_and_complete(client: httpx.Client) -> None:
+    for params in ({}, {"query": "item"}, {"type": "concept"}):
+        whole = [one.entity_id for one in listed(client, limit=500, **params).entities]
+        assert len(whole) >= 10
+        paged: list[str] = []
+        cursor: str | None = None
+        while True:
+            more = {} if cursor is None else {"cursor": cursor}
+            page = listed(client, limit=3, **params, **more)
+            assert len(page.entities) <= 3
+            paged += [one.entity_id for one in page.entities]
+            cursor = page.next_cursor
+            assert page.meta.truncated == (cursor is not None)
+            if cursor is None:
+                break
+        assert paged == whole
+        assert len(set(paged)) == len(paged)
+
+
+def test_a_cursor_of_another_question_is_refused(api: Api, client: httpx.Client) -> None:
+    cursor = listed(client, limit=1).next_cursor
+    for params in ({"cursor": cursor, "type": "tool"}, {"cursor": "AAAA"}, {"cursor": cursor[:-3]}):
+        body = assert_problem(client.get("/v1/entities", params=params), 422, "invalid-input")
+        assert [error["field"] for error in body["errors"]] == ["cursor"]
+    with api.client(OTHER_KEY) as stranger:
+        answer = stranger.get("/v1/entities", params={"cursor": cursor, "limit": 1})
+        assert_problem(answer, 422, "invalid-input")
+
+
+# one entity
+
+
+def test_an_entity_has_its_names_facts_and_events(client: httpx.Client) -> None:
+    found = entity(client, "entity:charge_card", limit=100)
+    assert found.entity.type == "tool"
+    assert found.entity.mention_count == SPOKEN
+    assert found.entity.provenance.event_id == event_id(103)
+    assert [node.node_id for node in found.events] == [
+        event_id(number) for number in range(SPOKEN, 0, -1)
+    ]
+    names = {found.entity.name, *(alias.name for alias in found.aliases)}
+    assert names == {"charge_card", "card charger"}
+    assert found.aliases[0].justification == "alias"
+    assert {(edge.type, edge.properties["role"]) for edge in found.edges} == {
+        (REFERENCES.type, "tool")
+    }
+    ids = {found.entity.entity_id, *(alias.entity_id for alias in found.aliases)}
+    for own_id in ids:
+        again = entity(client, own_id, limit=100)
+        assert again.entity == found.entity
+        assert entity(client, own_id.removeprefix("entity:")).entity == found.entity
+    facts = entity(client, "entity:Charge-Service").facts
+    assert {fact.relation for fact in facts} == {"depends_on", "has_status"}
+
+
+def test_pages_of_events_go_back_in_time(client: httpx.Client) -> None:
+    first = entity(client, "entity:charge_card", limit=3)
+    second = entity(client, "entity:charge_card", limit=3, cursor=first.next_cursor)
+    third = entity(client, "entity:charge_card", limit=3, cursor=second.next_cursor)
+    ids = [node.node_id for page in (first, second, third) for node in page.events]
+    assert ids == [event_id(number) for number in range(SPOKEN, 0, -1)]
+    assert third.next_cursor is None
+
+
+def test_an_entity_as_it_was(client: httpx.Client) -> None:
+    moment = timestamp_text(START_MS + 3_000)
+    found = entity(client, "entity:charge_card", as_of=moment)
+    assert [node.node_id for node in found.events] == [event_id(n) for n in (3, 2, 1)]
+
+
+def test_for_a_user_nothing_of_others_is_shown(client: httpx.Client) -> None:
+    for user, count in (("cust-ben", SPOKEN), ("cust-zoe", SPOKEN - 1)):
+        found = entity(client, "entity:charge_card", user_id=user)
+        assert len(found.events) == count
+    facts = entity(client, "entity:charge service", user_id="cust-zoe").facts
+    assert [fact.relation for fact in facts] == ["depends_on"]
+
+
+def test_an_entity_of_another_tenant_does_not_exist(api: Api, client: httpx.Client) -> None:
+    own_id = entity(client, "entity:charge service").entity.entity_id
+    with api.client(OTHER_KEY) as stranger:
+        theirs = entity(stranger, "entity:charge service")
+        assert theirs.entity.entity_id != own_id
+        assert [fact.target.name for fact in theirs.facts] == ["nothing"]
+        assert_problem(stranger.get(f"/v1/entities/{own_id}"), 404, "not-found")
+        ours = {one.entity_id for one in listed(client, limit=500).entities}
+        assert not ours & {one.entity_id for one in listed(stranger, limit=500).entities}
+
+
+@pytest.mark.parametrize("own_id", ["entity:nobody", "0" * 32, "%00", "summary:" + "0" * 32])
+def test_an_entity_that_nobody_knows_is_404(client: httpx.Client, own_id: str) -> None:
+    assert_problem(client.get(f"/v1/entities/{own_id}"), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value"),
+    [
+        ("/v1/entities", "limit", "0"),
+        ("/v1/entities", "limit", "501"),
+        ("/v1/entities", "type", "thing"),
+        ("/v1/entities", "cursor", ""),
+        ("/v1/entities", "sort", "name"),
+        ("/v1/entities/x", "as_of", "now"),
+        ("/v1/entities/x", "max_facts", "-1"),
+        ("/v1/entities/x", "timeout_ms", "1"),
+        ("/v1/summaries/session/x", "limit", "many"),
+        ("/v1/summaries/week/x", "scope", None),
+        ("/v1/sessions/x/episodes", "min_position", "soon"),
+    ],
+)
+def test_a_broken_rule_is_named(
+    client: httpx.Client, path: str, name: str, value: str | None
+) -> None:
+    params = {} if value is None else {name: value}
+    body = assert_problem(client.get(path, params=params), 422, "invalid-input")
+    assert [error["field"] for error in body["errors"]] == [name]
+
+
+# feedback
+
+
+def test_feedback_is_an_event_and_sent_again_the_same(client: httpx.Client) -> None:
+    sent = {
+        "useful": [event_id(1)],
+        "not_useful": ["entity:" + "0f" * 16],
+        "comment": "the first one",
+        "event_id": str(uuid.uuid4()),
+    }
+    answer = client.post("/v1/feedback", json=sent)
+    assert answer.status_code == 202, answer.text
+    assert not answer.json()["duplicate"]
+    stored = client.get(answer.headers["location"]).json()
+    assert stored["event_type"] == "memory.feedback"
+    assert stored["payload"] == {name: sent[name] for name in ("useful", "not_useful", "comment")}
+    assert client.post("/v1/feedback", json=sent).json()["duplicate"]
+    other = client.post("/v1/feedback", json={**sent, "comment": "another"})
+    assert_problem(other, 409, "event-conflict")
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({"useful": ["nothing"]}, "useful[0]"),
+        ({"useful": [event_id(1)], "stars": 5}, "stars"),
+        ({}, "payload"),
+        ([], "useful"),
+        ({"useful": [event_id(1)], "event_id": "x"}, "event_id"),
+    ],
+)
+def test_feedback_that_breaks_a_rule_is_refused(
+    client: httpx.Client, sent: Any, field: str
+) -> None:
+    body = assert_problem(client.post("/v1/feedback", json=sent), 422, "invalid-input")
+    assert [error["field"] for error in body["errors"]] == [field]
+
+
+def test_who_may_only_read_may_not_judge(api: Api) -> None:
+    with api.client(READ_KEY) as reader:
+        answer = reader.post("/v1/feedback", json={"useful": [event_id(1)]})
+        assert_problem(answer, 403, "forbidden")
+
+
+# summaries
+
+
+@pytest.fixture(scope="module")
+def told_api(valkey: ValkeyServer, neo4j: Neo4jServer, api: Api) -> Iterator[Api]:
+    """Decisions of passes, folded; takes the services over from the stories above."""
+    redis_url, neo4j_url = emptied(valkey, neo4j)
+    stack = Stack(redis_url, neo4j_url)
+    try:
+        consolidated = Consolidated(stack)
+        for part in consolidated_story():
+            consolidated.take_in(*part)
+        options = {"partitions": PARTITIONS, "id_buckets": 64}
+        key = {"name": "all", "key": WRITE_KEY, "tenant": "*", "role": "admin"}
+        with running_api(redis_url, neo4j_url, api_keys=(key,), **options) as running:
+            yield running
+    finally:
+        stack.close()
+
+
+@pytest.fixture
+def reader(told_api: Api) -> Iterator[httpx.Client]:
+    with told_api.client() as opened:
+        yield opened
+
+
+def summary(client: httpx.Client, path: str, **params: Any) -> SummaryResponse:
+    answer = get(client, f"/v1/summaries/{path}", **params)
+    return SummaryResponse.model_validate_json(answer.text, strict=True)
+
+
+def test_a_session_is_summarised_with_its_episodes_and_links(reader: httpx.Client) -> None:
+    found = summary(reader, "session/session-0")
+    assert (found.summary.scope, found.summary.scope_id) == ("session", "session-0")
+    assert found.summary.content == "It was said."
+    assert found.summary.event_id is not None
+    assert [child.scope for child in found.children] == ["episode"]
+    assert [(link.scope_id, link.reason) for link in found.links] == [
+        ("session-1", "shared_entities")
+    ]
+    assert found.links[0].evidence == ["ZFA04Y"]
+
+
+def test_a_summary_keeps_the_ids_of_what_was_forgotten(reader: httpx.Client) -> None:
+    (episode,) = summary(reader, "session/session-0").children
+    assert event_id(4) in episode.source_event_ids
+    by_hash = summary(reader, f"episode/{episode.summary_id}")
+    assert by_hash.summary == episode
+    encoded = "".join(f"%{byte:02X}" for byte in episode.scope_id.encode())
+    assert summary(reader, f"episode/{encoded}").summary == episode
+    assert episode.scope_id == episode_scope_id("session-0", "trace-1", 0)
+    stored = reader.get(f"/v1/events/{event_id(4)}").json()
+    assert stored["event_id"] == event_id(4)
+
+
+def test_an_agent_is_summarised_from_its_sessions(reader: httpx.Client) -> None:
+    found = summary(reader, "agent/agent-1")
+    assert {child.scope for child in found.children} == {"session"}
+    first = summary(reader, "agent/agent-1", limit=1)
+    second = summary(reader, "agent/agent-1", limit=1, cursor=first.next_cursor)
+    assert [*first.children, *second.children] == found.children[:2]
+
+
+def test_episodes_of_a_session_are_in_order(reader: httpx.Client) -> None:
+    answer = get(reader, "/v1/sessions/session-0/episodes")
+    found = EpisodeList.model_validate_json(answer.text, strict=True)
+    assert [one.session_id for one in found.episodes] == ["session-0"]
+    assert found.next_cursor is None
+    nobody = get(reader, "/v1/sessions/a%2Fb%20c/episodes").json()
+    assert nobody["episodes"] == []
+
+
+def test_a_summary_that_nobody_wrote_is_404(reader: httpx.Client) -> None:
+    for path in ("session/nobody", "agent/session-0", "episode/summary:" + "0" * 32):
+        assert_problem(reader.get(f"/v1/summaries/{path}"), 404, "not-found")
+    other = reader.get("/v1/summaries/session/session-0", headers={"X-Tenant": "other"})
+    assert_problem(other, 404, "not-found")
+
+
+# the document
+
+
+def test_every_new_path_is_documented(api: Api) -> None:
+    with api.client(None) as client:
+        document: dict[str, Any] = client.get("/openapi.json").json()
+    assert {
+        "/v1/query/facts",
+        "/v1/entities",
+        "/v1/entities/{entity_id}",
+        "/v1/summaries/{scope}/{scope_id}",
+        "/v1/sessions/{session_id}/episodes",
+        "/v1/feedback",
+    } <= set(document["paths"])
+    facts = document["paths"]["/v1/query/facts"]["post"]["responses"]["200"]["content"]
+    assert set(facts) == {"application/json", "text/markdown"}
+    assert "embedding" not in json.dumps(document["components"]["schemas"]["EntityDetails"])
