@@ -12,6 +12,7 @@ stayed finds nothing more to forget.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
@@ -360,16 +361,19 @@ class ExplainedRow(NamedTuple):
 
 def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
     """What a pass would forget and what not: what leaves first, then by tier and reason."""
-    groups: dict[tuple[bool, int, Reason], list[Verdict]] = {}
+    counts: Counter[tuple[bool, int, Reason]] = Counter()
+    first: dict[tuple[bool, int, Reason], list[Verdict]] = {}
     for one in judged:
-        groups.setdefault((not one.leaves, TIERS.index(one.tier), one.reason), []).append(one)
+        group = (not one.leaves, TIERS.index(one.tier), one.reason)
+        counts[group] += 1
+        first[group] = sorted([*first.get(group, ()), one])[:EXAMPLES]
     return [
         ExplainedRow(
             not stays,
             TIERS[tier],
             reason,
-            len(members),
-            tuple(f"{one.event_id}: {one.detail}" for one in sorted(members)[:EXAMPLES]),
+            counts[stays, tier, reason],
+            tuple(f"{one.event_id}: {one.detail}" for one in members),
         )
-        for (stays, tier, reason), members in sorted(groups.items())
+        for (stays, tier, reason), members in sorted(first.items())
     ]

@@ -5,15 +5,19 @@ With `--check` nothing is written, and the exit code is 1 when a page is stale.
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from consolidation.retention import RetentionPolicy
 from pipelines.enrichment_reference import enrichment_page, statements_page
 from pipelines.settings import ApiKey, Settings
 from pipelines.telemetry import METRICS
@@ -79,7 +83,20 @@ def settings_page() -> str:
     return (
         f"{page}\n## Fields of an API key\n\n`{prefix}API_KEYS` is a JSON list of objects.\n\n"
         + _table(("Field", "Type", "Default", "What it is"), key_rows)
+        + f"\n## What is forgotten\n\nUnder a tenant of `{prefix}RETENTION`. Ages count from the "
+        "latest of occurrence, arrival and last access.\n\n"
+        + _table(("Field", "Default", "What it is"), _retention_rows())
     )
+
+
+def _retention_rows() -> list[tuple[str, str, str]]:
+    """One for each field, told by the docstring of the class."""
+    told = inspect.cleandoc(RetentionPolicy.__doc__ or "").partition("Attributes:\n")[2]
+    meaning = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?(?: {8}.+\n?)*))", told, re.MULTILINE))
+    return [
+        (f"`{one.name}`", f"`{json.dumps(one.default)}`", " ".join(meaning[one.name].split()))
+        for one in fields(RetentionPolicy)
+    ]
 
 
 def _indexes(row: NodeRow) -> Iterator[str]:
@@ -216,6 +233,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _type_name(annotation: Any) -> str:
     if annotation is type(None):
         return "none"
+    if get_origin(annotation) is dict:
+        return "object"
     arguments = [item for item in get_args(annotation) if item is not Ellipsis]
     if not arguments:
         name = str(annotation.__name__)

@@ -6,23 +6,27 @@ Each field is also an environment variable: `RECOLLECT_` and the name in capital
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SecretStr,
+    StringConstraints,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from projections.errors import ConfigurationError
+from consolidation.retention import DEFAULT_POLICY, RetentionPolicy
+from projections.errors import ConfigurationError, InvalidInput
 
 ALL_TENANTS = "*"
+TenantName = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9_-]{0,62})$")]
 Role = Literal["read", "write", "admin"]
 
 
@@ -184,6 +188,11 @@ class Settings(BaseSettings):
         ge=1,
         description="importance of a session since its last pass beyond which one is due",
     )
+    retention: dict[TenantName, dict[str, Any]] = Field(
+        default={},
+        description="JSON object of what is forgotten otherwise than below, by tenant, `*` for "
+        'all of them: `{"*": {"archive_after_h": 2160}, "acme": {"enabled": false}}`',
+    )
 
     # recall of facts
     spreading_activation: bool = Field(
@@ -264,12 +273,31 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
 
+    @field_validator("retention")
+    @classmethod
+    def _policies(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for tenant in value:
+            try:
+                _retention_of(value, tenant)
+            except InvalidInput as error:
+                raise ValueError(f"{tenant}: {error}") from None
+        return value
+
+    def retention_of(self, tenant: str) -> RetentionPolicy:
+        """What is forgotten of a tenant, and when."""
+        return _retention_of(self.retention, tenant)
+
     @field_validator("inhibition_threshold")
     @classmethod
     def _above_the_threshold(cls, value: float, info: ValidationInfo) -> float:
         if value <= info.data.get("activation_threshold", 0.0):
             raise ValueError("Input should be greater than activation_threshold")
         return value
+
+
+def _retention_of(own: Mapping[str, Mapping[str, Any]], tenant: str) -> RetentionPolicy:
+    overrides = {**own.get(ALL_TENANTS, {}), **own.get(tenant, {})}
+    return DEFAULT_POLICY.with_overrides(overrides)
 
 
 def load_settings(**overrides: object) -> Settings:

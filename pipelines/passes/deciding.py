@@ -17,12 +17,22 @@ Append = Callable[[Sequence[Event]], None]
 
 @dataclass
 class PassReport:
-    """What a pass did. `complete`: it had time for all that there was to do."""
+    """What a pass did.
+
+    Attributes:
+        events_forgotten: by tier.
+        complete: it had time for all that there was to do.
+    """
 
     sessions: int = 0
     episodes_written: int = 0
     sessions_written: int = 0
     agents_written: int = 0
+    events_forgotten: dict[str, int] = field(default_factory=dict)
+    pairs_dropped: int = 0
+    entities_archived: int = 0
+    entities_returned: int = 0
+    facts_expired: int = 0
     complete: bool = True
     agents: set[tuple[str, str]] = field(default_factory=set)
 

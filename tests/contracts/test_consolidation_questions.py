@@ -8,7 +8,7 @@ import neo4j
 import pytest
 
 from consolidation import cypher
-from pipelines.adapters import consolidation_reads
+from pipelines.adapters import consolidation_reads, forgetting_reads
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import (
     clear_edges_text,
@@ -64,13 +64,15 @@ WRITES = {
 WIDTH = 30
 READS = {
     name: text
-    for name, text in vars(consolidation_reads).items()
-    if isinstance(text, str) and "$tenant" in text
+    for module in (consolidation_reads, forgetting_reads)
+    for name, text in vars(module).items()
+    if isinstance(text, str) and "$tenant" in text and "RETURN" in text
 }
 """ "Which tenants are there" has none in it: it reads all Scopes, once a pass."""
 ASKED = {
-    **dict.fromkeys(("tenant", "session_id", "id"), "x"),
-    **dict.fromkeys(("least", "limit", "most", "pending"), 1),
+    **dict.fromkeys(("tenant", "session_id", "event_id", "id", "after", "archived"), "x"),
+    **dict.fromkeys(("least", "limit", "most", "pending", "until_ms", "at_ms", "now_ms"), 1),
+    **dict.fromkeys(("protected", "confidence"), 1),
     "ids": ["x"],
     "direct": 1.0,
 }
@@ -94,7 +96,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert (len(QUESTIONS), len(READS)) == (17, 8)
+    assert (len(QUESTIONS), len(READS)) == (17, 12)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

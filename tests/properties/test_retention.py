@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from consolidation.decay import DAY_MS
 from consolidation.departures import SimilarEdge, similar_departures
+from consolidation.entangled import Judging
 from consolidation.retention import (
     DEFAULT_POLICY,
     RetainedEvent,
@@ -74,6 +75,17 @@ def applied(events: Iterable[RetainedEvent], gone: set[str]) -> list[RetainedEve
         for one in given
         if one.event_id not in gone
     ]
+
+
+@given(graphs(), policies, st.integers(1, 5))
+def test_verdicts_on_pages_are_those_on_all_at_once(
+    events: list[RetainedEvent], policy: RetentionPolicy, page: int
+) -> None:
+    hubs = {e.event_id for e in events if e.causal_in_degree >= policy.protected_in_degree}
+    read = [one._replace(causes=tuple(c for c in one.causes if c in hubs)) for one in events]
+    judging = Judging(policy, NOW_MS)
+    judged = [v for n in range(0, len(read), page) for v in judging.judge(read[n : n + page])]
+    assert sorted([*judged, *judging.rest()]) == verdicts(events, policy, NOW_MS)
 
 
 def ids(events: Iterable[RetainedEvent], policy: RetentionPolicy) -> set[str]:
