@@ -14,6 +14,7 @@ from projections.schema import (
     ENTITY,
     EVENT,
     FACT_HISTORY,
+    FORGOTTEN,
     REFERENCES,
     RELATES_TO,
     SAME_AS,
@@ -94,6 +95,11 @@ STREAM_SESSION = (
     f"AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
     f"RETURN {_EVENT_COLUMNS} ORDER BY {_ORDER}"
 )
+STREAM_THINNED = (
+    f"MATCH (f:{FORGOTTEN.label}) WHERE f.session_id IS NOT NULL "
+    "RETURN DISTINCT f.tenant, f.session_id"
+)
+"""Sessions from which events were forgotten."""
 READ_EVENTS = (
     f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
     f"WHERE e.session_id IS NOT NULL AND e.occurred_at IS NOT NULL RETURN {_EVENT_COLUMNS}"

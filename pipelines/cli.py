@@ -13,6 +13,8 @@ from types import TracebackType
 import typer
 
 from pipelines.commands import (
+    asking,
+    browsing,
     consolidation,
     dead_letters,
     demo,
@@ -32,8 +34,9 @@ graph can be replayed, rebuilt and proved.
 [bold]A first tour[/bold]
 
 [cyan]recollect demo[/cyan]                        everything at once, explained\n
-[cyan]recollect up --detach --all[/cyan]           Redis, Neo4j, a worker and the API, here\n
+[cyan]recollect up --detach --all[/cyan]           Redis, Neo4j, workers and the API, here\n
 [cyan]recollect import events.jsonl --wait[/cyan]  events in\n
+[cyan]recollect ask "Why did it fail?"[/cyan]      an answer with its sources\n
 [cyan]recollect status[/cyan]                      what is where, and how far behind\n
 [cyan]recollect verify[/cyan]                      does the graph say what the ledger says?\n
 [cyan]recollect down[/cyan]                        stop; the data stay
@@ -59,7 +62,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for module in (running, importing, status, graph, consolidation, targets, dead_letters, demo):
+for module in (
+    running,
+    importing,
+    asking,
+    browsing,
+    status,
+    graph,
+    consolidation,
+    targets,
+    dead_letters,
+    demo,
+):
     module.register(app)
 
 

@@ -124,6 +124,9 @@ class EventChecker:
         self._judged: dict[EventKey, Numbers] = {}
         # Whether these are among the causes of others depends on when those were enriched.
         self._untold: set[EventKey] = set()
+        # So are the causes of events in sessions from which some were forgotten: it depends on
+        # when that was whether the others still had them before their eyes.
+        self._thinned = audit.thinned_sessions()
         self.passed_over: dict[tuple[int, int], EventKey] = {}
         """Events that a dead letter stands for, by partition and number."""
         self.differing: dict[int, list[Differing]] = {}
@@ -176,7 +179,7 @@ class EventChecker:
             return
         if found.length is None and found.values[0] is not None:
             self._report.without_embedding += 1
-        causes = self._causes(found.key, one, list(self._window))
+        causes = self._causes(found, one, list(self._window))
         if any(True for _ in self._differences(found, made, causes, shared)):
             self._candidates.setdefault(one.entry.partition, []).append(found.key)
         else:
@@ -184,14 +187,16 @@ class EventChecker:
 
     def _causes(
         self,
-        key: EventKey,
+        found: FoundEvent,
         one: Recomputed,
         before: Sequence[tuple[EventKey, Features | None]],
     ) -> dict[str, Edge] | None:
         unsure = self._recomputer.unsure
-        if one.features is None or any(k in self._untold or k in unsure for k, _ in before):
+        if one.features is None or found.session in self._thinned:
             return None
-        return causes_of(key[0], [known for _, known in before], one.features)
+        if any(k in self._untold or k in unsure for k, _ in before):
+            return None
+        return causes_of(found.key[0], [known for _, known in before], one.features)
 
     def _differences(
         self,
@@ -273,7 +278,7 @@ class EventChecker:
             made, one = mades.get(found.key), known.get(found.key)
             if made is None or one is None:
                 continue
-            causes = self._causes(found.key, one, before.get(found.key, []))
+            causes = self._causes(found, one, before.get(found.key, []))
             different = list(self._differences(found, made, causes, shared))
             if different:
                 differing.append(Differing(one.entry, found.key, made, different))

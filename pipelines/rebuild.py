@@ -28,9 +28,18 @@ from pipelines.adapters.targets import Target
 from pipelines.enriched_report import EnrichmentReport
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
-from pipelines.stages import ENRICHMENT, PROJECTION, STAGES, Stage, group_name, ready
+from pipelines.stages import (
+    CONSOLIDATION,
+    ENRICHMENT,
+    PROJECTION,
+    STAGES,
+    Stage,
+    group_name,
+    ready,
+)
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
+from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.verify_enrichment import verify_enrichment
 from projections.comparison import Difference
 from projections.errors import Fenced, GraphUnavailable, OperationFailed, UndecodableEntry
@@ -75,17 +84,21 @@ class RebuildReport:
     fold_s: float
     duration_s: float
     verified: VerifyReport
-    enriched: EnrichmentReport | None = None
+    later: dict[str, EnrichmentReport | ConsolidationVerified]
+    """What was found of the stages after the first one, by name."""
 
     @property
     def ok(self) -> bool:
         """Whether the graph equals the ledger, as far as it was looked at."""
-        return self.verified.ok and (self.enriched is None or self.enriched.ok)
+        return self.verified.ok and all(report.ok for report in self.later.values())
 
     @property
     def differences(self) -> list[Difference]:
         """What was not the same, of all stages."""
-        return [*self.verified.differences, *(self.enriched.differences if self.enriched else ())]
+        return [
+            *self.verified.differences,
+            *(one for report in self.later.values() for one in report.differences),
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -102,7 +115,7 @@ class RebuildReport:
             "events": self.verified.events,
             "digest": self.verified.digest,
             "differences": [d.as_dict() for d in self.differences],
-            "stages": {ENRICHMENT.name: self.enriched.as_dict()} if self.enriched else {},
+            "stages": {name: report.as_dict() for name, report in self.later.items()},
         }
 
 
@@ -209,13 +222,10 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
         entries = max(entries, replayed.entries)
     fold_s = time.perf_counter() - begun
     verified = verify(services, target=target.name, repair=True, progress=progress)
-    enriched = None
-    if ENRICHMENT in _stages_of(services):
-        enriched = verify_enrichment(services, target=target.name, repair=True, progress=progress)
     return RebuildReport(
         target=target.name,
         in_place=True,
-        enriched=enriched,
+        later=_verify_later(services, target, _stages_of(services), progress, repair=True),
         entries=entries,
         resumed_at=0,
         switched=False,
@@ -224,6 +234,28 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
         duration_s=time.perf_counter() - begun,
         verified=verified,
     )
+
+
+def _verify_later(
+    services: Services,
+    target: Target,
+    stages: Sequence[Stage],
+    progress: Progress | None,
+    *,
+    repair: bool = False,
+    sample: int | None = None,
+) -> dict[str, EnrichmentReport | ConsolidationVerified]:
+    """Verify those of the stages that come after the first one, by name."""
+    found: dict[str, EnrichmentReport | ConsolidationVerified] = {}
+    if ENRICHMENT in stages:
+        found[ENRICHMENT.name] = verify_enrichment(
+            services, target=target.name, sample=sample, repair=repair, progress=progress
+        )
+    if CONSOLIDATION in stages:
+        found[CONSOLIDATION.name] = verify_consolidation(
+            services, target=target.name, repair=repair, progress=progress
+        )
+    return found
 
 
 class _Rebuild:
@@ -247,12 +279,8 @@ class _Rebuild:
         entries = self._folded()
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
-        enriched = None
-        if ENRICHMENT in self.stages:
-            enriched = verify_enrichment(
-                self.services, target=self.target.name, sample=SAMPLE, progress=self.progress
-            )
-        ok = verified.ok and (enriched is None or enriched.ok)
+        later = _verify_later(self.services, self.target, self.stages, self.progress, sample=SAMPLE)
+        ok = verified.ok and all(report.ok for report in later.values())
         if ok:
             # from here on workers keep it in step; until one does, this process does
             self.services.targets.set_state(self.target.name, "standby")
@@ -260,7 +288,7 @@ class _Rebuild:
         generation = None
         if switch:
             if not ok:
-                count = verified.difference_count + (enriched.difference_count if enriched else 0)
+                count = sum(one.difference_count for one in (verified, *later.values()))
                 raise OperationFailed(
                     reason=f"{self.target.name} differs from the ledger in "
                     f"{count} places, nothing was switched; "
@@ -282,7 +310,7 @@ class _Rebuild:
             fold_s=fold_s,
             duration_s=time.perf_counter() - begun,
             verified=verified,
-            enriched=enriched,
+            later=later,
         )
 
     def _claim(self) -> int:

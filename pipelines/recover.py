@@ -19,8 +19,9 @@ from pipelines.adapters.ledger import Entry
 from pipelines.adapters.targets import Target
 from pipelines.enriched_report import EnrichmentReport
 from pipelines.services import Services
-from pipelines.stages import ENRICHMENT
+from pipelines.stages import CONSOLIDATION, ENRICHMENT
 from pipelines.verify import Report, verify
+from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.verify_enrichment import verify_enrichment
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
@@ -71,13 +72,15 @@ class RecoverReport:
     applied: bool = False
     verified: list[Report] = field(default_factory=list)
     enriched: list[EnrichmentReport] = field(default_factory=list)
+    consolidated: list[ConsolidationVerified] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "ok": (self.applied or not self.gaps)
             and all(report.ok for report in self.verified)
-            and all(report.ok for report in self.enriched),
+            and all(report.ok for report in self.enriched)
+            and all(report.ok for report in self.consolidated),
             "graph_ahead": bool(self.gaps),
             "applied": self.applied,
             "gaps": [
@@ -141,8 +144,15 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     report.applied = True
     report.verified = [verify(services, target=name) for name in ahead]
     # What was derived from lost events lives on in entities and facts: those go too.
-    enriched = sorted({g.target for g in report.gaps if g.checkpoint.stage == ENRICHMENT.name})
+    enriched, consolidated = (
+        sorted({g.target for g in report.gaps if g.checkpoint.stage == stage.name})
+        for stage in (ENRICHMENT, CONSOLIDATION)
+    )
     report.enriched = [verify_enrichment(services, target=n, repair=True) for n in enriched]
+    # So does what was decided by lost decisions, and what lost events added to sums.
+    report.consolidated = [
+        verify_consolidation(services, target=n, repair=True) for n in consolidated
+    ]
     logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
     return report
 

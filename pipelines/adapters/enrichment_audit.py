@@ -25,6 +25,10 @@ class EnrichmentAudit(GraphAudit):
             rows = self._stream(texts.STREAM_SESSION, tenant=session[0], session=session[1])
         return map(_event, rows)
 
+    def thinned_sessions(self) -> set[SessionKey]:
+        """Sessions from which events were forgotten."""
+        return {(row[0], row[1]) for row in self._stream(texts.STREAM_THINNED)}
+
     def stream_entities(self) -> Iterator[FoundEntity]:
         """Every entity, in no order."""
         return map(_entity, self._stream(texts.STREAM_ENTITIES))

@@ -81,13 +81,13 @@ def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
         with hosting.Processes(settings) as processes:
             progress.__exit__(None, None, None)
             if people:
-                _line(out, begun, "Valkey, Neo4j, a projection worker and the API are running")
+                _line(out, begun, "Valkey, Neo4j, a worker of each stage and the API are running")
             codes.append(_story(invocation, folder, state, processes, begun))
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, before)
         signal.raise_signal(signal.SIGTERM)  # the supervisor's word for: stop the services
 
-    with progress, progress.waiting("starting Valkey, Neo4j, a worker and the API"):
+    with progress, progress.waiting("starting Valkey, Neo4j, workers and the API"):
         local.up(folder, False, on_ready=ready)
     if people:
         _line(out, begun, "everything is stopped")

@@ -52,8 +52,8 @@ def verify(
         typer.Option(
             "--stage",
             metavar="STAGE",
-            help="projection or enrichment alone; default: the projection whole, and a sample of "
-            "the enrichment where there is one",
+            help="projection, enrichment or consolidation alone; default: the projection whole, "
+            "a sample of the enrichment and the consolidation whole where there are some",
         ),
     ] = None,
     sample: Annotated[
@@ -75,15 +75,18 @@ def verify(
 
     The digest is the same for the same events in another ledger. Of the enrichment all that the
     events determine is recomputed; of embeddings and SIMILAR_TO it is checked what must hold of
-    any. Its memory grows with entities and facts, with a sample it does not.
+    any. Its memory grows with entities and facts, with a sample it does not. Of the consolidation
+    all that was decided is folded once more; what only counts up (accesses) is not compared.
     """
     from pipelines.collector import collect_rarely
     from pipelines.stages import STAGES
 
     if stage is not None and stage not in STAGES:
         raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="--stage")
-    if stage == "projection" and sample is not None:
-        raise typer.BadParameter("the projection is always compared whole", param_hint="--sample")
+    if stage in ("projection", "consolidation") and sample is not None:
+        raise typer.BadParameter(f"the {stage} is always compared whole", param_hint="--sample")
+    if stage == "consolidation" and session is not None:
+        raise typer.BadParameter(f"the {stage} is always compared whole", param_hint="--session")
     if session is not None and sample is not None:
         raise typer.BadParameter("a session is always compared whole", param_hint="--sample")
     collect_rarely()
@@ -93,23 +96,31 @@ def verify(
         "tenant": tenant,
         "repair": repair,
     }
-    document: dict[str, Any] = {}
-    if stage != "enrichment":
+    document: dict[str, Any] | None = None
+    if stage in (None, "projection"):
         from pipelines.verify import verify as run
 
         with invocation.progress() as progress:
             document = run(invocation.services, progress=progress, **options).as_dict()
-    if stage is None and not document["repaired"]:
-        # what the projection brought back is bare: then all of the enrichment is looked at
-        sample = sample or SAMPLE
-    enriched = _verify_enriched(invocation, stage, sample, seed, options)
-    if stage == "enrichment":
-        document = enriched or {}
-    elif enriched is not None:
-        document["stages"] = {"enrichment": enriched}
-        document["ok"] = document["ok"] and enriched["ok"]
-    invocation.answer(document, lambda out: show_verified(out, document))
+        if stage is None and not document["repaired"]:
+            # what the projection brought back is bare: then all of the enrichment is looked at
+            sample = sample or SAMPLE
+    for name, found in (
+        ("enrichment", _verify_enriched(invocation, stage, sample, seed, options)),
+        ("consolidation", _verify_consolidated(invocation, stage, options)),
+    ):
+        if document is None:
+            document = found
+        elif found is not None:
+            document.setdefault("stages", {})[name] = found
+            document["ok"] = document["ok"] and found["ok"]
+    assert document is not None
+    _answer_verified(invocation, document)
     return OK if document["ok"] else FAILED
+
+
+def _answer_verified(invocation: Invocation, document: Mapping[str, Any]) -> None:
+    invocation.answer(document, lambda out: show_verified(out, document))
 
 
 def _verify_enriched(
@@ -120,19 +131,43 @@ def _verify_enriched(
     options: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """What the enrichment's verify says; None: it was not asked for, or nothing is enriched."""
-    if stage == "projection":
+    services = invocation.services
+    if not _is_wanted(invocation, "enrichment", stage, options):
         return None
-    services, name = invocation.services, options["target"]
-    if stage is None:
-        target = services.targets.get(name) if name else services.active()
-        checkpoints = services.writer(target).checkpoints("enrichment")
-        if all(one.position == START for one in checkpoints):
-            return None
     from pipelines.verify_enrichment import verify_enrichment
 
     with invocation.progress() as progress:
         report = verify_enrichment(services, sample=sample, seed=seed, progress=progress, **options)
     return report.as_dict()
+
+
+def _verify_consolidated(
+    invocation: Invocation, stage: str | None, options: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What the consolidation's verify says; None: it was not asked for, or there is none."""
+    if options["session"] or not _is_wanted(invocation, "consolidation", stage, options):
+        return None
+    from pipelines.verify_consolidation import verify_consolidation
+
+    with invocation.progress() as progress:
+        report = verify_consolidation(
+            invocation.services,
+            target=options["target"],
+            repair=options["repair"],
+            progress=progress,
+        )
+    return report.as_dict()
+
+
+def _is_wanted(
+    invocation: Invocation, name: str, stage: str | None, options: Mapping[str, Any]
+) -> bool:
+    """Whether a stage is verified: it was asked for, or all were and it has folded something."""
+    if stage is not None:
+        return stage == name
+    services, named = invocation.services, options["target"]
+    target = services.targets.get(named) if named else services.active()
+    return any(one.position != START for one in services.writer(target).checkpoints(name))
 
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:
@@ -238,7 +273,8 @@ def rebuild(
     collect_rarely()
     if redecide is not None:
         raise typer.BadParameter(
-            f"{redecide}: no stage of this version takes decisions, so none can be taken anew",
+            f"{redecide}: decisions are not taken anew yet; a rebuild applies what is recorded, "
+            "and `recollect consolidate` decides about what changed",
             param_hint="--redecide",
         )
     if switch and into is None:

@@ -1,0 +1,93 @@
+"""Reading what consolidation wrote, to compare it with what was decided, and mending it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from consolidation import audit_cypher as texts
+from consolidation import cypher
+from consolidation.chains import EventKey
+from consolidation.expected import (
+    DECIDED,
+    DECIDED_AT,
+    LINKS,
+    VALUE,
+    WHOLE,
+    Element,
+    compared,
+)
+from consolidation.folding import NAME
+from consolidation.scopes import Sums
+from enrichment.expected import frozen
+from pipelines.adapters.graph_audit import GraphAudit
+from pipelines.adapters.graph_writer import GraphTransaction
+from projections.schema import EDGES, NODES
+from projections.structural import SessionKey
+
+
+class ConsolidationAudit(GraphAudit):
+    """The reading side of verify for Stage 3, on one target."""
+
+    def stream_elements(self) -> Iterator[tuple[Element, dict[str, Any]]]:
+        """Everything that decisions made, in no order."""
+        for row in WHOLE:
+            names = [p.name for _, p in compared(row)]
+            for key, values in self._stream(texts.STREAM_NODES[row.label]):
+                found = dict(zip(names, frozen(values), strict=True))
+                yield Element("node", row.label, frozen(key)), found
+        for row, name in DECIDED:
+            for key, value, position in self._stream(texts.STREAM_DECIDED[row.label, name]):
+                element = Element("node", f"{row.label}.{name}", frozen(key))
+                yield element, {VALUE: frozen(value), DECIDED_AT: frozen(position)}
+        yield from self._edges()
+
+    def _edges(self) -> Iterator[tuple[Element, dict[str, Any]]]:
+        for (edge_type, label), text in texts.STREAM_EDGES.items():
+            row = EDGES[edge_type]
+            names = [p.name for p in row.carried(NAME)]
+            for source, target, values in self._stream(text):
+                found = dict(zip(names, frozen(values), strict=True))
+                parallel = tuple(found[name] for name in row.key)
+                key = (*frozen(source), label, *frozen(target)[1:], *parallel)
+                yield Element("edge", edge_type, key), found
+
+    def scopes(self) -> dict[SessionKey, Sums]:
+        """The sums of all sessions that have some."""
+        return {
+            (key[0], key[1]): sums
+            for key, values in self._stream(texts.STREAM_SCOPES)
+            if any(sums := Sums(*values))
+        }
+
+    def importance(self, keys: Sequence[EventKey]) -> dict[EventKey, int | None]:
+        """What events, or their tombstones, count for in the sums."""
+        rows = self._stream(cypher.COUNTED, keys=[list(key) for key in keys])
+        return {(row["tenant"], row["event_id"]): row["importance"] for row in rows}
+
+
+def clear_elements(transaction: GraphTransaction, elements: Sequence[Element]) -> None:
+    """Take elements out of the graph, so that they can be made once more."""
+    for row in WHOLE:
+        keys = [list(one.key) for one in elements if one[:2] == ("node", row.label)]
+        if keys:
+            transaction.ask(texts.remove_nodes_text(row), {"keys": keys})
+    for row, name in DECIDED:
+        keys = [list(one.key) for one in elements if one.type == f"{row.label}.{name}"]
+        if keys:
+            transaction.ask(texts.clear_decided_text(row, name), {"keys": keys})
+    for edge in LINKS:
+        for label in {str(one.key[2]) for one in elements if one[:2] == ("edge", edge.type)}:
+            keys = [
+                [*one.key[:2], one.key[3]]
+                for one in elements
+                if one[:2] == ("edge", edge.type) and one.key[2] == label
+            ]
+            transaction.ask(texts.remove_edges_text(edge, NODES[label]), {"keys": keys})
+
+
+def set_scopes(transaction: GraphTransaction, sums: dict[SessionKey, Sums]) -> None:
+    """Set the sums of sessions."""
+    if sums:
+        rows = [[*key, *one] for key, one in sums.items()]
+        transaction.ask(texts.SET_SCOPES, {"rows": rows})
