@@ -10,10 +10,11 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.retrieval.rank import DECAY_WEIGHTS, MAX_IMPORTANCE, decay_score
-from api.schemas import Edge, Node, Provenance, Scores
+from api.schemas import Edge, Node, NodeProvenance, Provenance, Scores
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
 from projections.events import timestamp_text
-from projections.schema import EDGES, NODES, Kind
+from projections.positions import Position
+from projections.schema import EDGES, EVENT, NODES, Kind
 
 _PROVENANCE: Final = (
     "global_position",
@@ -23,7 +24,9 @@ _PROVENANCE: Final = (
     "trace_id",
 )
 # Said by `scores` or `provenance`, or nobody's business outside.
-_NOT_ATTRIBUTES: Final = frozenset({*_PROVENANCE, "text"})
+_NOT_ATTRIBUTES: Final = frozenset(
+    {*_PROVENANCE, "text", "decided_at", "source_event_ids", "source_digest", "gist"}
+)
 
 
 class JsonResponse(Response):
@@ -77,6 +80,49 @@ def event_provenance(event_id: str, fields: Mapping[str, Any]) -> Provenance:
     return Provenance(event_id=event_id, **{name: fields[name] for name in _PROVENANCE})
 
 
+MAX_SUPPORTING: Final = 20
+"""Events that a derived node names."""
+
+
+def importance_shown(node: GraphNode) -> int:
+    """Of an event its own; of a summary the mean of its events; of what is neither, 5."""
+    if node.label == EVENT.label:
+        return importance_of(node.properties)
+    total, count = node.properties.get("importance_total"), node.properties.get("event_count")
+    mean = round(total / count) if total and count else DEFAULT_IMPORTANCE
+    return max(1, min(MAX_IMPORTANCE, mean))
+
+
+def used_at_ms(node: GraphNode) -> int:
+    """When it was there or was read last; of a derived node, the newest that it is made from."""
+    known = node.properties
+    times = [known.get(name) for name in ("occurred_at", "last_seen", "updated_at")]
+    times += [known.get("last_accessed_at"), *(known.get("time_range") or ())]
+    return max((at for at in times if at is not None), default=known.get("created_at") or 0)
+
+
+def node_provenance(node: GraphNode) -> NodeProvenance:
+    """The pointer of a node to the ledger."""
+    known = node.properties
+    if node.label == EVENT.label:
+        fields = {**known, "occurred_at": timestamp_text(known["occurred_at"])}
+        return NodeProvenance(
+            event_id=node.node_id, **{name: fields.get(name) for name in _PROVENANCE}
+        )
+    at_ms = known.get("last_seen") or known.get("created_at")
+    supporting = known.get("source_event_ids") or known.get("supporting_event_ids") or []
+    position = known.get("decided_at")
+    return NodeProvenance(
+        event_id=known.get("event_id") or known.get("first_event_id"),
+        global_position=None if position is None else str(Position(*position)),
+        occurred_at=None if at_ms is None else timestamp_text(at_ms),
+        session_id=known.get("session_id"),
+        agent_id=None,
+        trace_id=None,
+        supporting_event_ids=list(supporting)[-MAX_SUPPORTING:],
+    )
+
+
 def atlas_node(
     node: GraphNode,
     *,
@@ -85,7 +131,7 @@ def atlas_node(
     rank: float | None = None,
     depth: int | None = None,
 ) -> Node:
-    """An event of the graph in the Atlas form.
+    """A node of the graph in the Atlas form.
 
     Args:
         node: as read.
@@ -95,10 +141,9 @@ def atlas_node(
         depth: hops from the asked node.
     """
     properties = node.properties
-    occurred_at_ms: int = properties["occurred_at"]
-    importance = importance_of(properties)
+    importance = importance_shown(node)
     decay = decay_score(
-        used_at_ms=max(occurred_at_ms, properties.get("last_accessed_at") or 0),
+        used_at_ms=used_at_ms(node),
         now_ms=now_ms,
         importance=importance,
         access_count=properties.get("access_count") or 0,
@@ -110,9 +155,7 @@ def atlas_node(
         node_id=node.node_id,
         type=node.label,
         attributes={name: _shown(properties.get(name), kind) for name, kind in kinds.items()},
-        provenance=event_provenance(
-            node.node_id, {**properties, "occurred_at": timestamp_text(occurred_at_ms)}
-        ),
+        provenance=node_provenance(node),
         scores=Scores(
             decay_score=decay,
             relevance_score=relevance,

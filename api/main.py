@@ -33,9 +33,10 @@ from api.routes import (
     feedback,
     lineage,
     operations,
+    query,
     summaries,
 )
-from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
+from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem, SubgraphQuery
 from api.watch import Watch
 from pipelines import logs
 from pipelines.settings import Settings
@@ -95,6 +96,7 @@ def create_app(settings: Settings) -> FastAPI:
         events,
         context,
         lineage,
+        query,
         facts,
         entities,
         summaries,
@@ -106,7 +108,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     _document_models(
-        app, EventEnvelope, EventBatch, EntityCorrection, FactsQuery, FeedbackBody, Problem
+        app,
+        EventEnvelope,
+        EventBatch,
+        EntityCorrection,
+        FactsQuery,
+        FeedbackBody,
+        Problem,
+        SubgraphQuery,
     )
     if not settings.api_keys:
         _log.warning("serving without API keys: whoever reaches this port is admin")

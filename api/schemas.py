@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    model_validator,
+)
 
+from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound, Direction
 from enrichment.enriched import EntityType
 from enrichment.statements import MAX_REASON_CHARACTERS, MAX_SPLIT
@@ -22,8 +31,12 @@ MAX_NODES: Final = 500
 MAX_DEPTH: Final = 10
 MIN_TIMEOUT_MS: Final = 100
 MAX_TIMEOUT_MS: Final = 30_000
+MAX_QUERY_CHARACTERS: Final = 8_192
+MAX_SEED_NODES: Final = 50
+MAX_CURSOR_CHARACTERS: Final = 40_000
 
-Intent = Literal["why", "when", "what", "related", "general"]
+RetrievalMethod = Literal["intent_weighted", "ppr", "activation"]
+Channel = Literal["text", "vector", "entity", "context", "graph", "given", "proactive"]
 
 
 def _position(text: str) -> str:
@@ -238,7 +251,7 @@ class EntityCorrection(
 
 
 class Provenance(Wire):
-    """Where a node comes from: the event in the ledger."""
+    """Where something comes from: the event in the ledger."""
 
     event_id: str
     global_position: PositionText
@@ -247,6 +260,23 @@ class Provenance(Wire):
     session_id: str
     agent_id: str
     trace_id: str
+
+
+class NodeProvenance(Wire):
+    """Where a node comes from: itself an event, or derived from some; null: does not apply."""
+
+    event_id: str | None = Field(
+        description="Of a derived node: the event that recorded it, or the newest that supports it."
+    )
+    global_position: PositionText | None
+    source: Literal["redis"] = "redis"
+    occurred_at: Moment | None
+    session_id: str | None
+    agent_id: str | None
+    trace_id: str | None
+    supporting_event_ids: list[str] = Field(
+        default_factory=list, description="Of a derived node: events it comes from, at most 20."
+    )
 
 
 class StoredEvent(EventEnvelope):
@@ -274,13 +304,24 @@ class Node(Wire):
         json_schema_extra={"enum": [r.label for r in NODES.values() if not r.operational]}
     )
     attributes: dict[str, JsonValue] = Field(description="Properties of its type; null: not set.")
-    provenance: Provenance
+    provenance: NodeProvenance
     scores: Scores
     retrieval_reason: Literal["direct", "proactive"] = "direct"
     proactive_signal: Literal["recurring_pattern", "entity_context", "retrieval_history"] | None = (
         None
     )
-    depth: int | None = Field(default=None, description="Hops from the asked node, in a lineage.")
+    depth: int | None = Field(
+        default=None, description="Hops from the asked node in a lineage, from a seed in a query."
+    )
+    found_by: list[Channel] = Field(
+        default_factory=list, description="Channels of a query that found it."
+    )
+    content: JsonValue = Field(
+        default=None, description="The event's payload, with `include: [content]`."
+    )
+    content_omitted: Literal["too large", "not in the ledger", "ledger away"] | None = Field(
+        default=None, description="Why `content` was asked for and is not here."
+    )
 
 
 class Edge(Wire):
@@ -308,6 +349,14 @@ class Capacity(Wire):
     max_depth: int
 
 
+class ChannelReport(Wire):
+    """How a channel of a query did."""
+
+    status: Literal["ok", "timeout", "failed", "unavailable", "off"]
+    found: int
+    ms: int
+
+
 class Meta(Wire):
     """How the answer came about."""
 
@@ -322,6 +371,19 @@ class Meta(Wire):
     proactive_nodes_count: int
     scoring_weights: ScoringWeights
     capacity: Capacity
+    retrieval_method: RetrievalMethod | None = Field(
+        default=None, description="What ranked a query's answer; null: no query."
+    )
+    channels: dict[Channel, ChannelReport] = Field(
+        default_factory=dict, description="What a query was answered from."
+    )
+    degraded: list[str] = Field(
+        default_factory=list, description="What the answer had to go without, in words."
+    )
+    cached: bool = Field(default=False, description="The same answer as a moment ago.")
+    next_cursor: str | None = Field(
+        default=None, description="Sent again as `cursor`: the next page of the same ranking."
+    )
 
 
 class AtlasResponse(Wire):
@@ -357,6 +419,74 @@ class GraphReadQuery(Wire):
         "get there within `timeout_ms`.",
     )
     as_of: Moment | None = Field(default=None, description="The clock for recency; default now.")
+
+
+class AskedWeights(Wire):
+    """How the rank of a query shall weigh; at least one above 0."""
+
+    recency: float = Field(default=0.0, ge=0, le=100)
+    importance: float = Field(default=0.0, ge=0, le=100)
+    relevance: float = Field(default=1.0, ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.recency + self.importance + self.relevance <= 0:
+            raise ValueError("at least one weight must be above 0")
+        return self
+
+
+SeedReference = Annotated[str, Field(min_length=1, max_length=600)]
+
+
+class SubgraphQuery(GraphReadQuery):
+    """A question, who asks it, and optionally how it shall be answered."""
+
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_QUERY_CHARACTERS,
+        description="The user's message or question, as it is.",
+        examples=["Why do my customers' payments keep failing?"],
+    )
+    session_id: Name = Field(description="The session in which it is asked.")
+    agent_id: Name = Field(description="The agent that asks.")
+    user_id: Name | None = Field(
+        default=None,
+        description="For whom; default: the user of the session's events. What is of other users "
+        "is never returned, what is of nobody is shared.",
+    )
+    intent: Intent | None = Field(default=None, description="Override; default: inferred.")
+    seed_nodes: list[SeedReference] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_SEED_NODES,
+        description="Override: where to begin. Node ids, or `entity:<name>` where `_` and `-` read "
+        "as space. Default: chosen from the query.",
+    )
+    retrieval_method: RetrievalMethod = "intent_weighted"
+    scoring_weights: AskedWeights | None = Field(
+        default=None, description="Default: the deployment's, echoed in `meta`."
+    )
+    diversity: float = Field(
+        default=0.0, ge=0, le=1, description="How far nodes that say the same step back (MMR)."
+    )
+    proactive: bool = Field(
+        default=True, description="Add nodes nobody asked for that the graph finds relevant."
+    )
+    as_of_position: PositionText | None = Field(
+        default=None, description="What the memory knew then: events behind it are not seen."
+    )
+    include: list[Literal["content"]] = Field(
+        default_factory=list, max_length=4, description="`content`: the events' payloads."
+    )
+    record_access: bool = Field(
+        default=True, description="Count the nodes as read. Reads `as_of` never do."
+    )
+    cursor: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_CURSOR_CHARACTERS,
+        description="`next_cursor` of the page before, with the same query.",
+    )
 
 
 class ContextQuery(GraphReadQuery):

@@ -47,6 +47,26 @@ def recency(used_at_ms: int, now_ms: int, access_count: int = 0) -> float:
     return math.exp(-hours / stability)
 
 
+def weighted_score(
+    weights: Weights,
+    *,
+    used_at_ms: int,
+    now_ms: int,
+    importance: float,
+    relevance: float,
+    access_count: int = 0,
+) -> float:
+    """The weighted mean of recency, importance / 10 and relevance, 0 to 1; see `decay_score`."""
+    return decay_score(
+        used_at_ms=used_at_ms,
+        now_ms=now_ms,
+        importance=importance,
+        access_count=access_count,
+        relevance=relevance,
+        weights=weights,
+    )
+
+
 def decay_score(
     *,
     used_at_ms: int,

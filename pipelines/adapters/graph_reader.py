@@ -126,9 +126,11 @@ def _shown(row: NodeRow) -> tuple[Property, ...]:
 
 
 def _value(variable: str, prop: Property) -> str:
-    """Cypher for one property; a DATETIME comes as milliseconds."""
+    """Cypher for one property; times come as milliseconds."""
     if prop.kind is Kind.TIME:
         return f"{variable}.{prop.name}.epochMillis"
+    if prop.kind is Kind.TIMES:
+        return f"[at IN {variable}.{prop.name} | at.epochMillis]"
     return f"{variable}.{prop.name}"
 
 
