@@ -48,10 +48,13 @@ def place_of(question: Sequence[Any], cursor: str, kinds: Sequence[type]) -> lis
             raise ValueError(cursor[:8])
         padded = cursor + "=" * (-len(cursor) % 4)
         text = base64.b64decode(padded, altchars=b"-_", validate=True)
-        digest, *place = list[Any](orjson.loads(text))
+        values: Any = orjson.loads(text)
+        if not isinstance(values, list) or not values:
+            raise ValueError(cursor[:8])
     except (ValueError, TypeError, binascii.Error):
         raise InvalidInput((("cursor", _RULE),)) from None
+    place: list[Any] = values[1:]
     right = [type(value) for value in place] == list(kinds)
-    if not right or digest != _digest(question):
+    if not right or values[0] != _digest(question):
         raise InvalidInput((("cursor", _RULE),))
     return place

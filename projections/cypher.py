@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from projections.operations import Operations
 from projections.schema import (
+    CHECKPOINT,
     EDGES,
     EVENT,
     NODES,
@@ -465,6 +466,12 @@ CLEAR = (
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 )
 """Deletes what Recollect wrote, and nothing else; runs outside a transaction."""
+_FOLDED = (row.label for row in NODES.values() if row is not CHECKPOINT)
+CLEAR_MEMORY = (
+    f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in _FOLDED)} "
+    "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
+)
+"""The same without the checkpoints, which whoever empties the graph holds meanwhile."""
 STREAM_POSITIONS = (
     "MATCH (e:Event) WHERE e.global_position IS NOT NULL "
     "RETURN e.tenant, e.session_id, e.event_id, e.global_position"

@@ -35,6 +35,7 @@ SYSTEM_EVENTS: dict[str, SystemEvent] = {
     "memory.recalled": SystemEvent("consolidation", False, "forgotten nodes came back"),
     "memory.erased": SystemEvent("consolidation", False, "a person's data was erased"),
     "memory.gap_recorded": SystemEvent("projection", False, "entries that Redis lost"),
+    "memory.graph_cleared": SystemEvent("projection", False, "a graph was emptied"),
 }
 
 

@@ -15,11 +15,14 @@ from api.retrieval.traverse import Bound, Lineage
 from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse, Capacity, Intent, LineageQuery, Meta, ScoringWeights
 from pipelines.adapters.graph_reader import GraphReader
+from pipelines.adapters.lineage_reads import Surroundings, surroundings
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
 from projections.positions import Position
 
 DEFAULT_INTENT: Intent = "why"
+TEMPORAL: Intent = "when"
+FAILURES = ("failed", "timeout")
 
 router = APIRouter(prefix="/v1/nodes", tags=["memory"])
 
@@ -35,25 +38,46 @@ async def read_lineage(
     services: ServicesOf,
     query: Annotated[LineageQuery, Query()],
 ) -> Response:
-    """The nodes on the way to the causes (or effects) of a node, best path first."""
+    """The nodes on the way to the causes (or effects) of a node, best path first.
+
+    Without `intent` the node says what is meant: `why` when it has causes or effects, or failed;
+    `when` when all that is known of it is what came before and after; else `why`.
+    """
     deadline = Deadline(query.timeout_ms)
     if query.min_position is not None:
         await wait_until_projected(services, Position.parse(query.min_position), deadline)
-    walk = Lineage.of(
-        node_id.lower(),
-        intent=query.intent or DEFAULT_INTENT,
-        direction=query.direction,
-        max_depth=query.max_depth,
-        max_nodes=query.max_nodes,
-    )
 
-    def work() -> bool:
+    def work() -> Lineage | None:
         with services.connections.graph.reader() as reader:
-            return _walk(reader, caller.tenant, walk, deadline)
+            intent = query.intent or _inferred(reader, caller.tenant, node_id.lower(), deadline)
+            walk = Lineage.of(
+                node_id.lower(),
+                intent=intent,
+                direction=query.direction,
+                max_depth=query.max_depth,
+                max_nodes=query.max_nodes,
+            )
+            return walk if _walk(reader, caller.tenant, walk, deadline) else None
 
-    if not await services.read(work, timeout_ms=deadline.remaining_ms()):
+    walk = await services.read(work, timeout_ms=deadline.remaining_ms())
+    if walk is None:
         raise ApiProblem("not-found", "No node of that id is in the graph.")
     return JsonResponse(_answer(walk, query, clock_ms(query.as_of), deadline))
+
+
+def _inferred(reader: GraphReader, tenant: str, node_id: str, deadline: Deadline) -> Intent:
+    """What the lineage of a node means, by what is known of it."""
+    found = reader.read(
+        lambda graph: surroundings(graph, tenant, node_id), timeout_ms=deadline.remaining_ms()
+    )
+    return DEFAULT_INTENT if found is None else inferred_lineage_intent(found)
+
+
+def inferred_lineage_intent(found: Surroundings) -> Intent:
+    """`when` for an event of which only its place in time is known, `why` for every other."""
+    if found.caused or not found.followed or found.status in FAILURES:
+        return DEFAULT_INTENT
+    return TEMPORAL
 
 
 def _walk(reader: GraphReader, tenant: str, walk: Lineage, deadline: Deadline) -> bool:
@@ -71,6 +95,7 @@ def _walk(reader: GraphReader, tenant: str, walk: Lineage, deadline: Deadline) -
 
 def _answer(walk: Lineage, query: LineageQuery, now_ms: int, deadline: Deadline) -> AtlasResponse:
     scores = walk.scores()
+    intent: Intent = walk.intent  # type: ignore[assignment]  # one of them, as it was asked with
     order = sorted(
         walk.nodes.values(),
         key=lambda node: (
@@ -97,8 +122,8 @@ def _answer(walk: Lineage, query: LineageQuery, now_ms: int, deadline: Deadline)
             nodes_returned=len(order),
             truncated=bool(walk.cut_by),
             truncated_by=sorted(walk.cut_by),
-            intent=query.intent or DEFAULT_INTENT,
-            inferred_intents={} if query.intent else {DEFAULT_INTENT: 1.0},
+            intent=intent,
+            inferred_intents={} if query.intent else {intent: 1.0},
             intent_override=query.intent,
             seed_nodes=[walk.event_id],
             proactive_nodes_count=0,

@@ -132,6 +132,11 @@ class GraphWriter:
         with driver_errors(), self.driver.session(database=self.database) as session:
             session.run(cypher.CLEAR).consume()
 
+    def clear_memory(self) -> None:
+        """Delete all of it but the checkpoints, in small transactions."""
+        with driver_errors(), self.driver.session(database=self.database) as session:
+            session.run(cypher.CLEAR_MEMORY).consume()
+
     @contextmanager
     def transaction(self) -> Iterator[GraphTransaction]:
         """One transaction: committed when the body ends, rolled back when it raises."""

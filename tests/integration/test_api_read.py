@@ -290,6 +290,32 @@ def test_when_follows_the_order_of_the_session(graph: Graph, client: httpx.Clien
     assert atlas(after).nodes[1].scores.relevance_score == pytest.approx(0.846, abs=0.001)
 
 
+def test_a_lineage_that_nobody_names_is_what_the_node_says(
+    graph: Graph, client: httpx.Client
+) -> None:
+    first, plain, failed, cause, effect = (
+        event_at(50),
+        event_at(40),
+        event_at(30, status="failed"),
+        event_at(20),
+        event_at(10),
+    )
+    ids = [event["event_id"] for event in (first, plain, failed, cause, effect)]
+    graph.add([first, plain, failed, cause, effect, event_at(0, session_id="alone")])
+    for earlier, later in itertools.pairwise(ids):
+        graph.follow(earlier, later)
+    graph.cause(ids[4], ids[3])
+
+    def inferred(node_id: str) -> tuple[dict[str, float], list[str]]:
+        answer = client.get(f"/v1/nodes/{node_id}/lineage")
+        return dict(atlas(answer).meta.inferred_intents), ids_of(answer)
+
+    assert inferred(ids[1]) == ({"when": 1.0}, [ids[1], ids[0]])
+    assert inferred(ids[2]) == ({"why": 1.0}, [ids[2]])
+    assert inferred(ids[3]) == ({"why": 1.0}, [ids[3]])
+    assert inferred(ids[4]) == ({"why": 1.0}, [ids[4], ids[3]])
+
+
 def test_effects_and_both(graph: Graph, client: httpx.Client) -> None:
     ids = chain(graph, 3)
     path = f"/v1/nodes/{ids[1]}/lineage"

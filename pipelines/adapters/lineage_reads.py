@@ -1,0 +1,32 @@
+"""What tells which lineage of an event is meant, when nobody has said it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pipelines.adapters.graph_reader import GraphRead
+from projections.schema import CAUSED_BY, EVENT, FOLLOWS
+
+SURROUNDINGS: Final = f"""
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: $id}})
+WHERE NOT e:{EVENT.placeholder}
+RETURN e.status AS status,
+       EXISTS {{ (e)-[:{CAUSED_BY.type}]-(c:{EVENT.label} {{tenant: $tenant}})
+                WHERE NOT c:{EVENT.placeholder} }} AS caused,
+       EXISTS {{ (e)-[:{FOLLOWS.type}]-(:{EVENT.label} {{tenant: $tenant}}) }} AS followed
+"""
+
+
+class Surroundings(NamedTuple):
+    """How an event stands: `caused` by another or causing one, `followed` or following one."""
+
+    status: str | None
+    caused: bool
+    followed: bool
+
+
+def surroundings(graph: GraphRead, tenant: str, event_id: str) -> Surroundings | None:
+    """How an event stands in its graph; None: it is not there."""
+    for row in graph.rows(SURROUNDINGS, tenant=tenant, id=event_id):
+        return Surroundings(row["status"], row["caused"], row["followed"])
+    return None
