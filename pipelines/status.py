@@ -73,6 +73,7 @@ def status(services: Services) -> dict[str, Any]:
         "graph": graph,
         "ledger": _ledger(ledger, tails, halted),
         "active": target.name,
+        "recall": recall_mode(services.settings),
         "targets": [
             {
                 "name": other.name,
@@ -87,6 +88,13 @@ def status(services: Services) -> dict[str, Any]:
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
         ],
     }
+
+
+def recall_mode(settings: Settings) -> str:
+    """How facts are recalled where a question does not say it, in the words of S2."""
+    if not settings.spreading_activation:
+        return "BFS"
+    return f"spreading activation (lambda={settings.decay_lambda:g}, hops={settings.max_hops})"
 
 
 def _stage(

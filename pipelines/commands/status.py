@@ -98,6 +98,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
         f"[red]partition {partition} halted: {reason} (recollect recover)[/red]"
         for partition, reason in ledger["halted"].items()
     )
+    parts.append(f"[dim]recall of facts[/dim] {document['recall']}")
     for target in document["targets"]:
         mark = "[green]●[/green]" if target["active"] else "[dim]○[/dim]"
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
