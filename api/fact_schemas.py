@@ -7,7 +7,16 @@ from typing import Literal
 from pydantic import Field
 
 from api.retrieval.entity_seeds import MAX_QUERY_CHARACTERS
-from api.schemas import MAX_DEPTH, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, Moment, Name, PositionText, Wire
+from api.schemas import (
+    MAX_DEPTH,
+    MAX_TIMEOUT_MS,
+    MIN_TIMEOUT_MS,
+    Moment,
+    Name,
+    PositionText,
+    SeedReference,
+    Wire,
+)
 from enrichment.relations import EdgeType
 
 MAX_FACTS = 500
@@ -50,7 +59,7 @@ class FactsQuery(Wire):
         default=None, ge=1, le=MAX_DEPTH, description="Levels of facts; default `max_hops`."
     )
     max_facts: int = Field(default=30, ge=1, le=MAX_FACTS)
-    seed_nodes: list[str] = Field(
+    seed_nodes: list[SeedReference] = Field(
         default_factory=list,
         max_length=MAX_SEED_NODES,
         description="Begin here: `entity:<hash>`, or `entity:<name>` where `_` and `-` read as "

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
+from urllib.parse import unquote
 
 from api.dependencies import Services
 from api.main import create_app
@@ -35,23 +36,29 @@ class InProcess:
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Status and body of the answer to a POST."""
+    def request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer; `path` with the query, percent-encoded."""
         services: Services = self._app.state.services
-        services.embedder.embed("warm", timeout_ms=WARM_UP_MS)
-        status, data = self._run(self._call(path, body, headers))
+        if body:
+            services.embedder.embed("warm", timeout_ms=WARM_UP_MS)
+        status, data = self._run(self._call(method, path, body, headers))
         return int(status), bytes(data)
 
-    async def _call(self, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    async def _call(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        path, _, query = target.partition("?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
-            "method": "POST",
+            "method": method,
             "scheme": "http",
-            "path": path,
+            "path": unquote(path),
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 0),

@@ -12,7 +12,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 import orjson
 from pydantic import SecretStr
@@ -25,6 +26,9 @@ FACTS = "/v1/query/facts"
 MARKDOWN = "text/markdown"
 _JSON = "application/json"
 _GRACE_S = 10.0
+MAX_DEPTH = 10
+MAX_NODES = 30
+"""Of a lineage that a person looks at."""
 
 
 class Answer(NamedTuple):
@@ -34,8 +38,8 @@ class Answer(NamedTuple):
     text: str = ""
 
 
-class Asked(Protocol):
-    """Who answers."""
+class Asked:
+    """Who answers; `_send` is how it is reached."""
 
     def ask(
         self, path: str, body: Mapping[str, Any], tenant: str, *, accept: str = _JSON
@@ -44,12 +48,33 @@ class Asked(Protocol):
 
         Raises:
             InvalidInput: naming the fields that break a rule.
-            LedgerUnavailable, GraphUnavailable: a service is away.
+            LedgerUnavailable: Redis is away.
+            GraphUnavailable: Neo4j is away.
             OperationFailed: anything else that is no answer.
         """
+        headers = {"content-type": _JSON, "accept": accept, "x-tenant": tenant}
+        limit_s = int(body.get("timeout_ms", 5_000)) / 1000
+        return _answer(*self._send("POST", path, orjson.dumps(body), headers, limit_s), accept)
+
+    def lineage(self, node_id: str, tenant: str) -> dict[str, Any]:
+        """The causes of a node, as far as they go; raises as `ask` does."""
+        query = urlencode(
+            {"intent": "why", "max_depth": MAX_DEPTH, "max_nodes": MAX_NODES, "timeout_ms": 10_000}
+        )
+        path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
+        headers = {"accept": _JSON, "x-tenant": tenant}
+        return _answer(*self._send("GET", path, b"", headers, 10.0), _JSON).document
+
+    def close(self) -> None:
+        """End what was kept open."""
+
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        raise NotImplementedError
 
 
-class RunningApi:
+class RunningApi(Asked):
     """An API somewhere.
 
     Args:
@@ -61,30 +86,25 @@ class RunningApi:
         self._url = url.rstrip("/")
         self._key = key
 
-    def ask(
-        self, path: str, body: Mapping[str, Any], tenant: str, *, accept: str = _JSON
-    ) -> Answer:
-        """See `Asked`."""
-        headers = {"Content-Type": _JSON, "Accept": accept, "X-Tenant": tenant}
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        sent = dict(headers)
         if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
+            sent["authorization"] = f"Bearer {self._key}"
         request = urllib.request.Request(  # noqa: S310 - the URL is the user's own, or ours
-            self._url + path, data=orjson.dumps(body), headers=headers, method="POST"
+            self._url + path, data=body or None, headers=sent, method=method
         )
-        timeout_s = int(body.get("timeout_ms", 5_000)) / 1000 + _GRACE_S
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-                return _answer(answer.status, answer.read(), accept)
+            with urllib.request.urlopen(request, timeout=limit_s + _GRACE_S) as answer:  # noqa: S310
+                return answer.status, answer.read()
         except urllib.error.HTTPError as error:
-            return _answer(error.code, error.read(), accept)
+            return error.code, error.read()
         except OSError as error:
             raise OperationFailed(reason=f"no API at {self._url}: {error}") from None
 
-    def close(self) -> None:
-        """Nothing is kept open."""
 
-
-class OwnApi:
+class OwnApi(Asked):
     """An API in this process, over the same services, without a port; closed with `close`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -94,18 +114,12 @@ class OwnApi:
         self._app = importlib.import_module("api.in_process").InProcess(own)
         self._bearer = f"Bearer {secret}"
 
-    def ask(
-        self, path: str, body: Mapping[str, Any], tenant: str, *, accept: str = _JSON
-    ) -> Answer:
-        """See `Asked`."""
-        headers = {
-            "content-type": _JSON,
-            "accept": accept,
-            "x-tenant": tenant,
-            "authorization": self._bearer,
-        }
-        status, data = self._app.post(path, orjson.dumps(body), headers)
-        return _answer(status, data, accept)
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        sent = {**headers, "authorization": self._bearer}
+        status, data = self._app.request(method, path, body, sent)
+        return int(status), bytes(data)
 
     def close(self) -> None:
         """End it."""

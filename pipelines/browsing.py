@@ -140,7 +140,7 @@ def _sorted_edges(rows: Sequence[FactRow]) -> list[dict[str, Any]]:
 def communities(services: Services, tenant: str, limit: int) -> list[dict[str, Any]]:
     """The communities of a tenant, the largest first."""
     found = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
-    listed = [
+    listed: list[dict[str, Any]] = [
         {
             "community_id": f"community:{node.node_id}",
             "name": node.properties.get("name"),

@@ -15,7 +15,7 @@ from uuid import uuid4
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Appended
 from pipelines.services import Services
-from projections.errors import OperationFailed, RecollectError
+from projections.errors import OperationFailed
 from projections.events import DEFAULT_TENANT, Event
 from projections.operations import Checkpoint
 from projections.system_events import PARTITION_KEY
@@ -89,5 +89,4 @@ def _recorded(services: Services, payload: dict[str, Any]) -> tuple[str, str]:
     (outcome,) = services.ledger.append([event])
     if isinstance(outcome, Appended):
         return event.event_id, str(outcome.position)
-    reason = str(outcome) if isinstance(outcome, RecollectError) else "conflict"
-    raise OperationFailed(reason=f"that the graph is cleared could not be recorded: {reason}")
+    raise OperationFailed(reason=f"that the graph is cleared could not be recorded: {outcome}")

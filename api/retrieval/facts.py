@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from api.retrieval.entity_seeds import Seed
 from api.retrieval.traverse import Bound
 from consolidation.decay import Retrievals, effective_confidence, retrieval_count
+from consolidation.departures import FactKey
 from enrichment.facts import VALUE
 from enrichment.resolution import components
 from pipelines.adapters.fact_reads import End, FactFilter, FactReads, FactRow
@@ -41,6 +42,7 @@ class RecalledFact(NamedTuple):
         composite: match x 1 / (1 + hop) x confidence; in an activation, what reached both ends.
         score: what facts are sorted by; 0 to 2.
         sources: ids of the events that say so, the one that names it first, at most 20.
+        key: of the edge, between the entities as they were mentioned.
     """
 
     source: End
@@ -52,6 +54,7 @@ class RecalledFact(NamedTuple):
     composite: float
     score: float
     sources: tuple[str, ...]
+    key: FactKey
 
 
 def with_decay(base: float, age_days: float, decay_rate: float) -> float:
@@ -322,7 +325,15 @@ def _recalled(
     said_by = [properties["event_id"], *reversed(properties.get("supporting_event_ids") or ())]
     sources = tuple(dict.fromkeys(said_by))[:MAX_SOURCES]
     ends = walk.end(row.source), walk.end(row.target)
-    return RecalledFact(*ends, properties, confidence, match, hop, composite, score, sources)
+    key = FactKey(
+        row.source.entity_id,
+        properties["relation"],
+        properties["edge_type"],
+        row.target.entity_id,
+        properties["valid_from"],
+        properties["event_id"],
+    )
+    return RecalledFact(*ends, properties, confidence, match, hop, composite, score, sources, key)
 
 
 def _best_of_each(walk: FactWalk, scored: Iterable[RecalledFact]) -> list[RecalledFact]:

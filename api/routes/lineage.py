@@ -11,9 +11,10 @@ from api.answers import JsonResponse, atlas_edges, atlas_node
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import ApiProblem, problem_responses
 from api.reading import wait_until_projected
+from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound, Lineage
 from api.routes.context import READ_PROBLEMS, clock_ms
-from api.schemas import AtlasResponse, Capacity, Intent, LineageQuery, Meta, ScoringWeights
+from api.schemas import AtlasResponse, Capacity, LineageQuery, Meta, ScoringWeights
 from pipelines.adapters.graph_reader import GraphReader
 from pipelines.adapters.lineage_reads import Surroundings, surroundings
 from projections.errors import QueryTimeout

@@ -32,6 +32,9 @@ from projections.positions import Position
 MAX_SCOPE_ID = 3 * MAX_NAME_CHARACTERS
 """Of an episode: its session, its trace and a number."""
 
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: behind everything."""
+
 router = APIRouter(prefix="/v1", tags=["memory"])
 
 
@@ -104,7 +107,8 @@ class _Page:
         self._question = ("summary", tenant, own_id)
         self._after: Sequence[Any] = (0, "")
         if query.cursor is not None:
-            self._after = place_of(self._question, query.cursor, (int, str))
+            began_ms, after_id = place_of(self._question, query.cursor, (int, str))
+            self._after = (min(max(began_ms, 0), LAST_MS), after_id)
         self.node: GraphNode | None = None
         self._below: list[GraphNode] = []
         self.links: list[Link] = []

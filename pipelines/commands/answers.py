@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from projections.schema import CAUSED_BY, ENTITY, EVENT
@@ -13,64 +13,78 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Events of an answer that a person wants to see."""
-MAX_CAUSES = 12
+MAX_CAUSES = 15
+_MAX_KNOWN = 6
+_FAILURES = ("failed", "timeout")
 _COLOURS = {"failed": "red", "timeout": "yellow", "completed": "green"}
 
 
-def show_answer(out: Console, question: str, document: Mapping[str, Any], shown: int) -> None:
-    """Print an answer: causes as a tree where the question asks for them, else a list."""
+def show_answer(
+    out: Console,
+    question: str,
+    document: Mapping[str, Any],
+    shown: int,
+    lineage: Mapping[str, Any] | None = None,
+) -> None:
+    """Print an answer: causes as a tree where the question asks for them, and what was found.
+
+    Args:
+        out: where to.
+        question: as it was asked.
+        document: the answer.
+        shown: nodes at most.
+        lineage: of `explained(document)`, when the question was why.
+    """
     from rich.markup import escape
 
     meta, nodes = document["meta"], document["nodes"]
     out.print(f"[bold]{escape(question)}[/bold]")
-    out.print(f"[dim]{escape(_understood(meta))}[/dim]\n")
-    events = [node for node in nodes if node["type"] == EVENT.label]
+    out.print(f"[dim]{escape(_understood(meta, nodes))}[/dim]\n")
     if not nodes:
         out.print("[dim]nothing was found[/dim]")
-    told: set[str] = set()
-    if meta["intent"] == "why" and (tree := causes(events, document["edges"])) is not None:
-        out.print(tree)
-        out.print()
-        told = {EVENT.label}
+    if lineage is not None:
+        out.print(causes(lineage))
+        out.print("\n[dim]and what else was found[/dim]")
+    told = () if lineage is None else {node["node_id"] for node in lineage["nodes"]}
     for line in found(nodes, shown, without=told):
         out.print(line)
     for remark in meta.get("degraded", ()):
         out.print(f"[yellow]without {escape(remark)}[/yellow]")
-    more = f", {meta['nodes_returned']} in all" if meta["nodes_returned"] > shown else ""
-    out.print(
-        f"\n[dim]{meta['query_ms']} ms{more}; sources: recollect graph, GET /v1/events/ID[/dim]"
-    )
+    more = f" of {meta['nodes_returned']}" if meta["nodes_returned"] > shown else ""
+    out.print(f"\n[dim]{min(shown, len(nodes))}{more} found in {meta['query_ms']} ms[/dim]")
 
 
-def _understood(meta: Mapping[str, Any]) -> str:
-    """What the question was taken for."""
+def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """What the question was taken for, and which of its words are known."""
     intents = meta.get("inferred_intents") or {}
     asked = [f"{name} {score:.1f}" for name, score in sorted(intents.items(), key=lambda i: -i[1])]
     parts = [", ".join(asked) or str(meta["intent"])]
-    if meta.get("seed_nodes"):
-        names = [str(name) for name in meta["seed_nodes"][:4]]
-        parts.append("from " + ", ".join(names))
+    names = {node["node_id"]: _name(node) for node in nodes if node["type"] == ENTITY.label}
+    known = [names[one] for one in meta.get("seed_nodes", ()) if one in names]
+    if known:
+        parts.append("about " + ", ".join(known[:_MAX_KNOWN]))
     return "; ".join(parts)
 
 
-def causes(events: Sequence[Mapping[str, Any]], edges: Iterable[Mapping[str, Any]]) -> Tree | None:
-    """The best event that has causes among the answer's, and its causes below it."""
+def explained(document: Mapping[str, Any]) -> str | None:
+    """The event that a question for causes is about: the best that failed, else the best."""
+    if document["meta"]["intent"] != "why":
+        return None
+    events = [node for node in document["nodes"] if node["type"] == EVENT.label]
+    failed = [node for node in events if node["attributes"].get("status") in _FAILURES]
+    return next((str(node["node_id"]) for node in (*failed, *events)), None)
+
+
+def causes(lineage: Mapping[str, Any]) -> Tree:
+    """An event, and its causes below it."""
     from rich.tree import Tree
 
-    known = {event["node_id"]: event for event in events}
+    known = {node["node_id"]: node for node in lineage["nodes"]}
     because: dict[str, list[str]] = {}
-    for edge in edges:
-        if edge["type"] == CAUSED_BY.type and {edge["source"], edge["target"]} <= set(known):
+    for edge in lineage["edges"]:
+        if edge["type"] == CAUSED_BY.type and edge["target"] not in because.get(edge["source"], ()):
             because.setdefault(edge["source"], []).append(edge["target"])
-    start = next((event["node_id"] for event in events if event["node_id"] in because), None)
-    if start is None:
-        return None
-    # from the last effect that the answer holds: what was asked about is often in the middle
-    effects = {cause: effect for effect, reasons in because.items() for cause in reasons}
-    seen = {start}
-    while (effect := effects.get(start)) is not None and effect not in seen:
-        start = effect
-        seen.add(effect)
+    (start, *_) = lineage["meta"]["seed_nodes"]
     tree = Tree(event_lines(known[start]), guide_style="dim")
     _grow(tree, start, because, known, {start})
     return tree
@@ -99,27 +113,31 @@ def _grow(
 
 
 def found(
-    nodes: Sequence[Mapping[str, Any]], shown: int, *, without: set[str]
+    nodes: Sequence[Mapping[str, Any]], shown: int, *, without: Container[str]
 ) -> Iterable[RenderableType]:
     """The best nodes, each with its score and where it comes from."""
     from rich.markup import escape
 
-    kept = [node for node in nodes if node["type"] not in without][:shown]
+    kept = [node for node in nodes if node["node_id"] not in without][:shown]
     for node in kept:
         score = f"[bold]{node['scores']['rank_score']:.2f}[/bold]"
         if node["type"] == EVENT.label:
             yield f"{score}  {event_lines(node, indent=6)}"
             continue
         attributes = node["attributes"]
-        name = next((attributes[key] for key in _NAMES if attributes.get(key)), node["node_id"])
         kind = node["type"].lower()
         if node["type"] == ENTITY.label and attributes.get("entity_type"):
             kind = str(attributes["entity_type"])
-        yield f"{score}  [cyan]{escape(kind)}[/cyan]  {escape(_cut(str(name)))}"
+        yield f"{score}  [cyan]{escape(kind)}[/cyan]  {escape(_cut(_name(node)))}"
         yield f"      [dim]{escape(node['node_id'])}[/dim]"
 
 
 _NAMES = ("display_name", "name", "canonical_name", "content", "summary")
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    known = node["attributes"]
+    return next((str(known[key]) for key in _NAMES if known.get(key)), str(node["node_id"]))
 
 
 def event_lines(node: Mapping[str, Any], *, indent: int = 0) -> str:
@@ -132,7 +150,7 @@ def event_lines(node: Mapping[str, Any], *, indent: int = 0) -> str:
     if attributes.get("tool_name"):
         name += f" {attributes['tool_name']}"
     colour = _COLOURS.get(status, "cyan")
-    state = f" ({status})" if status in ("failed", "timeout") else ""
+    state = f" ({status})" if status in _FAILURES else ""
     text = attributes.get("summary") or ""
     note = ""
     if node.get("retrieval_reason") == "proactive":

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.commands.answers import SHOWN, show_answer
+from pipelines.commands.answers import SHOWN, explained, show_answer
 from pipelines.commands.invocation import FAILED, OK, Invocation, command
 from projections.events import DEFAULT_TENANT
 from projections.schema import INTENTS
 
 if TYPE_CHECKING:
-    from pipelines.asking import OwnApi, RunningApi
+    from pipelines.asking import Asked
 
 EXAMPLE = 'recollect ask "Why was order 4711 charged twice?" --session checkout-4711'
 TIMEOUT_MS = 10_000
@@ -78,13 +78,15 @@ def ask(
             invocation.answer({"text": text}, lambda out: out.print(text, markup=False, end=""))
             return OK
         document = asked.ask(SUBGRAPH, body, tenant).document
+        start = explained(document)
+        lineage = None if start is None else asked.lineage(start, tenant)
     finally:
         asked.close()
-    invocation.answer(document, lambda out: show_answer(out, question, document, limit))
+    invocation.answer(document, lambda out: show_answer(out, question, document, limit, lineage))
     return OK if document["nodes"] else FAILED
 
 
-def _asked(invocation: Invocation, url: str | None, key_file: Path | None) -> RunningApi | OwnApi:
+def _asked(invocation: Invocation, url: str | None, key_file: Path | None) -> Asked:
     """Who answers: the API that is named, the one of the data folder, else one of our own."""
     from pipelines.asking import OwnApi, RunningApi, running_api
     from pipelines.commands.invocation import log_to_stderr

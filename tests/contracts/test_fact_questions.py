@@ -8,7 +8,7 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.adapters import entity_reads, fact_reads, lineage_reads
+from pipelines.adapters import entity_reads, evidence_reads, fact_reads, lineage_reads
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import planned_once
 from tests.contracts.test_graph_writer import walk
@@ -30,7 +30,7 @@ ASKED: Mapping[str, Any] = {
 
 def questions() -> Iterator[tuple[str, str]]:
     """Texts that ask something of a tenant, by name."""
-    modules = (fact_reads, entity_reads, lineage_reads)
+    modules = (fact_reads, entity_reads, lineage_reads, evidence_reads)
     for name, text in (item for module in modules for item in vars(module).items()):
         texts = text if isinstance(text, dict) else {None: text}
         for kind, one in texts.items():
@@ -51,7 +51,7 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 20
+    assert len(QUESTIONS) == 21
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

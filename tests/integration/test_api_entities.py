@@ -130,6 +130,7 @@ def test_pages_of_a_list_are_disjoint_and_complete(client: httpx.Client) -> None
 
 def test_a_cursor_of_another_question_is_refused(api: Api, client: httpx.Client) -> None:
     cursor = listed(client, limit=1).next_cursor
+    assert cursor is not None
     for params in ({"cursor": cursor, "type": "tool"}, {"cursor": "AAAA"}, {"cursor": cursor[:-3]}):
         body = assert_problem(client.get("/v1/entities", params=params), 422, "invalid-input")
         assert [error["field"] for error in body["errors"]] == ["cursor"]
