@@ -1,0 +1,126 @@
+"""What a question says that a search can use: its words, whom it names, and what to embed.
+
+A name that many texts are said by or addressed to says who speaks, not what about: it is matched
+to the agent of an event and left out of the words and of the vector. (In a conversation of two the
+name is close to every turn, so with it the vector finds turns *to* somebody, not about something:
+measured, recall@10 of the cosine alone 0.37 with the names and 0.63 without.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from enrichment.entities import canonical_name
+from enrichment.words import STOP_WORDS
+
+MAX_QUERY_CHARACTERS: Final = 2_000
+MAX_WORDS: Final = 32
+"""Of one search; what a question says it says in fewer."""
+
+WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
+_APOSTROPHE = re.compile("['’]")  # noqa: RUF001
+_JOINTS = re.compile(r"[\s_-]+")
+_SHORTEST = 4
+"""Letters of a word that endings are taken off; and a stem keeps three."""
+_VOWEL = re.compile("[aeiouy]")
+_HISSING = ("sses", "shes", "ches", "xes", "zes")
+_NO_PLURAL = ("ss", "us", "is")
+
+
+class QueryTerms(NamedTuple):
+    """What a question is searched by.
+
+    Attributes:
+        query: as asked, its first MAX_QUERY_CHARACTERS.
+        words: lower case, letters and digits alone, in order, each once, at most MAX_WORDS;
+            without words that say little and without the agents' names, unless nothing else is
+            left.
+        full_text: the words as Lucene reads "any of these"; empty: nothing to search by.
+        embedding_text: the question without the agents' names; all of it when nothing is left.
+        agents: those it names, in normal form.
+    """
+
+    query: str
+    words: tuple[str, ...]
+    full_text: str
+    embedding_text: str
+    agents: frozenset[str]
+
+
+def query_terms(query: str, names: Iterable[str] = ()) -> QueryTerms:
+    """The terms of a question.
+
+    Args:
+        query: in a person's words.
+        names: agents that it may name; those that it does not name do no harm.
+    """
+    asked = query[:MAX_QUERY_CHARACTERS]
+    named = {
+        normal: pattern
+        for name in names
+        if (normal := agent_name(name)) and (pattern := _name_pattern(normal)).search(asked)
+    }
+    text = asked
+    # The longest first: "ann smith" before "ann".
+    for normal in sorted(named, key=lambda name: (-len(name), name)):
+        text = named[normal].sub(" ", text)
+    text = " ".join(text.split())
+    said = list(_plain_words(text)) or list(_plain_words(asked))
+    telling = [word for word in said if word not in STOP_WORDS] or said
+    words = tuple(dict.fromkeys(bare for word in telling if (bare := _APOSTROPHE.sub("", word))))
+    kept = words[:MAX_WORDS]
+    embedding_text = text if WORD.search(text) else " ".join(asked.split())
+    return QueryTerms(asked, kept, " ".join(kept), embedding_text, frozenset(named))
+
+
+def agent_name(name: str) -> str:
+    """An agent's name in normal form: canonical, and `_`, `-` and spaces alike."""
+    return " ".join(_JOINTS.sub(" ", canonical_name(name)).split())
+
+
+def _name_pattern(normal: str) -> re.Pattern[str]:
+    """Finds a name as a whole word, with any joints, and with a possessive that it may have."""
+    body = r"[\s_-]+".join(map(re.escape, normal.split(" ")))
+    return re.compile(rf"(?<!\w){body}(?:['’]s?)?(?!\w)", re.IGNORECASE)  # noqa: RUF001
+
+
+def _plain_words(text: str) -> Iterable[str]:
+    for match in WORD.finditer(text.lower()):
+        yield match[0].replace("\u2019", "'").removesuffix("'s")
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """A word without the endings of number and tense, the same for `family` and `families`.
+
+    Coarse on purpose: both sides of a comparison go through it. Words with digits and words of
+    fewer than four letters stay as they are.
+
+    Args:
+        word: in lower case.
+    """
+    if len(word) < _SHORTEST or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(_HISSING):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(_NO_PLURAL):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= _SHORTEST - 1 and _VOWEL.search(rest):
+            word = _single(rest)
+            break
+    if len(word) >= _SHORTEST and word.endswith("e"):
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) >= _SHORTEST and word.endswith("y") else word
+
+
+def _single(word: str) -> str:
+    """Without the letter that `stopped` and `running` double."""
+    doubled = len(word) >= _SHORTEST and word[-1] == word[-2] and word[-1] not in "lsz"
+    return word[:-1] if doubled else word
