@@ -18,8 +18,11 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Header, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
+from api.access_log import AccessLog
 from api.connections import Connections
 from api.errors import ApiProblem
+from api.result_cache import ResultCache
+from api.retrieval.proactive import SessionHistory
 from api.watch import Watch
 from pipelines.adapters.ledger import Ledger
 from pipelines.adapters.query_embedder import QueryEmbedder
@@ -96,11 +99,15 @@ class Services:
         self.watch = watch
         self.embedder = QueryEmbedder(settings)
         self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
+        self.results = ResultCache(settings.result_cache_s, settings.result_cache_bytes)
+        self.history = SessionHistory()
+        self.accesses = AccessLog(self.ledger, lambda: watch.sample.overloaded(settings))
         self._read_threads = CapacityLimiter(32)
         self._append_threads = CapacityLimiter(16)
 
     def close(self) -> None:
-        """End the embedder's process; what still waits for a server is not waited for."""
+        """End what runs beside requests; what still waits for a server is not waited for."""
+        self.accesses.stop()
         self.channels.shutdown(wait=False, cancel_futures=True)
         self.embedder.close()
 

@@ -70,11 +70,12 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await anyio.to_thread.run_sync(watch.start)
+        services.accesses.start()
         try:
             yield
         finally:
-            await anyio.to_thread.run_sync(watch.stop)
             await anyio.to_thread.run_sync(services.close)
+            await anyio.to_thread.run_sync(watch.stop)
             connections.close()
 
     app = FastAPI(

@@ -20,7 +20,7 @@ from api.schemas import (
 
 
 def subgraph_response(
-    found: Found, asked: SubgraphQuery, *, now_ms: int, query_ms: int
+    found: Found, asked: SubgraphQuery, *, now_ms: int, query_ms: int, next_cursor: str | None
 ) -> AtlasResponse:
     """The answer to a subgraph query.
 
@@ -29,9 +29,10 @@ def subgraph_response(
         asked: the query.
         now_ms: the clock for recency.
         query_ms: how long it took.
+        next_cursor: of the page behind this one.
     """
     nodes = [_node(found, one, now_ms) for one in found.ranking]
-    cut_by = sorted(found.cut_by)
+    cut_by = sorted(found.notes.cut_by)
     return AtlasResponse(
         nodes=nodes,
         edges=atlas_edges(found.edges),
@@ -50,9 +51,9 @@ def subgraph_response(
                 max_nodes=asked.max_nodes, used_nodes=len(nodes), max_depth=asked.max_depth
             ),
             retrieval_method=found.method,
-            channels={name: _report(outcome) for name, outcome in found.outcomes.items()},
-            degraded=found.degraded,
-            next_cursor=found.next_cursor,
+            channels={name: _report(outcome) for name, outcome in found.notes.outcomes.items()},
+            degraded=found.notes.degraded,
+            next_cursor=next_cursor,
         ),
     )
 
@@ -66,6 +67,8 @@ def _node(found: Found, one: Ranked, now_ms: int) -> Node:
         depth=one.depth,
     )
     node.found_by = list(one.found_by)
+    if one.signal is not None:
+        node.retrieval_reason, node.proactive_signal = "proactive", one.signal
     return node
 
 

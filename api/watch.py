@@ -22,6 +22,7 @@ from pipelines.settings import Settings
 from projections import structural
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
 from projections.operations import Checkpoint
+from projections.positions import Position
 
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
@@ -101,6 +102,13 @@ class Watch:
     def is_stale(self) -> bool:
         """Whether the last sample is too old to rely on."""
         return time.monotonic() - self.sample.at_s > STALE_AFTER_S
+
+    def projected(self) -> dict[int, Position] | None:
+        """Until where each partition was projected a moment ago; None: not known."""
+        if self._checkpoints_of is None or self._checkpoints_of != self._target_name():
+            return None
+        held = self._checkpoints.get(INGEST_STAGE, {})
+        return {partition: checkpoint.position for partition, checkpoint in held.items()}
 
     def start(self) -> None:
         """Look once, then go on in the background.

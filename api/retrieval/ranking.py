@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from api.retrieval.candidates import Candidate, merged_relevance
+from api.retrieval.query_terms import QueryTerms
 from api.retrieval.rank import MAX_IMPORTANCE, Weights, weighted_score
+from api.retrieval.relevance import (
+    DEFAULT_WEIGHTS,
+    Passage,
+    Relevance,
+    RelevanceWeights,
+    relevance,
+)
 from api.retrieval.seeds import fused_ranks
-from api.schemas import Channel
+from api.schemas import Channel, RetrievalMethod
 from pipelines.adapters.retrieval_reads import CandidateRow, Hit, label_and_id
+from pipelines.telemetry import Signal
 from projections.schema import EVENT
 
 MAX_WITH_NEIGHBOURS: Final = 120
 """Candidates whose neighbours in their session are candidates too."""
 MAX_CANDIDATES: Final = 500
+MAX_RANKING: Final = 500
+"""Nodes of a ranking that pages are made of."""
+GRAPH_SHARES: Final[Mapping[RetrievalMethod, float]] = {
+    "intent_weighted": 0.2,
+    "ppr": 0.5,
+    "activation": 0.5,
+}
+"""What the best path to an event is worth beside what it says."""
 
 
 class Ranked(NamedTuple):
-    """A node of the ranking; `found_by` are the channels that found it."""
+    """A node of the ranking.
+
+    Attributes:
+        rank: what the ranking is sorted by, 0 to 1.
+        relevance: 0 to 1.
+        depth: edges from the nearest seed.
+        found_by: the channels that found it.
+        signal: why it is there although nobody asked for it; None: it was asked for.
+    """
 
     node_id: str
     rank: float
     relevance: float
     depth: int | None = None
     found_by: tuple[Channel, ...] = ()
+    signal: Signal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +62,26 @@ class Pool:
         text, near: hits of full text and of the vector index, by event id, the best first.
         graph: worth of the paths from the seeds, by wire id.
         depths: edges from the nearest seed, by wire id.
+        method: what the worth of paths is.
     """
 
     text: Mapping[str, Hit] = field(default_factory=dict)
     near: Mapping[str, Hit] = field(default_factory=dict)
     graph: Mapping[str, float] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
+    method: RetrievalMethod = "intent_weighted"
 
     def events(self) -> list[str]:
         """Ids of all events: the channels' in turn, then the walk's by their worth."""
-        return list(dict.fromkeys([*_in_turn(self.text, self.near), *self._reached(events=True)]))
+        return list(
+            dict.fromkeys(
+                [*in_turn(self.text.values(), self.near.values()), *self.reached_events()]
+            )
+        )
+
+    def reached_events(self) -> list[str]:
+        """Ids of the events that paths lead to, by their worth."""
+        return list(self._reached(events=True))
 
     def derived(self) -> list[str]:
         """Wire ids of all others, by their worth."""
@@ -75,8 +111,39 @@ def is_event(node_id: str) -> bool:
     return label_and_id(node_id)[0] == EVENT.label
 
 
+def _passage(row: CandidateRow) -> Passage:
+    return Passage(
+        row.event_id,
+        row.speaker or row.agent_id,
+        row.text,
+        row.previous_id,
+        row.occurred_at_ms,
+        row.cosine,
+    )
+
+
+def merged_scores(pool: Pool, found: Mapping[str, Relevance]) -> dict[str, float]:
+    """Relevance of events, 0 to 1: what they say, or what leads to them, if that is more.
+
+    The best path to an event counts for a share of what a perfect answer would: it brings in what
+    the words do not tell, and never above what they clearly do.
+    """
+    share = GRAPH_SHARES[pool.method]
+    merged = {}
+    for event_id, one in found.items():
+        led = pool.graph.get(event_id, 0.0) if pool.depths.get(event_id) else 0.0
+        merged[event_id] = min(1.0, max(one.score, share * led))
+    return merged
+
+
 def ranking(
-    pool: Pool, rows: Sequence[CandidateRow], weights: Weights, now_ms: int
+    pool: Pool,
+    rows: Sequence[CandidateRow],
+    weights: Weights,
+    now_ms: int,
+    *,
+    terms: QueryTerms,
+    channel_weights: RelevanceWeights = DEFAULT_WEIGHTS,
 ) -> list[Ranked]:
     """Everything of the pool by rank, the best first; what is derived ranks by its paths.
 
@@ -85,18 +152,10 @@ def ranking(
         rows: what is known of its events; those without a row are not ranked.
         weights: of recency, importance and relevance.
         now_ms: the clock for recency.
+        terms: of the question.
+        channel_weights: how much each channel says of what an event says.
     """
-    relevance = merged_relevance(
-        [
-            Candidate(
-                row.event_id,
-                pool.text[row.event_id].score if row.event_id in pool.text else 0.0,
-                row.cosine,
-                pool.graph.get(row.event_id, 0.0),
-            )
-            for row in rows
-        ]
-    )
+    scores = merged_scores(pool, relevance(terms, list(map(_passage, rows)), channel_weights))
     ranked = [
         Ranked(
             row.event_id,
@@ -106,9 +165,9 @@ def ranking(
                 now_ms=now_ms,
                 importance=min(float(MAX_IMPORTANCE), row.importance),
                 access_count=row.access_count,
-                relevance=relevance[row.event_id],
+                relevance=scores[row.event_id],
             ),
-            relevance[row.event_id],
+            scores[row.event_id],
             pool.depths.get(row.event_id),
             pool.found_by(row.event_id),
         )
@@ -131,7 +190,9 @@ def ranking_without_rows(pool: Pool, weights: Weights) -> list[Ranked]:
 def _derived(pool: Pool, weights: Weights) -> Iterator[Ranked]:
     share = weights.relevance / sum(weights)
     for node_id in pool.derived():
-        score = min(1.0, pool.graph[node_id])
+        # What the question names counts in full, what it only leads to as events do.
+        led = GRAPH_SHARES[pool.method] if pool.depths.get(node_id) else 1.0
+        score = min(1.0, led * pool.graph[node_id])
         yield Ranked(
             node_id, score * share, score, pool.depths.get(node_id), pool.found_by(node_id)
         )
@@ -141,10 +202,7 @@ def _ordered(ranked: Sequence[Ranked]) -> list[Ranked]:
     return sorted(ranked, key=lambda one: (-one.rank, one.node_id))
 
 
-def _in_turn(*channels: Mapping[str, Hit]) -> Iterator[str]:
-    """First the best of each, then the second …, so that a bound cuts all alike."""
-    ordered = [list(one) for one in channels]
-    for place in range(max(map(len, ordered), default=0)):
-        for ids in ordered:
-            if place < len(ids):
-                yield ids[place]
+def in_turn(*channels: Iterable[Hit]) -> list[str]:
+    """Event ids: first the best of each channel, then the second …, so a bound cuts all alike."""
+    places = zip_longest(*([hit.event_id for hit in hits] for hits in channels))
+    return list(dict.fromkeys(one for place in places for one in place if one is not None))

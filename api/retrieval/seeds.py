@@ -6,7 +6,7 @@ scale; the final order is not made here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pipelines.adapters.retrieval_reads import SessionEvent
@@ -20,7 +20,7 @@ CONTEXT_SCORE: Final = 0.3
 CONTEXT_EVENTS: Final = 5
 
 
-def fused_ranks(channels: Iterable[Sequence[str]], offset: int = RANK_OFFSET) -> dict[str, float]:
+def fused_ranks(channels: Iterable[Iterable[str]], offset: int = RANK_OFFSET) -> dict[str, float]:
     """Sum of 1 / (offset + rank) over the channels, by id, the best first and scaled to be 1.
 
     Args:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
+import orjson
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from api.answers import JsonResponse
 from api.bodies import body_of, documented_body
-from api.dependencies import Deadline, Reader, ServicesOf, no_query
+from api.contents import add_contents
+from api.dependencies import Deadline, Reader, Services, ServicesOf, no_query
 from api.errors import problem_responses
 from api.reading import wait_until_projected
 from api.retrieval.answer import Retrieval
+from api.retrieval.pages import cursor_of, page_of
 from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse, SubgraphQuery
 from api.subgraph_answers import subgraph_response
+from pipelines import telemetry
+from projections.errors import LedgerError
 from projections.positions import Position
 
 router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])
@@ -42,9 +48,121 @@ async def query_subgraph(
     deadline = Deadline(asked.timeout_ms)
     if asked.min_position is not None:
         await wait_until_projected(services, Position.parse(asked.min_position), deadline)
-    now_ms = clock_ms(asked.as_of)
-    retrieval = Retrieval(services, caller.tenant, asked, deadline, now_ms)
-    found = await services.read(retrieval.answer, timeout_ms=deadline.remaining_ms())
-    return JsonResponse(
-        subgraph_response(found, asked, now_ms=now_ms, query_ms=deadline.elapsed_ms())
-    )
+    answering = _Answering(services, caller.tenant, asked, deadline)
+    return JsonResponse(await services.read(answering.answer, timeout_ms=deadline.remaining_ms()))
+
+
+class _Answering:
+    """One answer, on a thread of its own: from the cache, or the next page, or found anew."""
+
+    def __init__(
+        self, services: Services, tenant: str, asked: SubgraphQuery, deadline: Deadline
+    ) -> None:
+        self._services = services
+        self._tenant = tenant
+        self._asked = asked
+        self._deadline = deadline
+        self._question = [tenant, asked.model_dump(exclude=_NOT_THE_QUESTION)]
+
+    def answer(self) -> AtlasResponse:
+        """The answer, with the payloads that were asked for, and counted as read."""
+        response = self._cached()
+        if response is None:
+            response = self._found()
+        if "content" in self._asked.include:
+            response = response.model_copy(deep=True)  # what is cached stays without
+            add_contents(response.nodes, self._tenant, self._services.ledger)
+        self._record(response)
+        return response
+
+    def _found(self) -> AtlasResponse:
+        asked, services = self._asked, self._services
+        projected = services.watch.projected()
+        page = None if asked.cursor is None else page_of(self._question, asked.cursor)
+        now_ms = clock_ms(asked.as_of) if page is None else page.now_ms
+        retrieval = Retrieval(services, self._tenant, asked, self._deadline, now_ms)
+        found = retrieval.answer() if page is None else retrieval.page(page.ranking)
+        response = subgraph_response(
+            found,
+            asked,
+            now_ms=now_ms,
+            query_ms=self._deadline.elapsed_ms(),
+            next_cursor=cursor_of(self._question, found.rest, now_ms),
+        )
+        if not response.meta.degraded:
+            self._keep(response, projected)
+        self._count(response)
+        return response
+
+    def _count(self, response: AtlasResponse) -> None:
+        outcome: telemetry.QueryOutcome = "answered" if response.nodes else "empty"
+        if response.meta.degraded:
+            outcome = "partial"
+        method = response.meta.retrieval_method or ""
+        telemetry.QUERIES.labels(method=method, outcome=outcome).inc()
+        for node in response.nodes:
+            for channel in node.found_by:
+                telemetry.CHANNEL_NODES.labels(channel=channel).inc()
+            if node.proactive_signal is not None:
+                telemetry.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
+
+    # -- the same answer again ---------------------------------------------------------------------
+
+    def _key(self) -> bytes:
+        return orjson.dumps([self._question, self._asked.max_nodes, self._asked.cursor])
+
+    def _cached(self) -> AtlasResponse | None:
+        """What was answered a moment ago; nobody who waits for a position gets that."""
+        if self._asked.min_position is not None or not self._services.settings.result_cache_s:
+            return None
+        target = self._services.connections.graph.target
+        name = None if target is None else target.name
+        try:
+            ledger = self._services.ledger()
+            response = self._services.results.get(self._tenant, self._key(), ledger, name)
+        except LedgerError:
+            return None  # nobody can say whether it still stands
+        if response is None:
+            return None
+        method = response.meta.retrieval_method or ""
+        telemetry.QUERIES.labels(method=method, outcome="cached").inc()
+        meta = response.meta.model_copy(
+            update={"cached": True, "query_ms": self._deadline.elapsed_ms()}
+        )
+        return response.model_copy(update={"meta": meta})
+
+    def _keep(self, response: AtlasResponse, projected: Mapping[int, Position] | None) -> None:
+        target = self._services.connections.graph.target
+        if projected is None or target is None:
+            return
+        sessions = {node.provenance.session_id for node in response.nodes} - {None}
+        self._services.results.put(
+            self._tenant,
+            self._key(),
+            response,
+            size=len(response.model_dump_json()),
+            target=target.name,
+            sessions={self._asked.session_id, *filter(None, sessions)},
+            projected=projected,
+            partitions=self._services.settings.partitions,
+        )
+
+    def _record(self, response: AtlasResponse) -> None:
+        """What was shown counts as read, unless it was read as of another time."""
+        asked = self._asked
+        past = asked.as_of is not None or asked.as_of_position is not None
+        if asked.record_access and self._services.settings.record_accesses and not past:
+            ids = [node.node_id for node in response.nodes]
+            self._services.accesses.record(self._tenant, ids)
+            self._services.history.show(self._tenant, asked.session_id, ids)
+
+
+_NOT_THE_QUESTION: Final = {
+    "cursor",
+    "max_nodes",
+    "timeout_ms",
+    "min_position",
+    "include",
+    "record_access",
+}
+"""Fields that may differ from page to page, and change no ranking."""

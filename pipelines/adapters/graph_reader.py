@@ -15,6 +15,7 @@ import neo4j
 from neo4j.exceptions import DriverError, Neo4jError
 from neo4j.time import DateTime
 
+from projections.cypher import SERVER_VERSION
 from projections.errors import GraphError, GraphRejected, GraphUnavailable, QueryTimeout
 from projections.operations import Checkpoint
 from projections.positions import Position
@@ -383,6 +384,19 @@ class GraphReader:
     def __init__(self, driver: neo4j.Driver, database: str) -> None:
         self._driver = driver
         self._database = database
+        self._searches_within_tenant: bool | None = None
+
+    def searches_within_tenant(self, *, timeout_ms: int) -> bool:
+        """Whether the vector index can be searched within a tenant (Neo4j 2026, not 5.26).
+
+        Raises as `read` does, unless it is known already.
+        """
+        known = self._searches_within_tenant
+        if known is None:
+            (row,) = self.read(lambda graph: graph.rows(SERVER_VERSION), timeout_ms=timeout_ms)
+            known = not str(row["version"]).startswith("5.")
+            self._searches_within_tenant = known
+        return known
 
     def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
         """Run `work` in one read transaction that the database ends after `timeout_ms`.

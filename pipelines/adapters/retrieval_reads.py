@@ -19,7 +19,6 @@ from pipelines.adapters.graph_reader import (
     node_columns,
     plain_properties,
 )
-from projections.cypher import SERVER_VERSION
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -112,6 +111,7 @@ class CandidateRow(NamedTuple):
 
     event_id: str
     occurred_at_ms: int
+    session_id: str
     agent_id: str
     speaker: str | None
     importance: float
@@ -165,7 +165,7 @@ def ids_by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _visible(row: NodeRow, variable: str) -> str:
+def visible(row: NodeRow, variable: str) -> str:
     """Cypher that is true of a node that a reader in scope may see."""
     tests = [f"NOT {variable}:{row.placeholder}"]
     if row is EVENT:
@@ -181,25 +181,25 @@ def _visible(row: NodeRow, variable: str) -> str:
     return " AND ".join(tests)
 
 
-_SHOWN = _visible(EVENT, "e")
-_IMPORTANCE = "toInteger(coalesce(e.importance_score, e.importance_hint, $default_importance))"
+SHOWN = visible(EVENT, "e")
+IMPORTANCE = "toInteger(coalesce(e.importance_score, e.importance_hint, $default_importance))"
 _EXACT = f"2 * vector.similarity.cosine(e.{EVENT.vector}, $vector) - 1"
 
 TEXT_HITS: Final = f"""
-{found_text(EVENT, "e")} AND {_SHOWN}
+{found_text(EVENT, "e")} AND {SHOWN}
 RETURN e.event_id AS event_id, score ORDER BY score DESC, event_id
 """
 VECTOR_HITS: Final = {
     True: f"""CYPHER 25
 MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector
 WHERE e.tenant = $tenant LIMIT $most) SCORE AS found
-WHERE {_SHOWN}
+WHERE {SHOWN}
 RETURN e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(EVENT)}', 10 * $most, $vector)
 YIELD node AS e, score AS found
-WHERE e.tenant = $tenant AND {_SHOWN}
+WHERE e.tenant = $tenant AND {SHOWN}
 WITH e, found ORDER BY found DESC LIMIT $most
 RETURN e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
 """,
@@ -213,7 +213,7 @@ WHERE e.tenant = $tenant AND e.session_id = $session_id
 """
 _SESSION_COLUMNS = f"""
 RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
-       {_IMPORTANCE} AS importance, e.user_id AS user_id, e.agent_id AS agent_id
+       {IMPORTANCE} AS importance, e.user_id AS user_id, e.agent_id AS agent_id
 """
 SESSION_EVENTS: Final = f"""
 {_SESSION}
@@ -231,10 +231,10 @@ CALL () {{
   MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
   RETURN e
 }}
-WITH e WHERE {_SHOWN}
+WITH e WHERE {SHOWN}
 RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
-       e.agent_id AS agent_id, e.speaker AS speaker,
-       {_IMPORTANCE} + coalesce(e.importance_boost, 0) AS importance,
+       e.session_id AS session_id, e.agent_id AS agent_id, e.speaker AS speaker,
+       {IMPORTANCE} + coalesce(e.importance_boost, 0) AS importance,
        coalesce(e.access_count, 0) AS access_count,
        coalesce(e.last_accessed_at.epochMillis, 0) AS accessed_at_ms,
        left(coalesce(e.text, ''), {TEXT_CHARACTERS}) AS text,
@@ -244,7 +244,7 @@ RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
 NAMED_AGENTS: Final = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
-WHERE {_visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
+WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
 RETURN DISTINCT n.canonical_name AS name
 """
 
@@ -299,7 +299,7 @@ def _quality(row: EdgeRow) -> str:
 
 def _branch_text(branch: _Branch) -> str:
     row, to = branch.row, branch.to
-    tests = [_visible(to, "m")]
+    tests = [visible(to, "m")]
     if row.type in _EDGE_VISIBLE:
         tests.append(_EDGE_VISIBLE[row.type])
     own = to.key[1]
@@ -323,7 +323,7 @@ def _steps_text(row: NodeRow) -> str:
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
   MATCH (n:{row.label} {{tenant: $tenant, {own}: id}})
-  WHERE {_visible(row, "n")}
+  WHERE {visible(row, "n")}
   CALL (n) {{{branches}
   }}
   RETURN '{_PREFIXES.get(row.label, "")}' + id AS node_id, edge"""
@@ -339,7 +339,7 @@ _NODES: Final = {
     row.label: f"""
 UNWIND $ids AS id
 MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
-WHERE {_visible(row, "n")}
+WHERE {visible(row, "n")}
 RETURN {node_columns("n", row)} AS node"""
     for row in RETRIEVED
 }
@@ -357,7 +357,11 @@ def _ends() -> Iterable[tuple[tuple[EdgeRow, ...], NodeRow, NodeRow]]:
 
 
 def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> str:
-    """Edges between two labels; from the end that has fewer of them."""
+    """Edges from one label to another, followed from their source.
+
+    The other end is looked up in a map, which no index answers: were it sought by its key, each
+    node of one end would be tried with each of the other.
+    """
     types = "|".join(row.type for row in rows)
     tests = [
         f"CASE WHEN type(r) = '{row.type}' THEN {_EDGE_VISIBLE[row.type]} ELSE true END"
@@ -370,7 +374,7 @@ def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> 
   UNWIND ${source.label.lower()}_ids AS id
   MATCH (a:{source.label} {{tenant: $tenant, {a}: id}})-[r:{types}]->
         (b:{target.label} {{tenant: $tenant}})
-  WHERE b.{b} IN ${target.label.lower()}_ids{where}
+  WHERE $among['{_PREFIXES.get(target.label, "")}' + b.{b}]{where}
   RETURN type(r) AS type, '{_PREFIXES.get(source.label, "")}' + id AS source,
          '{_PREFIXES.get(target.label, "")}' + b.{b} AS target, properties(r) AS properties"""
 
@@ -383,12 +387,6 @@ EDGES_BETWEEN: Final = (
 
 def _by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
     return {f"{label.lower()}_ids": ids for label, ids in ids_by_label(node_ids).items()}
-
-
-def searches_within_tenant(graph: GraphRead) -> bool:
-    """Whether the server's vector index can be searched within a tenant (2026, not 5.26)."""
-    (row,) = graph.rows(SERVER_VERSION)
-    return not str(row["version"]).startswith("5.")
 
 
 def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], most: int) -> list[Hit]:
@@ -497,7 +495,9 @@ def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, 
 
 def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[GraphEdge]:
     """Edges of every type both of whose ends are among the nodes, sorted."""
-    rows = graph.rows(EDGES_BETWEEN, **_by_label(node_ids), **scope.parameters())
+    ids = list(node_ids)
+    among = dict.fromkeys(ids, True)
+    rows = graph.rows(EDGES_BETWEEN, among=among, **_by_label(ids), **scope.parameters())
     return [
         GraphEdge(row["type"], row["source"], row["target"], plain_properties(row["properties"]))
         for row in rows

@@ -1,0 +1,144 @@
+"""Answers that are given again for a minute, unless a session that they show has gone on.
+
+By tenant, user and question, in the memory of one process, bounded by bytes. An entry knows until
+where each partition was projected when it was made; what its sessions' partitions hold behind that
+is looked at before it is given again. Events of `memory.*` change no answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from api.schemas import AtlasResponse
+from pipelines import telemetry
+from pipelines.adapters.ledger import Ledger
+from projections.errors import LedgerError, UndecodableEntry
+from projections.events import decode_event
+from projections.identity import partition_of
+from projections.positions import START, Position
+from projections.system_events import is_system_event
+
+MAX_LOOKED_AT: Final = 200
+"""Entries of a partition that are looked at; with more behind it, an answer is not given again."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    response: AtlasResponse
+    size: int
+    until_s: float
+    target: str
+    sessions: frozenset[str]
+    seen: dict[int, Position]
+
+
+class ResultCache:
+    """Safe for use by several threads.
+
+    Args:
+        ttl_s: how long an answer lives; 0: nothing is kept.
+        max_bytes: of all answers, as JSON.
+    """
+
+    def __init__(self, ttl_s: float, max_bytes: int) -> None:
+        self._ttl_s = ttl_s
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[tuple[str, bytes], _Entry] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(
+        self, tenant: str, question: bytes, ledger: Ledger, target: str | None
+    ) -> AtlasResponse | None:
+        """An answer to the same question that still stands.
+
+        Raises:
+            LedgerError: Redis is away, so that nobody knows.
+        """
+        key = (tenant, question)
+        with self._lock:
+            entry = self._entries.get(key)
+        outcome = "miss"
+        if entry is not None:
+            fresh = entry.until_s > time.monotonic() and entry.target == target
+            if fresh and self._stands(entry, tenant, ledger):
+                outcome = "hit"
+            else:
+                self._drop(key)
+        telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
+        return entry.response if entry is not None and outcome == "hit" else None
+
+    def put(
+        self,
+        tenant: str,
+        question: bytes,
+        response: AtlasResponse,
+        *,
+        size: int,
+        target: str,
+        sessions: Iterable[str],
+        projected: Mapping[int, Position],
+        partitions: int,
+    ) -> None:
+        """Keep an answer.
+
+        Args:
+            tenant: whose.
+            question: everything that the answer depends on.
+            response: the answer.
+            size: of it as JSON, bytes.
+            target: that it was read from.
+            sessions: that it shows, and the one it was asked in.
+            projected: by partition, at most how far the graph was when it was made.
+            partitions: of the ledger.
+        """
+        if self._ttl_s <= 0 or size > self._max_bytes:
+            return
+        involved = frozenset(sessions)
+        numbers = {partition_of(tenant, session, partitions) for session in involved}
+        seen = {number: projected.get(number, START) for number in numbers}
+        until_s = time.monotonic() + self._ttl_s
+        entry = _Entry(response, size, until_s, target, involved, seen)
+        self._drop((tenant, question))
+        with self._lock:
+            self._entries[tenant, question] = entry
+            self._bytes += size
+            while self._bytes > self._max_bytes:
+                _, oldest = self._entries.popitem(last=False)
+                self._bytes -= oldest.size
+
+    def _drop(self, key: tuple[str, bytes]) -> None:
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._bytes -= entry.size
+
+    def _stands(self, entry: _Entry, tenant: str, ledger: Ledger) -> bool:
+        """Whether none of its sessions has an event that it does not know."""
+        tails = ledger.tails()
+        for partition, seen in entry.seen.items():
+            tail = tails[partition].position
+            if tail <= seen:
+                continue
+            entries = ledger.read(partition, seen, MAX_LOOKED_AT + 1, tail)
+            if len(entries) > MAX_LOOKED_AT:
+                return False
+            for one in entries:
+                try:
+                    event = decode_event(one.data)
+                except UndecodableEntry:
+                    return False
+                if is_system_event(event.event_type) or event.tenant != tenant:
+                    continue
+                if event.session_id in entry.sessions:
+                    return False
+            entry.seen[partition] = tail
+        return True
+
+
+__all__ = ["LedgerError", "ResultCache"]
