@@ -38,7 +38,7 @@ def _evidence(node: Node, texts: Mapping[str, str]) -> Evidence | None:
         session_id=origin.session_id or "",
         agent_id=origin.agent_id or "",
         event_type=said("event_type") or "",
-        text=texts.get(node.node_id, ""),
+        text=texts.get(node.node_id) or said("summary") or "",
         speaker=said("speaker"),
         tool_name=said("tool_name"),
         status=said("status"),

@@ -481,6 +481,12 @@ class SubgraphQuery(GraphReadQuery):
     record_access: bool = Field(
         default=True, description="Count the nodes as read. Reads `as_of` never do."
     )
+    max_tokens: int = Field(
+        default=2_000,
+        ge=50,
+        le=32_000,
+        description="Of the evidence that `Accept: text/markdown` gives; estimated.",
+    )
     cursor: str | None = Field(
         default=None,
         min_length=1,

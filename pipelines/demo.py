@@ -7,16 +7,19 @@ before their causes, time-outs and retries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pipelines.asking import SUBGRAPH
+from pipelines.commands.answers import explained
 from projections.events import DEFAULT_TENANT, Event, decode_event, timestamp_text
 from projections.schema import CAUSED_BY
 
 if TYPE_CHECKING:
     from pipelines.adapters.graph_reader import GraphNode, GraphRead
+    from pipelines.asking import Asked
     from pipelines.services import Services
 
 EVENTS = 75
@@ -24,7 +27,10 @@ FAILURE = "019cb8a0-4711-7000-8000-000000000016"
 """order.charged_twice, in session checkout-4711."""
 ROOT = "019cb8a0-0088-7000-8000-000000000001"
 """What it goes back to: a question in session deploy-88."""
+CHANGE = "019cb8a0-0088-7000-8000-000000000006"
+"""config.changed: a time limit that was shorter from then on."""
 READ_TIMEOUT_MS = 10_000
+ASK_TIMEOUT_MS = 20_000
 _NEIGHBOURS = 50
 _SUMMARY_CHARACTERS = 76
 
@@ -49,6 +55,60 @@ class Lineage(NamedTuple):
 
     event: Happening
     causes: tuple[Happening, ...]
+
+
+class Question(NamedTuple):
+    """A question of the tour, and in which session it is asked."""
+
+    text: str
+    session_id: str
+    intent: str
+
+
+QUESTIONS: Final = (
+    Question("Why was order 4711 charged twice?", "checkout-4711", "why"),
+    Question("What tools did the support agent use for order 4711?", "support-301", "what"),
+    Question("Find events similar to the refund that timed out", "support-301", "related"),
+)
+
+
+class Reply(NamedTuple):
+    """What the API says to a question; `lineage` of the event it is about, when that was why."""
+
+    question: Question
+    document: Mapping[str, Any]
+    lineage: Mapping[str, Any] | None = None
+
+    @property
+    def node_ids(self) -> list[str]:
+        """Of what was found, the best first."""
+        return [str(node["node_id"]) for node in self.document["nodes"]]
+
+    @property
+    def explained_by(self) -> set[str]:
+        """The events of the lineage."""
+        nodes = () if self.lineage is None else self.lineage["nodes"]
+        return {str(node["node_id"]) for node in nodes}
+
+
+def replies(asked: Asked) -> list[Reply]:
+    """The answers to the questions, each as the support agent would ask it."""
+    found = []
+    # The first question of a graph takes seconds: the database plans it, and the model is loaded.
+    for question in (QUESTIONS[0], *QUESTIONS):
+        body = {
+            "query": question.text,
+            "session_id": question.session_id,
+            "agent_id": "support-agent",
+            "max_nodes": 30,
+            "timeout_ms": ASK_TIMEOUT_MS,
+            "record_access": False,
+        }
+        document = asked.ask(SUBGRAPH, body, DEFAULT_TENANT).document
+        start = explained(document)
+        lineage = None if start is None else asked.lineage(start, DEFAULT_TENANT)
+        found.append(Reply(question, document, lineage))
+    return found[1:]
 
 
 def scenario_path() -> Path:
@@ -146,6 +206,11 @@ def _cut(text: str) -> str:
     return line if len(line) <= _SUMMARY_CHARACTERS else line[: _SUMMARY_CHARACTERS - 1] + "…"
 
 
+def _intents(reply: Reply) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = reply.document["meta"]["inferred_intents"]
+    return found
+
+
 class Check(NamedTuple):
     """Something that must hold for the demonstration to be true."""
 
@@ -154,15 +219,31 @@ class Check(NamedTuple):
 
 
 def checks(
-    *, imported: Any, again: Any, story: Lineage, verified: Any, fresh: bool, placeholders: int
+    *,
+    imported: Any,
+    again: Any,
+    story: Lineage,
+    answered: Sequence[Reply],
+    verified: Any,
+    fresh: bool,
+    placeholders: int,
 ) -> Sequence[Check]:
     """What must hold at the end; `fresh`: the ledger held nothing else."""
+    understood = [reply.question.intent in _intents(reply) for reply in answered]
     return (
         Check(imported.read == EVENTS and not imported.refused, "every event was taken"),
         Check(again.new == 0 and not again.refused, "a second import added nothing"),
         Check(
             bool(story.causes) and story.causes[-1].event_id == ROOT,
             "the failure is traced to its root, in another session",
+        ),
+        Check(
+            all(reply.node_ids for reply in answered) and all(understood),
+            "three questions are understood and answered",
+        ),
+        Check(
+            bool(answered) and {FAILURE, CHANGE} <= answered[0].explained_by,
+            "the first answer leads from the failure to the change behind it",
         ),
         Check(placeholders == 0 or not fresh, "no event waits for its parent"),
         Check(

@@ -19,7 +19,7 @@ from api.reading import wait_until_projected
 from api.retrieval.activation import ActivationConfig
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.narrative import MAX_ANCHORS, MAX_HOPS
-from api.retrieval.recall import Found, Recall, SeedRules, by_activation, seeds_of
+from api.retrieval.recall import ENTITY_PREFIX, Found, Recall, SeedRules, by_activation, seeds_of
 from api.retrieval.traverse import Bound
 from api.routes.context import READ_PROBLEMS, clock_ms
 from pipelines.adapters.fact_reads import FactReads
@@ -60,6 +60,7 @@ async def recall_facts(
     as_text = wants_markdown(accept)
     recalling = _Recalling(services, caller, asked, deadline, as_text=as_text)
     answer = await services.read(recalling.answer, timeout_ms=deadline.remaining_ms())
+    recalling.record(answer)
     if as_text:
         return MarkdownResponse(recalling.narrative(answer))
     return JsonResponse(recalling.response(answer))
@@ -114,6 +115,17 @@ class _Recalling:
             timed_out=answer.timed_out,
             query_ms=self._deadline.elapsed_ms(),
         )
+
+    def record(self, answer: _Answer) -> None:
+        """What was shown counts as retrieved, unless it was asked as of another time."""
+        asked = self._asked
+        past = asked.as_of is not None or asked.at_timestamp is not None
+        if asked.record_access and self._settings.record_accesses and not past:
+            self._services.accesses.record(
+                self._tenant,
+                [ENTITY_PREFIX + seed.entity_id for seed in answer.found.seeds],
+                [fact.key for fact in answer.facts],
+            )
 
     def narrative(self, answer: _Answer) -> str:
         """As text."""

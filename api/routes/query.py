@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Final
 
 import orjson
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
 from api.answers import JsonResponse
@@ -14,6 +15,8 @@ from api.bodies import body_of, documented_body
 from api.contents import add_contents
 from api.dependencies import Deadline, Reader, Services, ServicesOf, no_query
 from api.errors import problem_responses
+from api.evidence import subgraph_markdown
+from api.markdown import MarkdownResponse, also_markdown, wants_markdown
 from api.reading import wait_until_projected
 from api.retrieval.answer import Retrieval
 from api.retrieval.pages import cursor_of, page_of
@@ -21,8 +24,10 @@ from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse, SubgraphQuery
 from api.subgraph_answers import subgraph_response
 from pipelines import telemetry
-from projections.errors import LedgerError
+from pipelines.adapters.evidence_reads import texts
+from projections.errors import GraphError, LedgerError
 from projections.positions import Position
+from projections.schema import EVENT
 
 router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])
 
@@ -30,25 +35,33 @@ router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no
 @router.post(
     "/subgraph",
     response_model=AtlasResponse,
-    responses=problem_responses(
-        *READ_PROBLEMS, "malformed-json", "body-too-large", "unsupported-media-type"
-    ),
+    responses={
+        **also_markdown("The nodes; as Markdown, the events among them as evidence"),
+        **problem_responses(
+            *READ_PROBLEMS, "malformed-json", "body-too-large", "unsupported-media-type"
+        ),
+    },
     openapi_extra=documented_body(SubgraphQuery),
 )
 async def query_subgraph(
     caller: Reader,
     services: ServicesOf,
     asked: Annotated[SubgraphQuery, Depends(body_of(SubgraphQuery))],
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """What the memory knows that helps with a question: nodes by rank, and the edges between them.
 
     The question alone is enough: what it is about, what it wants to know and where to begin are
-    found out here; `intent` and `seed_nodes` override that.
+    found out here; `intent` and `seed_nodes` override that. `Accept: text/markdown` gives the
+    events as evidence in reading order, the best that fit into `max_tokens`.
     """
     deadline = Deadline(asked.timeout_ms)
     if asked.min_position is not None:
         await wait_until_projected(services, Position.parse(asked.min_position), deadline)
     answering = _Answering(services, caller.tenant, asked, deadline)
+    if wants_markdown(accept):
+        text = await services.read(answering.evidence, timeout_ms=deadline.remaining_ms())
+        return MarkdownResponse(text)
     return JsonResponse(await services.read(answering.answer, timeout_ms=deadline.remaining_ms()))
 
 
@@ -74,6 +87,18 @@ class _Answering:
             add_contents(response.nodes, self._tenant, self._services.ledger)
         self._record(response)
         return response
+
+    def evidence(self) -> str:
+        """The answer as text; events whose words do not come in time are summed up."""
+        response = self.answer()
+        ids = [node.node_id for node in response.nodes if node.type == EVENT.label]
+        said: dict[str, str] = {}
+        with suppress(GraphError), self._services.connections.graph.reader() as reader:
+            said = reader.read(
+                lambda graph: texts(graph, self._tenant, ids),
+                timeout_ms=self._deadline.remaining_ms(),
+            )
+        return subgraph_markdown(response.nodes, said, self._asked.max_tokens)
 
     def _found(self) -> AtlasResponse:
         asked, services = self._asked, self._services
@@ -164,5 +189,6 @@ _NOT_THE_QUESTION: Final = {
     "min_position",
     "include",
     "record_access",
+    "max_tokens",
 }
 """Fields that may differ from page to page, and change no ranking."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipelines.commands.answers import show_answer
 from pipelines.commands.invocation import (
     FAILED,
     OK,
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
 
+    from pipelines.asking import RunningApi
     from pipelines.demo import Happening, Lineage
     from pipelines.hosting import Processes
     from pipelines.local import LocalState
 
 PATIENCE_S = 60.0
+ENRICHED_PATIENCE_S = 120.0
+"""Models have to be loaded first, on a machine that may be busy."""
+SHOWN_NODES = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +47,7 @@ def demo(
         bool, typer.Option("--keep", help="keep the data folder for a closer look")
     ] = False,
 ) -> int:
-    """Start everything, import a payment agent's incident, explain the failure, verify, stop.
+    """Start everything, import a payment agent's incident, ask why, what and what else, stop.
 
     Uses a data folder of its own, which goes away at the end, unless --data names one or --keep.
     """
@@ -124,13 +129,25 @@ def _story(
                 f"{imported.read} events imported and projected: six sessions interleaved, late "
                 "reports, two effects before their causes",
             )
+        passed = passed and wait_until_passed(
+            services,
+            imported.last,
+            progress,
+            ENRICHED_PATIENCE_S,
+            stage="enrichment",
+            doing="enriching",
+        )
+        if people:
+            _line(out, begun, "enriched: keywords, entities, facts, embeddings, inferred causes")
         story = scenario.lineage(services, scenario.FAILURE)
+        answered = scenario.replies(_api(processes))
         counts = services.reader(services.active()).counts()
         verified = verify(services)
         results = scenario.checks(
             imported=imported,
             again=again,
             story=story,
+            answered=answered,
             verified=verified,
             fresh=fresh,
             placeholders=counts.placeholders,
@@ -143,6 +160,7 @@ def _story(
         "checks": [{"ok": check.ok, "what": check.what} for check in results],
         "causes": [cause.event_id for cause in story.causes],
         "api_url": processes.api.url,
+        "answers": [{"question": one.question.text, "node_ids": one.node_ids} for one in answered],
     }
 
     def show(out: Console) -> None:
@@ -150,7 +168,10 @@ def _story(
         out.print(why(story))
         out.print("[dim]time, session, agent, position in the ledger, event id[/dim]\n")
         out.print(what_came_of_it(story))
-        out.print()
+        out.print("\n[bold]Three questions, as an agent would ask them[/bold]\n")
+        for reply in answered:
+            show_answer(out, reply.question.text, reply.document, SHOWN_NODES, reply.lineage)
+            out.print()
         for check in results:
             mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]"
             out.print(f"{mark} {check.what}")
@@ -158,6 +179,15 @@ def _story(
 
     invocation.answer(document, show)
     return OK if ok else FAILED
+
+
+def _api(processes: Processes) -> RunningApi:
+    """The API of the demonstration."""
+    from pipelines.asking import RunningApi
+
+    path = processes.key_path
+    key = None if path is None else path.read_text(encoding="utf-8").strip()
+    return RunningApi(processes.api.url, key)
 
 
 def why(story: Lineage) -> Tree:

@@ -138,8 +138,11 @@ def wait_until_passed(
     last: Mapping[int, Position],
     progress: Progress,
     patience_s: float,
+    *,
+    stage: str = "projection",
+    doing: str = "projecting",
 ) -> bool:
-    """Wait until the active target's projection has passed `last`, by partition.
+    """Wait until a stage has passed `last`, by partition, in the active target.
 
     False when nothing moved for `patience_s` seconds.
     """
@@ -147,7 +150,7 @@ def wait_until_passed(
     moved_at, before = time.monotonic(), -1
     total = None
     while True:
-        checkpoints = {c.partition: c for c in writer.checkpoints("projection")}
+        checkpoints = {c.partition: c for c in writer.checkpoints(stage)}
         behind = [
             partition
             for partition, position in last.items()
@@ -157,7 +160,7 @@ def wait_until_passed(
         if total is None:
             total = sum(tail.seq for tail in services.ledger.tails()) - seqs
             first = seqs
-        progress(seqs - first, max(total, 1), "projecting")
+        progress(seqs - first, max(total, 1), doing)
         if not behind:
             return True
         if seqs != before:

@@ -9,15 +9,16 @@ import httpx
 import pytest
 
 from api.fact_schemas import Fact, FactsResponse
+from consolidation.accesses import ACCESSED_EVENT
 from enrichment.entities import canonical_name, entity_id
 from pipelines.adapters import fact_reads
 from pipelines.adapters.fact_reads import FactReads
 from pipelines.local import Neo4jServer, ValkeyServer
 from projections.errors import QueryTimeout
-from projections.events import timestamp_text
+from projections.events import decode_event, timestamp_text
 from projections.schema import RELATES_TO
 from tests.factories import START_MS, event, event_id
-from tests.integration.api_support import OTHER_KEY, Api, assert_problem
+from tests.integration.api_support import OTHER_KEY, Api, assert_problem, wait_until
 from tests.integration.facts_support import DAY_MS, OTHER, TENANT, Facts, party, told
 from tests.integration.stack import Stack
 
@@ -310,6 +311,32 @@ def test_retrieved_facts_count_more(services: tuple[Stack, Api], client: httpx.C
     assert before.effective_confidence == 0.8
     # 0.8 * (1 + 0.2 ln 2), and never more than 1
     assert after.effective_confidence == pytest.approx(0.910904, abs=1e-6)
+
+
+def accessed(stack: Stack) -> list[dict[str, Any]]:
+    """Payloads of the accesses in the ledger."""
+    events = [
+        decode_event(entry.data)
+        for partition in range(stack.ledger.partitions)
+        for block in stack.blocks(partition)
+        for entry in block.entries
+    ]
+    return [e.payload for e in events if e.event_type == ACCESSED_EVENT]
+
+
+def test_facts_that_are_returned_count_as_retrieved(
+    services: tuple[Stack, Api], client: httpx.Client
+) -> None:
+    """A-MEM; a read of another time, or one that says so, changes nothing."""
+    stack, _ = services
+    for body in ({"as_of": NOW}, {"at_timestamp": NOW}, {"record_access": False}):
+        client.post("/v1/query/facts", json={"query": "Marta", **body})
+    client.post("/v1/query/facts", json={"query": "schema change", "max_depth": 1})
+    wait_until(lambda: accessed(stack), "the accesses are in the ledger")
+    (payload,) = accessed(stack)
+    (fact,) = payload["facts"]
+    assert (fact["relation"], fact["event_id"], fact["times"]) == ("caused", event_id(6), 1)
+    assert list(payload["entities"].values()) == [1]
 
 
 # text
