@@ -1,0 +1,101 @@
+"""How an answer looks: causes as a tree, nodes with scores and sources, nothing that breaks out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from pipelines.commands.answers import explained, show_answer
+from projections.schema import CAUSED_BY
+
+
+def node(own_id: str, **fields: Any) -> dict[str, Any]:
+    attributes = {"event_type": "tool.call", "status": None, "summary": f"said {own_id}", **fields}
+    provenance = {
+        "occurred_at": "2026-03-04T09:11:05.000Z",
+        "session_id": "checkout",
+        "agent_id": "cashier",
+    }
+    return {
+        "node_id": own_id,
+        "type": "Event",
+        "attributes": attributes,
+        "provenance": provenance,
+        "scores": {"rank_score": 0.5},
+        "retrieval_reason": "direct",
+    }
+
+
+def because(effect: str, cause: str) -> dict[str, str]:
+    return {"source": effect, "target": cause, "type": CAUSED_BY.type}
+
+
+def answer(nodes: Sequence[dict[str, Any]], intent: str = "why", **meta: Any) -> dict[str, Any]:
+    said = {
+        "intent": intent,
+        "inferred_intents": {intent: 0.7},
+        "seed_nodes": [],
+        "nodes_returned": len(nodes),
+        "query_ms": 12,
+        **meta,
+    }
+    return {"nodes": list(nodes), "edges": [], "meta": said}
+
+
+def printed(*arguments: Any) -> str:
+    console = Console(width=200, highlight=False)
+    with console.capture() as captured:
+        show_answer(console, "Why?", *arguments)
+    return captured.get()
+
+
+def test_why_is_about_what_failed() -> None:
+    nodes = [node("a"), node("b", status="failed"), node("c")]
+    assert explained(answer(nodes)) == "b"
+    assert explained(answer(nodes[:1])) == "a"
+    assert explained(answer(nodes, intent="what")) is None
+    assert explained(answer([])) is None
+
+
+def test_causes_stand_below_what_they_caused_and_are_told_once() -> None:
+    nodes = [node(own_id) for own_id in "abcd"]
+    edges = [because("a", "b"), because("b", "c"), because("c", "a"), because("b", "c")]
+    lineage = {"nodes": nodes[:3], "edges": edges, "meta": {"seed_nodes": ["a"]}}
+    text = printed(answer(nodes), 5, lineage)
+    tree, _, rest = text.partition("and what else was found")
+    assert [tree.count(f"said {own_id}") for own_id in "abcd"] == [1, 1, 1, 0]
+    assert tree.index("said a") < tree.index("said b") < tree.index("said c")
+    assert "said d" in rest
+    assert "said a" not in rest
+
+
+def test_nodes_are_shown_with_their_score_and_source() -> None:
+    text = printed(answer([node("a", tool_name="charge", status="timeout")], intent="what"), 5)
+    assert "0.50  tool.call charge (timeout)  said a" in text
+    assert "2026-03-04 09:11:05  checkout  cashier  a" in text
+    assert "what 0.7" in text
+    assert "1 found in 12 ms" in text
+
+
+def test_markup_in_what_was_said_is_only_text() -> None:
+    text = printed(answer([node("a", summary="[red]x[/red] [/nonsense]")], intent="what"), 5)
+    assert "[red]x[/red] [/nonsense]" in text
+
+
+def test_nothing_found_is_said_and_so_is_what_was_missing() -> None:
+    text = printed(answer([], degraded=["embeddings: no vector in time"]), 5)
+    assert "nothing was found" in text
+    assert "without embeddings: no vector in time" in text
+
+
+def test_entities_are_shown_by_name() -> None:
+    made = {
+        **node("entity:0f"),
+        "type": "Entity",
+        "attributes": {"name": "Order 4711", "entity_type": "resource"},
+    }
+    text = printed(answer([made], intent="what", seed_nodes=["entity:0f"]), 5)
+    assert "resource  Order 4711" in text
+    assert "about Order 4711" in text
