@@ -305,6 +305,7 @@ FORGOTTEN: Final = NodeRow(
     certainty=Certainty.RECORDED,
     meaning="tombstone of a forgotten event: the projection does not bring it back, "
     "unless it was recalled",
+    indexes=(("tenant", "session_id", "occurred_at", "event_id"),),
     operational=True,
 )
 SUMMARY: Final = NodeRow(
