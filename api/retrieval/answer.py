@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from api.dependencies import Deadline, Services
 from api.retrieval.activation import ActivationConfig
 from api.retrieval.channels import Outcome, Work, run_side_by_side
+from api.retrieval.diversity import MAX_COMPARED, diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
 from api.retrieval.intent import Intent, inferred_intents, traversed_intents
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
@@ -26,6 +27,7 @@ from api.retrieval.ranking import (
     Pool,
     Ranked,
     in_turn,
+    is_event,
     ranking,
     ranking_without_rows,
 )
@@ -44,6 +46,7 @@ from pipelines.adapters.retrieval_reads import (
     edges_between,
     nodes,
     session_events,
+    vectors,
     wire_id,
 )
 from projections.errors import QueryTimeout
@@ -292,7 +295,23 @@ class Retrieval:
             rows = [*walked.rows, *self._met(reader, found, context, gathered, pool, walked.rows)]
             terms = context.terms
             ranked = ranking(pool, rows, found.weights, self._now_ms, terms=terms)
+        ranked = self._diversified(reader, found, ranked)
         found.ranking = with_proactive(ranked, walked.beside or (), self._asked.max_nodes)
+
+    def _diversified(self, reader: GraphReader, found: Found, ranked: list[Ranked]) -> list[Ranked]:
+        """With the order that was asked for, if one was, and there is time."""
+        if not self._asked.diversity:
+            return ranked
+        ids = [one.node_id for one in ranked[:MAX_COMPARED] if is_event(one.node_id)]
+        limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
+        try:
+            known = reader.read(
+                lambda graph: vectors(graph, self._tenant, ids), timeout_ms=limit_ms
+            )
+        except QueryTimeout:
+            found.notes.degraded.append("there was no time for diversity")
+            return ranked
+        return diversified(ranked, known, self._asked.diversity)
 
     def _pool(
         self,

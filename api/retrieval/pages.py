@@ -72,6 +72,8 @@ def page_of(question: Sequence[Any], cursor: str) -> Page:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         unpacker = zlib.decompressobj()
         body = unpacker.decompress(packed, _MAX_BYTES)
+        if not unpacker.eof or unpacker.unused_data:
+            raise ValueError(len(packed))
         version, digest, now_ms, checksum = _HEAD.unpack_from(body)
         rows = body[_HEAD.size :]
         if (version, digest, checksum) != (_VERSION, _digest(question), zlib.crc32(rows)):

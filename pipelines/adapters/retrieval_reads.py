@@ -241,6 +241,12 @@ RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
        CASE WHEN $vector IS NULL THEN NULL ELSE {_EXACT} END AS cosine,
        head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id]) AS previous_id
 """
+VECTORS: Final = f"""
+UNWIND $ids AS id
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+WHERE e.{EVENT.vector} IS NOT NULL
+RETURN e.event_id AS event_id, e.{EVENT.vector} AS vector
+"""
 NAMED_AGENTS: Final = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
@@ -372,9 +378,10 @@ def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> 
     a, b = source.key[1], target.key[1]
     return f"""
   UNWIND ${source.label.lower()}_ids AS id
-  MATCH (a:{source.label} {{tenant: $tenant, {a}: id}})-[r:{types}]->
-        (b:{target.label} {{tenant: $tenant}})
-  WHERE $among['{_PREFIXES.get(target.label, "")}' + b.{b}]{where}
+  MATCH (a:{source.label} {{tenant: $tenant, {a}: id}})
+  MATCH (a)-[r:{types}]->(b)
+  WHERE b:{target.label} AND b.tenant = $tenant
+    AND $among['{_PREFIXES.get(target.label, "")}' + b.{b}]{where}
   RETURN type(r) AS type, '{_PREFIXES.get(source.label, "")}' + id AS source,
          '{_PREFIXES.get(target.label, "")}' + b.{b} AS target, properties(r) AS properties"""
 
@@ -456,6 +463,12 @@ def candidates(
         **scope.parameters(),
     )
     return [CandidateRow(*(row[name] for name in CandidateRow._fields)) for row in rows]
+
+
+def vectors(graph: GraphRead, tenant: str, event_ids: Sequence[str]) -> dict[str, list[float]]:
+    """The vectors of the events that have one; they are compared, and never leave the API."""
+    rows = graph.rows(VECTORS, tenant=tenant, ids=list(event_ids))
+    return {row["event_id"]: row["vector"] for row in rows}
 
 
 def steps(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:

@@ -1,0 +1,80 @@
+"""Every question of retrieval is answered by a key or an index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import neo4j
+import pytest
+
+from pipelines.adapters import proactive_reads, retrieval_reads
+from pipelines.adapters.graph_writer import GraphWriter
+from tests.contracts.test_graph_writer import walk
+
+pytestmark = pytest.mark.integration
+
+QUESTIONS = {
+    "text": retrieval_reads.TEXT_HITS,
+    "vectors, 2026": retrieval_reads.VECTOR_HITS[True],
+    "vectors, 5.26": retrieval_reads.VECTOR_HITS[False],
+    "session": retrieval_reads.SESSION_EVENTS,
+    "candidates": retrieval_reads.CANDIDATES,
+    "vectors of events": retrieval_reads.VECTORS,
+    "agents": retrieval_reads.NAMED_AGENTS,
+    "steps": retrieval_reads.STEPS,
+    "edges": retrieval_reads.EDGES_BETWEEN,
+    "proactive": proactive_reads.PROACTIVE,
+    **{f"nodes {label}": text for label, text in retrieval_reads.NODE_QUESTIONS.items()},
+}
+IDS = (
+    "ids",
+    "around",
+    "names",
+    "event_ids",
+    "entity_ids",
+    "summary_ids",
+    "community_ids",
+    "session_ids",
+    "history",
+    "failures",
+)
+PARAMETERS = {
+    **dict.fromkeys(("tenant", "session_id", "user_id", "success", "retry"), "x"),
+    **dict.fromkeys(("now", "most", "default_importance", "least_score"), 1),
+    **dict.fromkeys(("least_importance", "least_accesses"), 1),
+    **{name: ["x"] for name in IDS},
+    "until": [1, 0],
+    "words": "x",
+    "vector": [0.05] * 384,
+    "among": {"x": True},
+}
+
+
+@pytest.fixture
+def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
+    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
+        GraphWriter(driver).ensure_schema()
+        yield driver
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
+    text = QUESTIONS[name].strip()
+    asked = text.replace("CYPHER 25", "CYPHER 25 EXPLAIN", 1)
+    with driver.session() as session:
+        plan = session.run(asked if asked != text else f"EXPLAIN {text}", PARAMETERS).consume().plan
+    assert plan is not None
+    kinds = {kind for kind, _ in walk(plan)}
+    assert not {kind for kind in kinds if "Scan" in kind}, kinds
+    assert "CartesianProduct" not in kinds
+    assert {kind for kind in kinds if "IndexSeek" in kind} or name.startswith(("text", "vectors"))
+    if name == "session":
+        assert not kinds & {"Sort", "PartialSort", "Top"}, kinds
+
+
+def test_every_question_is_asked_about() -> None:
+    known = set(QUESTIONS.values())
+    for module in (retrieval_reads, proactive_reads):
+        for name, text in vars(module).items():
+            if name.isupper() and isinstance(text, str) and "$tenant" in text and "MATCH" in text:
+                assert any(text.strip() in one for one in known), name

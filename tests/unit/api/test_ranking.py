@@ -1,0 +1,220 @@
+"""From hits and paths to one order; pages of it; what is added to it."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.retrieval.diversity import diversified
+from api.retrieval.pages import cursor_of, page_of
+from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
+from api.retrieval.query_terms import query_terms
+from api.retrieval.rank import Weights
+from api.retrieval.ranking import (
+    GRAPH_SHARES,
+    Pool,
+    Ranked,
+    in_turn,
+    ranking,
+    ranking_without_rows,
+)
+from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
+from pipelines.adapters.proactive_reads import Signalled
+from pipelines.adapters.retrieval_reads import CandidateRow, Hit, SessionEvent
+from projections.errors import InvalidInput
+
+WEIGHTS = Weights(0.05, 0.05, 1.0)
+IDS = st.uuids().map(str)
+NODES = IDS | st.sampled_from(("entity", "summary", "community")).flatmap(
+    lambda kind: st.binary(min_size=16, max_size=16).map(lambda own: f"{kind}:{own.hex()}")
+)
+RANKED = st.lists(
+    st.builds(
+        Ranked,
+        NODES,
+        st.floats(0, 1),
+        st.floats(0, 1),
+        st.none() | st.integers(0, 10),
+        st.just(()),
+        st.none(),
+    ),
+    max_size=40,
+    unique_by=lambda one: one.node_id,
+)
+
+
+def own(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+def row(number: int, text: str, cosine: float | None = None, **fields: object) -> CandidateRow:
+    known = {
+        "event_id": own(number),
+        "occurred_at_ms": 0,
+        "session_id": "s",
+        "agent_id": "a",
+        "speaker": None,
+        "importance": 5.0,
+        "access_count": 0,
+        "accessed_at_ms": 0,
+        "text": text,
+        "cosine": cosine,
+        "previous_id": None,
+    }
+    return CandidateRow(**{**known, **fields})  # type: ignore[arg-type]  # a builder's defaults
+
+
+# seeds
+
+
+def test_what_two_channels_find_comes_before_what_one_finds_first() -> None:
+    assert list(fused_ranks([["a", "b"], ["b", "c"]])) == ["b", "a", "c"]
+    assert max(fused_ranks([["a"], ["b"]]).values()) == 1.0
+    assert fused_ranks([]) == {}
+
+
+def test_seeds_keep_their_best_score() -> None:
+    assert joined_seeds({"a": 0.5, "b": 0.2}, {"b": 0.9}) == {"b": 0.9, "a": 0.5}
+
+
+def test_the_most_important_events_of_a_session_newest_first() -> None:
+    events = [
+        SessionEvent(str(number), number, importance, None, "a")
+        for number, importance in enumerate([3, 9, 9, 1, 5, 7, 2])
+    ]
+    assert most_important(events) == ["2", "1", "5", "4", "0"]
+
+
+# the ranking
+
+
+def test_what_says_more_ranks_higher_and_what_is_led_to_is_not_lost() -> None:
+    rows = [row(1, "payment failed today"), row(2, "rain"), row(3, "sun")]
+    pool = Pool(
+        text={own(1): Hit(own(1), 3.0)},
+        graph={own(1): 1.0, own(2): 0.9, "entity:0f": 0.5},
+        depths={own(1): 0, own(2): 1, "entity:0f": 1},
+    )
+    found = ranking(pool, rows, WEIGHTS, 0, terms=query_terms("payment failed"))
+    assert next(iter(found)).node_id == own(1)
+    by_id = {one.node_id: one for one in found}
+    assert by_id[own(2)].relevance >= GRAPH_SHARES["intent_weighted"] * 0.9
+    assert by_id[own(2)].rank > by_id[own(3)].rank
+    assert by_id[own(2)].found_by == ("graph",)
+    assert by_id[own(1)].found_by == ("text",)
+    assert all(0 <= one.relevance <= 1 for one in found)
+
+
+def test_a_seed_that_the_question_names_counts_in_full() -> None:
+    pool = Pool(graph={"entity:0f": 0.8, "entity:0e": 0.8}, depths={"entity:0f": 0, "entity:0e": 1})
+    named, led_to = ranking(pool, [], WEIGHTS, 0, terms=query_terms("x"))
+    assert (named.node_id, led_to.node_id) == ("entity:0f", "entity:0e")
+    assert named.found_by == ("entity",)
+
+
+def test_without_rows_the_channels_ranks_decide() -> None:
+    hits = {own(n): Hit(own(n), 1.0) for n in (1, 2)}
+    near = {own(n): Hit(own(n), 1.0) for n in (2, 3)}
+    found = ranking_without_rows(Pool(hits, near), WEIGHTS)
+    assert next(iter(found)).node_id == own(2)
+    assert {one.node_id for one in found} == {own(1), own(2), own(3)}
+
+
+def test_channels_take_turns() -> None:
+    hits = [[Hit(one, 1.0) for one in ids] for ids in ("abc", "bx")]
+    assert in_turn(*hits) == ["a", "b", "x", "c"]
+
+
+# pages
+
+
+@given(RANKED, st.integers(0, 2**40))
+def test_a_cursor_gives_back_the_rest(ranked: list[Ranked], now_ms: int) -> None:
+    cursor = cursor_of(["q"], ranked, now_ms)
+    if cursor is None:
+        assert ranked == []
+        return
+    page = page_of(["q"], cursor)
+    assert page.now_ms == now_ms
+    assert [one.node_id for one in page.ranking] == [one.node_id for one in ranked]
+    assert [one.depth for one in page.ranking] == [one.depth for one in ranked]
+    for found, one in zip(page.ranking, ranked, strict=True):
+        assert found.rank == pytest.approx(one.rank, abs=1e-4)
+        assert found.relevance == pytest.approx(one.relevance, abs=1e-4)
+
+
+@given(st.text(max_size=80) | st.binary(max_size=80).map(bytes.hex))
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        page_of(["q"], text)
+
+
+@given(RANKED.filter(bool), st.data())
+def test_a_cursor_that_was_changed_is_refused(ranked: list[Ranked], data: st.DataObject) -> None:
+    cursor = cursor_of(["q"], ranked, 0)
+    assert cursor is not None
+    place = data.draw(st.integers(0, len(cursor) - 2))
+    other = "A" if cursor[place] != "A" else "B"
+    with pytest.raises(InvalidInput):
+        page_of(["q"], cursor[:place] + other + cursor[place + 1 :])
+    with pytest.raises(InvalidInput):
+        page_of(["other"], cursor)
+
+
+# what nobody asked for
+
+
+@given(RANKED, st.lists(IDS, max_size=30), st.integers(1, 50))
+def test_what_nobody_asked_for_is_little_and_last(
+    ranked: list[Ranked], ids: list[str], max_nodes: int
+) -> None:
+    ranked = sorted(ranked, key=lambda one: -one.rank)
+    signalled = [Signalled(one, "entity_context", 0.9) for one in ids]
+    found = with_proactive(ranked, signalled, max_nodes)
+    page = found[:max_nodes]
+    added = [one for one in page if one.signal is not None]
+    assert len(added) <= SHARE * max_nodes
+    assert [one.rank for one in page] == sorted((one.rank for one in page), reverse=True)
+    assert len({one.node_id for one in found}) == len(found)
+    assert {one.node_id for one in ranked} <= {one.node_id for one in found}
+    assert not {one.node_id for one in ranked[: max_nodes - len(added)]} & {
+        one.node_id for one in added
+    }
+
+
+def test_what_was_shown_before_counts_half() -> None:
+    signalled = [
+        Signalled(own(1), "retrieval_history", 1.0),
+        Signalled(own(2), "recurring_pattern", 0.6),
+        Signalled(own(1), "entity_context", 0.1),
+    ]
+    first, second = with_proactive([], signalled, 10)
+    assert (first.node_id, first.signal, first.relevance) == (own(2), "recurring_pattern", 0.6)
+    assert (second.node_id, second.signal, second.relevance) == (own(1), "retrieval_history", 0.5)
+
+
+def test_a_session_knows_what_it_was_shown_and_no_other_does() -> None:
+    history = SessionHistory()
+    history.show("t", "s", [own(1), "entity:0f", own(2)])
+    history.show("t", "s", [own(1)])
+    assert history.shown("t", "s") == [own(2), own(1)]
+    assert history.shown("t", "other") == []
+    assert history.shown("u", "s") == []
+    history.show("t", "s", map(own, range(300)))
+    assert len(history.shown("t", "s")) == 100
+
+
+# diversity
+
+
+def test_what_says_the_same_steps_back() -> None:
+    ranked = [Ranked(one, rank, rank) for one, rank in (("a", 1.0), ("b", 0.9), ("c", 0.8))]
+    vectors = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0]}
+    found = diversified(ranked, vectors, 0.5)
+    assert [one.node_id for one in found] == ["a", "c", "b"]
+    assert [one.node_id for one in diversified(ranked, vectors, 0.0)] == ["a", "b", "c"]
+    ranks = [one.rank for one in found]
+    assert ranks == sorted(ranks, reverse=True)
