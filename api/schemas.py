@@ -16,6 +16,7 @@ from pydantic import (
 
 from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound, Direction
+from enrichment import requests
 from enrichment.enriched import EntityType
 from enrichment.statements import MAX_REASON_CHARACTERS, MAX_SPLIT
 from projections.events import (
@@ -245,6 +246,31 @@ class EntityCorrection(
 
     This documents the rules; `enrichment.statements` judges.
     """
+
+
+# Passes of consolidation
+
+
+class ReconsolidationRequest(Wire):
+    """Asks for a pass of consolidation: of a session, of an agent, else of the whole tenant.
+
+    This documents the rules; `enrichment.requests` judges.
+    """
+
+    event_id: str | None = Field(
+        default=None,
+        description="Of the event that this becomes. With one, sending the same request again is "
+        "safe; without, each asks anew.",
+        json_schema_extra={"format": "uuid"},
+    )
+    session_id: Name | None = Field(default=None, description="Not together with agent_id.")
+    agent_id: Name | None = None
+    reason: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=requests.MAX_REASON_CHARACTERS,
+        description="For people.",
+    )
 
 
 # The Atlas form

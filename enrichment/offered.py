@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
+from enrichment.requests import REQUESTED_EVENT, Asked, parse_request
 from enrichment.statements import (
     ENTITY_CORRECTED,
     FACT_ASSERTED,
@@ -29,7 +30,7 @@ PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 
 STATEMENTS: Final = (FACT_ASSERTED, FACT_RETRACTED, ENTITY_CORRECTED)
 """Those among them that state something about the world."""
-WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT)
+WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT, REQUESTED_EVENT)
 """Those whose payload has rules."""
 
 MAX_ERRORS: Final = 100
@@ -69,9 +70,11 @@ def _check_statement(event: Event) -> None:
             stated_fact(event, said, position_ms=0)
 
 
-def _parsed(event_type: str, payload: Any) -> Statement | Feedback:
+def _parsed(event_type: str, payload: Any) -> Statement | Feedback | Asked:
     if event_type == FEEDBACK_EVENT:
         return parse_feedback(payload)
+    if event_type == REQUESTED_EVENT:
+        return parse_request(payload)
     return parse_statement(event_type, payload)
 
 

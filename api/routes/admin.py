@@ -14,8 +14,9 @@ from api.answers import JsonResponse
 from api.dependencies import Admin, Caller, JsonBytes, ServicesOf, no_query
 from api.errors import current_request_id, problem_responses
 from api.routes.events import decode_json, refuse_when_busy
-from api.schemas import Accepted
+from api.schemas import Accepted, ReconsolidationRequest
 from enrichment.offered import offered_event
+from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED
 from pipelines import logs
 from pipelines.adapters.ledger import Appended, Ledger
@@ -73,20 +74,76 @@ async def correct_entity(
     )
 
 
+@router.post(
+    "/reconsolidate",
+    status_code=202,
+    response_model=Accepted,
+    responses=problem_responses(
+        "unauthenticated",
+        "forbidden",
+        "malformed-json",
+        "body-too-large",
+        "unsupported-media-type",
+        "invalid-input",
+        "event-conflict",
+        "overloaded",
+        "ledger-unavailable",
+        "partition-halted",
+        "internal",
+    ),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": ReconsolidationRequest.model_json_schema()}},
+        }
+    },
+)
+async def reconsolidate(caller: Admin, services: ServicesOf, body: JsonBytes) -> Response:
+    """Ask for a pass of consolidation of the tenant; a worker begins it within seconds.
+
+    The request is an event of the ledger and waits for its turn: while a pass is under way it is
+    accepted all the same, and the next pass answers it, together with all others of the tenant.
+    """
+    refuse_when_busy(services)
+    accepted = await services.append(
+        lambda: _append(
+            services.ledger(), _request(decode_json(body), caller), "a pass is asked for"
+        )
+    )
+    return JsonResponse(
+        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    )
+
+
+def _request(raw: Any, caller: Caller) -> Event:
+    """The event of a request for a pass.
+
+    Raises:
+        InvalidInput: naming the fields as the request has them.
+    """
+    if not isinstance(raw, Mapping):
+        raise InvalidInput((("request", "a JSON object, which may be empty"),))
+    payload = {name: value for name, value in raw.items() if name != "event_id"}
+    return _system_event(raw.get("event_id"), REQUESTED_EVENT, payload, caller)
+
+
 def _append_correction(ledger: Ledger, raw: Any, entity_id: str, caller: Caller) -> Accepted:
-    event = _correction(raw, entity_id, caller, time.time_ns() // 1_000_000)
+    return _append(ledger, _correction(raw, entity_id, caller), "entity corrected")
+
+
+def _append(ledger: Ledger, event: Event, done: str) -> Accepted:
     outcome = ledger.append([event], request_id=current_request_id())[0]
     if isinstance(outcome, EventConflict):
         return _sent_before(ledger, event, outcome)
     if not isinstance(outcome, Appended):
         raise outcome
-    _log.info("entity corrected", events={event.event_id: str(outcome.position)})
+    _log.info(done, events={event.event_id: str(outcome.position)})
     return Accepted(
         event_id=event.event_id, global_position=str(outcome.position), duplicate=outcome.duplicate
     )
 
 
-def _correction(raw: Any, entity_id: str, caller: Caller, now_ms: int) -> Event:
+def _correction(raw: Any, entity_id: str, caller: Caller) -> Event:
     """The event of a correction.
 
     Raises:
@@ -98,17 +155,30 @@ def _correction(raw: Any, entity_id: str, caller: Caller, now_ms: int) -> Event:
         raise InvalidInput((("entity_id", "named by the path, not by the body"),))
     fields = {name: value for name, value in raw.items() if name != "event_id"}
     hashed = entity_id.removeprefix("entity:")
+    payload = {**fields, "entity_id": f"entity:{hashed}"}
+    return _system_event(raw.get("event_id"), ENTITY_CORRECTED, payload, caller)
+
+
+def _system_event(
+    event_id: Any, event_type: str, payload: Mapping[str, Any], caller: Caller
+) -> Event:
+    """An event that the caller makes now.
+
+    Raises:
+        InvalidInput: naming the fields as the request has them.
+    """
+    now_ms = time.time_ns() // 1_000_000
     try:
         return offered_event(
             {
                 # Random, not derived: renaming A to B, back, and to B again are three corrections.
-                "event_id": str(uuid.uuid4()) if raw.get("event_id") is None else raw["event_id"],
-                "event_type": ENTITY_CORRECTED,
+                "event_id": str(uuid.uuid4()) if event_id is None else event_id,
+                "event_type": event_type,
                 "occurred_at": timestamp_text(now_ms),
                 "session_id": PARTITION_KEY,
                 "agent_id": caller.name,
                 "trace_id": f"request-{current_request_id()}",
-                "payload": {**fields, "entity_id": f"entity:{hashed}"},
+                "payload": payload,
             },
             now_ms=now_ms,
             tenant=caller.tenant,
@@ -120,7 +190,7 @@ def _correction(raw: Any, entity_id: str, caller: Caller, now_ms: int) -> Event:
 
 
 def _sent_before(ledger: Ledger, event: Event, conflict: EventConflict) -> Accepted:
-    """The answer to a request that is sent again: time and request id differ, the correction not.
+    """The answer to a request that is sent again: time and request id differ, the rest not.
 
     Raises:
         EventConflict: the id is taken by anything else.

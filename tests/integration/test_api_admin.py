@@ -11,6 +11,8 @@ import orjson
 import pytest
 
 from api.schemas import Accepted
+from consolidation.decisions import Requested, parse_decision
+from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED, EntityCorrected, parse_statement
 from pipelines.adapters.connect import connect_redis
 from pipelines.adapters.ledger import Ledger
@@ -232,3 +234,53 @@ def test_answers_are_json(operator: httpx.Client) -> None:
         "global_position",
         "duplicate",
     }
+
+
+# Passes of consolidation
+
+PASS_PATH = "/v1/admin/reconsolidate"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"session_id": "checkout-17"}, {"agent_id": "a", "reason": "the import is done"}]
+)
+def test_a_pass_is_asked_for_by_an_event_of_the_ledger(
+    operator: httpx.Client, ledger: Ledger, body: dict[str, Any]
+) -> None:
+    answer = operator.post(PASS_PATH, json=body)
+    Accepted.model_validate(answer.json(), strict=True)
+    event = stored(ledger, answer)
+    assert (event.event_type, event.session_id, event.payload) == (REQUESTED_EVENT, "memory", body)
+    assert isinstance(parse_decision(event), Requested)
+    assert answer.headers["location"] == f"/v1/events/{event.event_id}"
+
+
+def test_a_pass_that_is_asked_for_again_is_the_same_request(operator: httpx.Client) -> None:
+    body = {"event_id": str(uuid.uuid4())}
+    first, again = (operator.post(PASS_PATH, json=body) for _ in range(2))
+    assert again.json() == {**first.json(), "duplicate": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ([], ["request"]),
+        ({"scope": "all"}, ["scope"]),
+        ({"reason": ""}, ["reason"]),
+        ({"reason": "x" * 100_000, "now": 1}, ["now", "reason"]),
+        ({"session_id": "s", "agent_id": "a"}, ["agent_id"]),
+        ({"event_id": "1"}, ["event_id"]),
+    ],
+)
+def test_a_request_for_a_pass_that_breaks_a_rule_names_it(
+    operator: httpx.Client, body: Any, fields: list[str]
+) -> None:
+    assert fields_of(operator.post(PASS_PATH, json=body)) == fields
+
+
+@pytest.mark.parametrize("key", [READ_KEY, WRITE_KEY])
+def test_only_an_admin_asks_for_a_pass(api: Api, key: str) -> None:
+    with api.client(key) as client:
+        assert_problem(client.post(PASS_PATH, json={}), 403, "forbidden")
+    with api.client(None) as nobody:
+        assert_problem(nobody.post(PASS_PATH, json={}), 401, "unauthenticated")
