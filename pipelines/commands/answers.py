@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from projections.schema import CAUSED_BY, ENTITY, EVENT
+from projections.schema import CAUSED_BY, ENTITY, EVENT, SUMMARY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -15,6 +15,7 @@ SHOWN = 10
 """Events of an answer that a person wants to see."""
 MAX_CAUSES = 15
 _MAX_KNOWN = 6
+_TOLD = (EVENT.label, SUMMARY.label)
 _FAILURES = ("failed", "timeout")
 _COLOURS = {"failed": "red", "timeout": "yellow", "completed": "green"}
 
@@ -50,8 +51,7 @@ def show_answer(
         out.print(line)
     for remark in meta.get("degraded", ()):
         out.print(f"[yellow]without {escape(remark)}[/yellow]")
-    more = f" of {meta['nodes_returned']}" if meta["nodes_returned"] > shown else ""
-    out.print(f"\n[dim]{min(shown, len(nodes))}{more} found in {meta['query_ms']} ms[/dim]")
+    out.print(f"\n[dim]{len(nodes)} found in {meta['query_ms']} ms[/dim]")
 
 
 def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
@@ -115,21 +115,27 @@ def _grow(
 def found(
     nodes: Sequence[Mapping[str, Any]], shown: int, *, without: Container[str]
 ) -> Iterable[RenderableType]:
-    """The best nodes, each with its score and where it comes from."""
+    """The best events and summaries, each with its score and source; then what they are about."""
     from rich.markup import escape
 
-    kept = [node for node in nodes if node["node_id"] not in without][:shown]
-    for node in kept:
+    kept = [node for node in nodes if node["node_id"] not in without]
+    told = [node for node in kept if node["type"] in _TOLD]
+    for node in told[:shown]:
         score = f"[bold]{node['scores']['rank_score']:.2f}[/bold]"
         if node["type"] == EVENT.label:
             yield f"{score}  {event_lines(node, indent=6)}"
-            continue
-        attributes = node["attributes"]
-        kind = node["type"].lower()
-        if node["type"] == ENTITY.label and attributes.get("entity_type"):
-            kind = str(attributes["entity_type"])
-        yield f"{score}  [cyan]{escape(kind)}[/cyan]  {escape(_cut(_name(node)))}"
-        yield f"      [dim]{escape(node['node_id'])}[/dim]"
+        else:
+            yield f"{score}  [cyan]summary[/cyan]  {escape(_cut(_name(node)))}"
+            yield f"      [dim]{escape(node['node_id'])}[/dim]"
+    things = [_thing(node) for node in kept if node["type"] not in _TOLD]
+    if things:
+        yield f"[dim]about[/dim] {escape(', '.join(dict.fromkeys(things[:_MAX_KNOWN])))}"
+
+
+def _thing(node: Mapping[str, Any]) -> str:
+    """An entity or a community by its name and kind."""
+    kind = node["attributes"].get("entity_type") or node["type"].lower()
+    return f"{_name(node)} ({kind})"
 
 
 _NAMES = ("display_name", "name", "canonical_name", "content", "summary")

@@ -97,5 +97,5 @@ def test_entities_are_shown_by_name() -> None:
         "attributes": {"name": "Order 4711", "entity_type": "resource"},
     }
     text = printed(answer([made], intent="what", seed_nodes=["entity:0f"]), 5)
-    assert "resource  Order 4711" in text
-    assert "about Order 4711" in text
+    assert "about Order 4711 (resource)" in text
+    assert "what 0.7; about Order 4711" in text
