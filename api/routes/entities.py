@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -32,7 +31,6 @@ MAX_MATCHES = 1_000
 """Of a search: what is found beyond is nobody's page."""
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: behind every event."""
-DECAY_RATE = 0.01
 
 router = APIRouter(prefix="/v1/entities", tags=["memory"])
 
@@ -131,7 +129,7 @@ async def read_entity(
     one that is mentioned most. What was found to be the same is one entity here.
     """
     deadline = Deadline(query.timeout_ms)
-    found = _Found(caller.tenant, entity_id, query)
+    found = _Found(caller.tenant, entity_id, query, services.settings.temporal_decay_rate)
     if query.min_position is not None:
         await wait_until_projected(services, Position.parse(query.min_position), deadline)
 
@@ -147,7 +145,8 @@ async def read_entity(
 class _Found:
     """One entity, as it is read."""
 
-    def __init__(self, tenant: str, entity_id: str, query: EntityQuery) -> None:
+    def __init__(self, tenant: str, entity_id: str, query: EntityQuery, decay_rate: float) -> None:
+        self._decay_rate = decay_rate
         self._tenant = tenant
         self._asked = entity_id.removeprefix(ENTITY_PREFIX)
         self._query = query
@@ -196,7 +195,7 @@ class _Found:
         if not self._query.max_facts:
             return []
         wanted = FactFilter(
-            self._now_ms if self._query.as_of else time.time_ns() // 1_000_000,
+            self._now_ms,
             user_id=self._query.user_id,
             per_entity=self._query.max_facts,
             everyone=self._query.user_id is None,
@@ -208,7 +207,7 @@ class _Found:
             walk,
             seeds,
             now_ms=self._now_ms,
-            decay_rate=DECAY_RATE,
+            decay_rate=self._decay_rate,
             limit=self._query.max_facts,
         )
 

@@ -184,7 +184,8 @@ class _Recalling:
 
         def spread(graph: GraphRead) -> list[RecalledFact]:
             reads = FactReads(graph, self._tenant)
-            return by_activation(reads, recall, found.seeds, walk, _config(self._settings))
+            config = _config(self._settings, recall.max_depth)
+            return by_activation(reads, recall, found.seeds, walk, config)
 
         try:
             limit_ms = min(limit_ms, self._settings.activation_timeout_ms)
@@ -215,10 +216,10 @@ class _Recalling:
         )
 
 
-def _config(settings: Settings) -> ActivationConfig:
+def _config(settings: Settings, max_hops: int) -> ActivationConfig:
     return ActivationConfig(
         decay_lambda=settings.decay_lambda,
-        max_hops=settings.max_hops,
+        max_hops=max_hops,
         activation_threshold=settings.activation_threshold,
         inhibition_threshold=settings.inhibition_threshold,
         max_activated_nodes=settings.max_activated_nodes,
