@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from api.answers import JsonResponse
 from api.dependencies import Admin, Caller, JsonBytes, ServicesOf, no_query
-from api.errors import current_request_id, problem_responses
+from api.errors import problem_responses
 from api.routes.events import decode_json, refuse_when_busy
 from api.schemas import Accepted, ReconsolidationRequest
-from enrichment.offered import offered_event
+from api.statements import append_stated, system_event
 from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED
-from pipelines import logs
-from pipelines.adapters.ledger import Appended, Ledger
-from projections.errors import EventConflict, InvalidEvent, InvalidInput
-from projections.events import Event, decode_event, timestamp_text
-from projections.system_events import PARTITION_KEY
-
-_log = logs.get_logger(__name__)
-
-_PAYLOAD: Final = "payload."
+from pipelines.adapters.ledger import Ledger
+from projections.errors import InvalidInput
+from projections.events import Event
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"], dependencies=[Depends(no_query)])
 
@@ -106,7 +98,7 @@ async def reconsolidate(caller: Admin, services: ServicesOf, body: JsonBytes) ->
     """
     refuse_when_busy(services)
     accepted = await services.append(
-        lambda: _append(
+        lambda: append_stated(
             services.ledger(), _request(decode_json(body), caller), "a pass is asked for"
         )
     )
@@ -124,23 +116,11 @@ def _request(raw: Any, caller: Caller) -> Event:
     if not isinstance(raw, Mapping):
         raise InvalidInput((("request", "a JSON object, which may be empty"),))
     payload = {name: value for name, value in raw.items() if name != "event_id"}
-    return _system_event(raw.get("event_id"), REQUESTED_EVENT, payload, caller)
+    return system_event(raw.get("event_id"), REQUESTED_EVENT, payload, caller)
 
 
 def _append_correction(ledger: Ledger, raw: Any, entity_id: str, caller: Caller) -> Accepted:
-    return _append(ledger, _correction(raw, entity_id, caller), "entity corrected")
-
-
-def _append(ledger: Ledger, event: Event, done: str) -> Accepted:
-    outcome = ledger.append([event], request_id=current_request_id())[0]
-    if isinstance(outcome, EventConflict):
-        return _sent_before(ledger, event, outcome)
-    if not isinstance(outcome, Appended):
-        raise outcome
-    _log.info(done, events={event.event_id: str(outcome.position)})
-    return Accepted(
-        event_id=event.event_id, global_position=str(outcome.position), duplicate=outcome.duplicate
-    )
+    return append_stated(ledger, _correction(raw, entity_id, caller), "entity corrected")
 
 
 def _correction(raw: Any, entity_id: str, caller: Caller) -> Event:
@@ -156,49 +136,4 @@ def _correction(raw: Any, entity_id: str, caller: Caller) -> Event:
     fields = {name: value for name, value in raw.items() if name != "event_id"}
     hashed = entity_id.removeprefix("entity:")
     payload = {**fields, "entity_id": f"entity:{hashed}"}
-    return _system_event(raw.get("event_id"), ENTITY_CORRECTED, payload, caller)
-
-
-def _system_event(
-    event_id: Any, event_type: str, payload: Mapping[str, Any], caller: Caller
-) -> Event:
-    """An event that the caller makes now.
-
-    Raises:
-        InvalidInput: naming the fields as the request has them.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    try:
-        return offered_event(
-            {
-                # Random, not derived: renaming A to B, back, and to B again are three corrections.
-                "event_id": str(uuid.uuid4()) if event_id is None else event_id,
-                "event_type": event_type,
-                "occurred_at": timestamp_text(now_ms),
-                "session_id": PARTITION_KEY,
-                "agent_id": caller.name,
-                "trace_id": f"request-{current_request_id()}",
-                "payload": payload,
-            },
-            now_ms=now_ms,
-            tenant=caller.tenant,
-        )
-    except InvalidEvent as error:
-        raise InvalidInput(
-            tuple((name.removeprefix(_PAYLOAD), rule) for name, rule in error.errors)
-        ) from None
-
-
-def _sent_before(ledger: Ledger, event: Event, conflict: EventConflict) -> Accepted:
-    """The answer to a request that is sent again: time and request id differ, the rest not.
-
-    Raises:
-        EventConflict: the id is taken by anything else.
-    """
-    entry = ledger.find(event.tenant, event.event_id)
-    if entry is None:
-        raise conflict
-    known = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
-    if (known.event_type, known.payload) != (event.event_type, event.payload):
-        raise conflict
-    return Accepted(event_id=event.event_id, global_position=str(entry.position), duplicate=True)
+    return system_event(raw.get("event_id"), ENTITY_CORRECTED, payload, caller)
