@@ -87,6 +87,12 @@ class AccessLog:
                 self._count(counter, found)
             self._size += len(waiting) - before
 
+    def waiting(self, tenant: str) -> int:
+        """How many nodes and facts of a tenant wait to be appended."""
+        with self._lock:
+            waiting = self._waiting.get(tenant)
+            return 0 if waiting is None else len(waiting)
+
     def _count(self, counter: Counter[Any], found: Iterable[Any]) -> None:
         room = MAX_WAITING - self._size
         for one in found:

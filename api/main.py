@@ -37,6 +37,7 @@ from api.routes import (
     summaries,
 )
 from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem, SubgraphQuery
+from api.warming import start_warming
 from api.watch import Watch
 from pipelines import logs
 from pipelines.settings import Settings
@@ -168,8 +169,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         host = f"[{settings.api_host}]" if family == socket.AF_INET6 else settings.api_host
         url = f"http://{host}:{listener.getsockname()[1]}"
         _log.info("listening", url=url)
-        # Its model takes seconds to load, which no query should wait for.
-        app.state.services.embedder.warm_up()
+        start_warming(app.state.services)
         if ready is not None:
             ready(url)
         if current_thread() is main_thread():

@@ -47,6 +47,8 @@ from projections.schema import ENTITY
 
 CHANNEL_HITS: Final = 200
 """Events that a channel is asked for; a ranking is made of them and of what the walk meets."""
+CHANNEL_SHARE: Final = 0.4
+"""Of the time that is left: a channel may take so much, and the rest is for what comes after."""
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
 
@@ -182,8 +184,11 @@ class Gathering:
         return joined_seeds(entities, events, self._context_seeds(context))
 
     def _run(self, work: Mapping[str, Callable[[int], Any]]) -> dict[str, Outcome]:
-        limit_ms = min(self._settings.channel_timeout_ms, self._deadline.remaining_ms())
-        return run_side_by_side(self._services.channels, work, limit_ms)
+        return run_side_by_side(self._services.channels, work, self._channel_ms())
+
+    def _channel_ms(self) -> int:
+        share_ms = round(self._deadline.remaining_ms() * CHANNEL_SHARE)
+        return max(1, min(self._settings.channel_timeout_ms, share_ms))
 
     def _near(
         self, reader: GraphReader, context: Context, timeout_ms: int
@@ -221,8 +226,7 @@ class Gathering:
         return seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded).seeds
 
     def _embedded(self, text: str) -> list[float] | None:
-        limit_ms = min(self._settings.channel_timeout_ms, self._deadline.remaining_ms())
-        return self._services.embedder.embed(text, timeout_ms=limit_ms)
+        return self._services.embedder.embed(text, timeout_ms=self._channel_ms())
 
     def _context_seeds(self, context: Context) -> dict[str, float]:
         """The session's user, else its agent, and the most important of its last events."""

@@ -55,11 +55,12 @@ class QueryEmbedder:
         self._command = (*program, orjson.dumps(chosen).decode())
         self._most = settings.query_embedding_cache
         self._known: OrderedDict[str, bytes] = OrderedDict()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._turn = threading.Lock()
         self._child: FramedChild | None = None
         self._starting: threading.Thread | None = None
-        self._ready = threading.Event()
+        self._ready = False
+        self._changed = threading.Condition(self._guard)
         self._not_before_s = 0.0
         self._closed = False
         self._number = 0
@@ -75,7 +76,7 @@ class QueryEmbedder:
     def warm_up(self) -> None:
         """Have the process started, without waiting for it."""
         with self._guard:
-            if self._closed or self._starting is not None or self._ready.is_set():
+            if self._closed or self._starting is not None or self._ready:
                 return
             if time.monotonic() < self._not_before_s:
                 return
@@ -128,7 +129,7 @@ class QueryEmbedder:
 
     def _asked(self, text: str, deadline_s: float) -> bytes | None:
         self.warm_up()
-        if not self._ready.wait(max(0.0, deadline_s - time.monotonic())):
+        if not self._is_ready(deadline_s):
             return None
         if not self._turn.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
             return None
@@ -143,6 +144,16 @@ class QueryEmbedder:
             return None
         finally:
             self._turn.release()
+
+    def _is_ready(self, deadline_s: float) -> bool:
+        """Whether the process takes texts; waits for one that is being started, and no longer."""
+        with self._changed:
+            while not self._ready:
+                left_s = deadline_s - time.monotonic()
+                if self._starting is None or left_s <= 0:
+                    return False
+                self._changed.wait(left_s)
+            return True
 
     def _answer(self, text: str, deadline_s: float) -> bytes | None:
         child = self._child
@@ -179,10 +190,11 @@ class QueryEmbedder:
                 reason = orjson.loads(child.receive(_START_TIMEOUT_S)).get("error", "")
             except ChildGone:
                 reason = "its process ended, or did not get ready"
-        with self._guard:
+        with self._changed:
             self._starting = None
-            if not reason and not self._closed:
-                self._ready.set()
+            self._ready = not reason and not self._closed
+            self._changed.notify_all()
+            if self._ready:
                 return
             self._not_before_s = time.monotonic() + PAUSE_S
         self._end()
@@ -192,7 +204,7 @@ class QueryEmbedder:
     def _end(self) -> None:
         with self._guard:
             child, self._child = self._child, None
-            self._ready.clear()
+            self._ready = False
             self._owed = 0
         if child is not None:
             child.end()
