@@ -26,7 +26,8 @@ from projections.schema import EVENT
 
 _VERSION = 1
 _DIGEST_BYTES = 8
-_HEAD = struct.Struct("<B8sqI")
+_CHECKSUM = struct.Struct("<I")
+_HEAD = struct.Struct("<B8sq")
 _ROW = struct.Struct("<BBHHB")
 _SCALE = 65_535
 _NO_DEPTH = 255
@@ -58,8 +59,10 @@ def cursor_of(question: Sequence[Any], ranking: Sequence[Ranked], now_ms: int) -
     if not ranking:
         return None
     rows = b"".join(map(_packed, ranking[:MAX_RANKING]))
-    body = _HEAD.pack(_VERSION, _digest(question), now_ms, zlib.crc32(rows)) + rows
-    return base64.urlsafe_b64encode(zlib.compress(body, 6)).decode().rstrip("=")
+    body = _HEAD.pack(_VERSION, _digest(question), now_ms) + zlib.compress(rows, 6)
+    # Over the compressed bytes: some of their bits could change without a change of what they say.
+    checked = _CHECKSUM.pack(zlib.crc32(body)) + body
+    return base64.urlsafe_b64encode(checked).decode().rstrip("=")
 
 
 def page_of(question: Sequence[Any], cursor: str) -> Page:
@@ -70,14 +73,15 @@ def page_of(question: Sequence[Any], cursor: str) -> Page:
     """
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        (checksum,) = _CHECKSUM.unpack_from(packed)
+        body = packed[_CHECKSUM.size :]
+        version, digest, now_ms = _HEAD.unpack_from(body)
+        if (version, digest, checksum) != (_VERSION, _digest(question), zlib.crc32(body)):
+            raise ValueError(version)
         unpacker = zlib.decompressobj()
-        body = unpacker.decompress(packed, _MAX_BYTES)
+        rows = unpacker.decompress(body[_HEAD.size :], _MAX_BYTES)
         if not unpacker.eof or unpacker.unused_data:
             raise ValueError(len(packed))
-        version, digest, now_ms, checksum = _HEAD.unpack_from(body)
-        rows = body[_HEAD.size :]
-        if (version, digest, checksum) != (_VERSION, _digest(question), zlib.crc32(rows)):
-            raise ValueError(version)
         return Page(_unpacked(rows), now_ms)
     except (ValueError, zlib.error, struct.error, binascii.Error, IndexError):
         raise InvalidInput((("cursor", _RULE),)) from None
