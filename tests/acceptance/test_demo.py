@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo import EVENTS, FAILURE, ROOT, scenario_path
+from pipelines.demo import EVENTS, FAILURE, QUESTIONS, ROOT, scenario_path
 from projections.events import parse_event
 
 COMMAND = [sys.executable, "-m", "pipelines.cli", "demo"]
@@ -67,6 +67,11 @@ def test_the_demo_explains_the_failure_and_leaves_nothing_behind(tmp_path: Path)
     assert "config.changed" in why
     assert why.rindex(ROOT) > why.rindex("config.changed")
     assert "incident.resolved" in rest
+    for question in QUESTIONS:
+        _, asked, answered = rest.partition(question.text)
+        assert asked, question.text
+        assert f"{question.intent} 0." in answered.splitlines()[1]
+    assert "what else was found" in rest
     assert f"{EVENTS} events, digest " in rest
     assert "✗" not in done.stdout
     assert list(tmp_path.glob("recollect-demo-*")) == []
