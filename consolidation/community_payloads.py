@@ -3,7 +3,8 @@
 Unknown fields are refused, every broken rule is named by its field.
 
 - kind: community.
-- community_id: `community:<hash>` or the bare hash. run_id: 1 to 64 characters, of the pass.
+- community_id: `community:<hash>` or the bare hash. run_id: 1 to 64 characters, the same in
+  all chunks of a decision and in no other.
 - gone: true, and no other field: the community is no more.
 
 Otherwise, so that a payload stays below 128 KiB, the members come in chunks:
@@ -13,6 +14,7 @@ Otherwise, so that a payload stays below 128 KiB, the members come in chunks:
 - member_count: 1 or more, of all chunks together.
 - entity_ids: 1 to 2,000 members; as many as fit in each chunk but the last.
 - name, summary: in chunk 0 alone, at most 120 and 600 characters.
+- user_id: in chunk 0 alone, whose facts made it; absent for facts without a user.
 - centroid: in chunk 0 alone, 384 little-endian float32 in base64; absent without vectors.
 """
 
@@ -32,6 +34,7 @@ from consolidation.community_texts import (
 )
 from enrichment.payload_fields import Fields
 from projections.errors import InvalidEvent
+from projections.events import MAX_NAME_CHARACTERS as USER_ID_CHARACTERS
 from projections.schema import VECTOR_DIMENSIONS
 
 KIND = "community"
@@ -64,6 +67,7 @@ class CommunityChunk(NamedTuple):
         entity_ids: the members of this chunk.
         text: in chunk 0, else None.
         centroid: in chunk 0, if there is one: VECTOR_BYTES.
+        user_id: in chunk 0: whose facts made it; None: facts without a user.
     """
 
     community_id: str
@@ -75,6 +79,7 @@ class CommunityChunk(NamedTuple):
     entity_ids: tuple[str, ...]
     text: CommunityText | None = None
     centroid: bytes | None = None
+    user_id: str | None = None
 
 
 def community_chunks(
@@ -84,6 +89,7 @@ def community_chunks(
     centroid: bytes | None,
     *,
     run_id: str,
+    user_id: str | None = None,
 ) -> list[CommunityChunk]:
     """A community in chunks; the members by id, so that equal communities have equal chunks."""
     entity_ids = sorted(member.entity_id for member in community.members)
@@ -99,6 +105,7 @@ def community_chunks(
             tuple(entity_ids[start : start + CHUNK_MEMBERS]),
             text if chunk == 0 else None,
             centroid if chunk == 0 else None,
+            user_id if chunk == 0 else None,
         )
         for chunk, start in enumerate(starts)
     ]
@@ -119,6 +126,8 @@ def community_payload(decided: CommunityChunk | CommunityGone) -> dict[str, Any]
     }
     if decided.text is not None:
         payload.update(name=decided.text.name, summary=decided.text.summary)
+    if decided.user_id is not None:
+        payload["user_id"] = decided.user_id
     if decided.centroid is not None:
         payload["centroid"] = b64encode(decided.centroid).decode()
     return payload
@@ -153,7 +162,7 @@ def _decided(fields: Fields) -> CommunityChunk | CommunityGone | None:
         return CommunityGone(community_id, run_id)
     fields.refuse_others(
         "kind community_id run_id chunk chunks fingerprint member_count entity_ids name summary "
-        "centroid"
+        "centroid user_id"
     )
     return _chunk(fields, community_id, run_id)
 
@@ -164,14 +173,14 @@ def _chunk(fields: Fields, community_id: str | None, run_id: str | None) -> Comm
     entity_ids = fields.entity_ids("entity_ids", 1, CHUNK_MEMBERS)
     fingerprint = _matched(fields, "fingerprint", _FINGERPRINT, "64 hexadecimal digits")
     count = _number(fields, "member_count", 1, _MOST)
-    text, centroid = _first_chunk(fields, chunk)
+    first = _first_chunk(fields, chunk)
     if community_id is None or run_id is None or fingerprint is None or not entity_ids:
         return None
     if chunk is None or chunks is None or count is None:
         return None
     _fits(fields, chunk, chunks, count, len(entity_ids))
     return CommunityChunk(
-        community_id, run_id, chunk, chunks, fingerprint, count, entity_ids, text, centroid
+        community_id, run_id, chunk, chunks, fingerprint, count, entity_ids, *first
     )
 
 
@@ -183,17 +192,19 @@ def _fits(fields: Fields, chunk: int, chunks: int, count: int, listed: int) -> N
         fields.refuse("entity_ids", f"{CHUNK_MEMBERS:,} members, in the last chunk what is left")
 
 
-def _first_chunk(fields: Fields, chunk: int | None) -> tuple[CommunityText | None, bytes | None]:
+def _first_chunk(
+    fields: Fields, chunk: int | None
+) -> tuple[CommunityText | None, bytes | None, str | None]:
     """What chunk 0 alone carries."""
     if chunk != 0:
-        for field in ("name", "summary", "centroid"):
+        for field in ("name", "summary", "centroid", "user_id"):
             if fields.has(field):
                 fields.refuse(field, "in chunk 0 alone")
-        return None, None
+        return None, None, None
     name = fields.text("name", MAX_NAME_CHARACTERS, required=True)
     summary = fields.text("summary", MAX_SUMMARY_CHARACTERS, required=True)
     text = None if name is None or summary is None else CommunityText(name, summary)
-    return text, _vector(fields, "centroid")
+    return text, _vector(fields, "centroid"), fields.text("user_id", USER_ID_CHARACTERS)
 
 
 def _number(fields: Fields, field: str, least: int, most: int) -> int | None:

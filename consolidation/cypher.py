@@ -127,7 +127,7 @@ LISTED = (
 """Rows [tenant, summary id, event id]: those that the Summary lists."""
 PASSES = (
     _each("p", PASS) + "RETURN p.tenant AS tenant, p.decided_at AS decided_at, "
-    "p.answered_until AS answered_until"
+    "p.answered_until AS answered_until, p.communities_at.epochMillis AS communities_at_ms"
 )
 REQUESTS = (
     _each("r", CONSOLIDATION_REQUEST)

@@ -8,10 +8,11 @@
 - session: summary, seen_events and seen_importance (the sums of its Scope that it was made at),
   and gone, ids of episodes' summaries that are no more.
 - agent: summary.
-- pass: run_id, started_at_ms, ended_at_ms, complete, and request_ids, the requests it answered.
+- pass: run_id, started_at_ms, ended_at_ms, complete, communities (whether it looked at them), and
+  request_ids, the requests it answered.
 
-Each may carry run_id, chunk and chunks besides. `memory.consolidation_requested` holds an object,
-or nothing. `memory.accessed` is read by `accesses`, `memory.feedback` by `enrichment.feedback`.
+Each may carry run_id, chunk and chunks besides. `memory.consolidation_requested` is read by
+`enrichment.requests`, `memory.accessed` by `accesses`, `memory.feedback` by `enrichment.feedback`.
 """
 
 from __future__ import annotations
@@ -39,18 +40,16 @@ from consolidation.summary_payloads import Summary, as_payload, from_payload
 from consolidation.windows import EPISODE_EVENTS
 from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.payload_fields import Fields
+from enrichment.requests import REQUESTED_EVENT, parse_request
 from projections.errors import InvalidEvent
 from projections.events import Event, canonical_json
 
 CONSOLIDATED_EVENT: Final = "memory.consolidated"
-REQUESTED_EVENT: Final = "memory.consolidation_requested"
 
 MAX_GONE: Final = 150
 """Summaries that one decision takes away; with the rest below 128 KiB."""
 MAX_REQUESTS: Final = 2_000
 """That one pass answers."""
-MAX_REQUEST_BYTES: Final = 8 * 1024
-"""Of a request's canonical JSON."""
 
 _HASH = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 
@@ -105,6 +104,7 @@ class PassDecided(NamedTuple):
         started_at_ms, ended_at_ms: since the epoch.
         complete: whether it had time for all that there was to do.
         request_ids: event ids of the requests that it answered.
+        communities: whether it looked at them.
     """
 
     run_id: str
@@ -112,6 +112,7 @@ class PassDecided(NamedTuple):
     ended_at_ms: int
     complete: bool
     request_ids: tuple[str, ...] = ()
+    communities: bool = False
 
 
 class Requested(NamedTuple):
@@ -196,12 +197,8 @@ def _consolidated(payload: Any) -> Decision:
 def _requested(payload: Any) -> Requested:
     if payload is None:
         return Requested(None)
-    if not isinstance(payload, Mapping):
-        raise InvalidEvent((("payload", "a JSON object"),))
-    request = canonical_json(payload)
-    if len(request) > MAX_REQUEST_BYTES:
-        raise InvalidEvent((("payload", f"at most {MAX_REQUEST_BYTES // 1024} KiB"),))
-    return Requested(request.decode())
+    parse_request(payload)
+    return Requested(canonical_json(payload).decode())
 
 
 def _episode(payload: Any) -> EpisodeDecided:
@@ -236,7 +233,7 @@ def _boosts(payload: Any) -> BoostsDecided:
 
 
 def _pass(payload: Any) -> PassDecided:
-    fields = _fields(payload, "started_at_ms ended_at_ms complete request_ids")
+    fields = _fields(payload, "started_at_ms ended_at_ms complete communities request_ids")
     run_id = fields.text("run_id", community_payloads.MAX_RUN_ID_CHARACTERS, required=True) or ""
     times = fields.whole("started_at_ms"), fields.whole("ended_at_ms")
     complete = fields.flag("complete")
@@ -247,8 +244,9 @@ def _pass(payload: Any) -> PassDecided:
         fields.refuse("request_ids", f"a list of at most {MAX_REQUESTS:,} event ids")
     elif not all(map(is_event_id, requests)):
         fields.refuse("request_ids", "event ids: UUIDs in lower case")
+    communities = bool(fields.flag("communities"))
     _raise_any(fields)
-    return PassDecided(run_id, *times, bool(complete), tuple(requests))
+    return PassDecided(run_id, *times, bool(complete), tuple(requests), communities)
 
 
 _READERS: Final[Mapping[str, Callable[[Any], Decision]]] = {

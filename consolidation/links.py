@@ -15,13 +15,13 @@ sessions know each entity; two sessions are then compared by their traits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from consolidation.departure_payloads import RUN_FIELDS, is_event_id
 from consolidation.failures import Failure, failures_of, words_of
-from consolidation.sources import Mentioned, SourceEvent
+from consolidation.sources import SourceEvent
 from enrichment.entities import canonical_name
 from enrichment.payload_fields import Fields
 from projections.errors import InvalidEvent
@@ -90,60 +90,87 @@ class SessionLink(NamedTuple):
     resolution_event_id: str | None = None
 
 
-def linkable_entities(events: Iterable[SourceEvent]) -> dict[str, Mentioned]:
-    """The entities of one session that may link it to others, if they are rare, by id."""
-    given = list(events)
-    users = {canonical_name(event.user_id) for event in given if event.user_id is not None}
-    return {
-        one.entity_id: one
-        for event in given
-        for one in event.entities
-        if one.entity_type not in _NEVER_TYPES
-        and one.subtype not in _NEVER_SUBTYPES
-        and not (one.entity_type == "user" and canonical_name(one.name) in users)
-    }
+class SessionProfile(NamedTuple):
+    """What a session is compared by, whatever other sessions there are.
+
+    Attributes:
+        session_id: of its events.
+        ended_at_ms: when its last event occurred.
+        user_ids: of its events; empty: anybody in the tenant may see it.
+        entities: names by id of those that may link it to others, if they are rare.
+        failures: of different tools or signatures, by tool and signature.
+    """
+
+    session_id: str
+    ended_at_ms: int
+    user_ids: frozenset[str]
+    entities: Mapping[str, str]
+    failures: tuple[Failure, ...]
+
+
+def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
+    """What one session is compared by.
+
+    Args:
+        events: of the session, at least one, in any order.
+    """
+    user_ids = frozenset(event.user_id for event in events if event.user_id is not None)
+    users = {canonical_name(user_id) for user_id in user_ids}
+    return SessionProfile(
+        events[0].session_id,
+        max(event.occurred_at_ms for event in events),
+        user_ids,
+        {
+            one.entity_id: one.name
+            for event in events
+            for one in event.entities
+            if one.entity_type not in _NEVER_TYPES
+            and one.subtype not in _NEVER_SUBTYPES
+            and not (one.entity_type == "user" and canonical_name(one.name) in users)
+        },
+        failures_of(events),
+    )
 
 
 def rare_entities(
-    events: Iterable[SourceEvent], session_counts: Mapping[str, int], rare: int = RARE_SESSIONS
+    entities: Mapping[str, str], session_counts: Mapping[str, int], rare: int = RARE_SESSIONS
 ) -> tuple[RareEntity, ...]:
     """The entities of one session that few others know, by id.
 
     Args:
-        events: of the session.
+        entities: `SessionProfile.entities`.
         session_counts: by entity id, how many sessions of the tenant mention it, this one included.
         rare: how many are few.
     """
-    found = linkable_entities(events)
     return tuple(
-        RareEntity(key, found[key].name, session_counts[key])
-        for key in sorted(found)
+        RareEntity(key, entities[key], session_counts[key])
+        for key in sorted(entities)
         if 1 <= session_counts.get(key, 0) <= rare
     )
 
 
 def session_traits(
     tenant: str,
-    events: Sequence[SourceEvent],
+    profile: SessionProfile,
     session_counts: Mapping[str, int],
     rare: int = RARE_SESSIONS,
 ) -> SessionTraits:
-    """What one session is compared by; see `rare_entities`.
-
-    Args:
-        tenant: of the session.
-        events: of the session, at least one, in any order.
-        session_counts: by entity id.
-        rare: how many sessions are few.
-    """
+    """What one session is compared by, among the others; see `rare_entities`."""
     return SessionTraits(
         tenant,
-        events[0].session_id,
-        max(event.occurred_at_ms for event in events),
-        frozenset(event.user_id for event in events if event.user_id is not None),
-        rare_entities(events, session_counts, rare),
-        failures_of(events),
+        profile.session_id,
+        profile.ended_at_ms,
+        profile.user_ids,
+        rare_entities(profile.entities, session_counts, rare),
+        profile.failures,
     )
+
+
+class FoundLink(NamedTuple):
+    """A link that may be kept; `ended_at_ms`: of the other session, to choose by."""
+
+    link: SessionLink
+    ended_at_ms: int
 
 
 def session_links(
@@ -151,32 +178,45 @@ def session_links(
 ) -> list[SessionLink]:
     """The sessions that a session belongs together with, the best first.
 
-    Of equal scores those with a resolution come first, then those that ended last, then by id.
-
     Args:
         session: whose links they are.
         candidates: sessions that share a rare entity with it or failed with one of its tools, in
             any order; itself, other tenants' and other users' are passed over.
         most: how many links; at most one for each reason to each session.
     """
-    ranked: dict[LinkReason, list[tuple[tuple[Any, ...], SessionLink]]] = {
-        reason: [] for reason in REASONS
-    }
+    return best_links(found_links(session, candidates), most)
+
+
+def found_links(session: SessionTraits, candidates: Iterable[SessionTraits]) -> Iterator[FoundLink]:
+    """All links of a session to candidates; see `session_links`."""
     for other in {one.session_id: one for one in candidates if _may_see(session, one)}.values():
         for link in (_by_entities(session, other), _by_failures(session, other)):
             if link is not None:
-                rank = (
-                    -link.score,
-                    link.resolution_event_id is None,
-                    -other.ended_at_ms,
-                    link.session_id,
-                )
-                ranked[link.reason].append((rank, link))
+                yield FoundLink(link, other.ended_at_ms)
+
+
+def best_links(found: Iterable[FoundLink], most: int = MAX_LINKS) -> list[SessionLink]:
+    """Those that are kept, the best first.
+
+    Of equal scores those with a resolution come first, then those that ended last, then by id.
+    """
+    ranked: dict[LinkReason, list[tuple[tuple[Any, ...], SessionLink]]] = {
+        reason: [] for reason in REASONS
+    }
+    for link, ended_at_ms in found:
+        unresolved = link.resolution_event_id is None
+        rank = (-link.score, unresolved, -ended_at_ms, link.session_id)
+        ranked[link.reason].append((rank, link))
     first, second = (sorted(ranked[reason]) for reason in REASONS)
     of_first = max(most - most // 2, most - len(second))
     kept = first[:of_first]
     kept += second[: most - len(kept)]
     return [link for _, link in sorted(kept)]
+
+
+def are_alike(one: Failure, other: Failure) -> bool:
+    """Whether two sessions that failed so are linked."""
+    return _likeness(one, other) > 0
 
 
 def _may_see(session: SessionTraits, other: SessionTraits) -> bool:

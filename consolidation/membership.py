@@ -107,6 +107,7 @@ class Communities:
                 text.summary if text else None,
                 decided.fingerprint,
                 decided.member_count,
+                decided.user_id,
                 before.values[_CREATED_AT] if before else event.occurred_at_ms,
                 event.occurred_at_ms,
                 vector_of(decided.centroid),

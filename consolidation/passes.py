@@ -22,10 +22,12 @@ class ShownPass(NamedTuple):
         decided_at: position of its decision.
         answered_until: position of the last request that was answered. A pass answers what it
             finds when it begins, so one that is older was answered too, and comes no more.
+        communities_at_ms: when a pass last looked at the communities; None: never.
     """
 
     decided_at: Position = START
     answered_until: Position = START
+    communities_at_ms: int | None = None
 
 
 class Passes:
@@ -60,7 +62,11 @@ class Passes:
         named = [(event.tenant, request_id) for request_id in decided.request_ids]
         self._answered.update(named)
         found = [self._positions[key] for key in named if key in self._positions]
-        self._now[event.tenant] = ShownPass(position, max([shown.answered_until, *found]))
+        self._now[event.tenant] = ShownPass(
+            position,
+            max([shown.answered_until, *found]),
+            decided.ended_at_ms if decided.communities else shown.communities_at_ms,
+        )
         self._ended[event.tenant] = event, decided
 
     def operations(self) -> Iterator[Operation]:
@@ -78,6 +84,7 @@ class Passes:
                     decided.started_at_ms,
                     decided.ended_at_ms,
                     decided.complete,
+                    shown.communities_at_ms,
                     tuple(shown.answered_until),
                     event.event_id,
                     tuple(shown.decided_at),

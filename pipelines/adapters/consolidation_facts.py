@@ -213,7 +213,9 @@ class _Gathering:
         rows = self._ask(cypher.PASSES, {(tenant,) for tenant in self._wanted.tenants})
         return {
             row["tenant"]: ShownPass(
-                _position(row["decided_at"]) or START, _position(row["answered_until"]) or START
+                _position(row["decided_at"]) or START,
+                _position(row["answered_until"]) or START,
+                row["communities_at_ms"],
             )
             for row in rows
         }

@@ -6,8 +6,7 @@ beside live work: what it reads may be a moment old, which costs at most another
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import neo4j
@@ -19,7 +18,10 @@ from consolidation.sources import Cause, Mentioned, SourceEvent
 from consolidation.summaries import EpisodeSummary, SessionSummary, Totals
 from consolidation.summary_payloads import Summary, from_payload
 from enrichment.resolution import components
-from pipelines.adapters.graph_writer import driver_errors
+from pipelines.adapters.community_reads import CommunityReader
+from pipelines.adapters.graph_questions import GraphQuestions
+from pipelines.adapters.linking_reads import LinkingReader
+from pipelines.adapters.request_reads import RequestReader
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -27,7 +29,6 @@ from projections.schema import (
     EVENT,
     PLACEHOLDER,
     REFERENCES,
-    SAME_AS,
     SCOPE,
     SUMMARIZES,
     SUMMARY,
@@ -37,10 +38,6 @@ DIRECT_CONFIDENCE = 1.0
 """Of a cause that the producer named."""
 _MOST = 2**53
 """More importance than any session has."""
-_SAME_AS_ROUNDS = 5
-"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
-
-_TENANTS = f"MATCH (s:{SCOPE.label}) RETURN DISTINCT s.tenant AS tenant ORDER BY tenant"
 _CHANGED = (
     f"MATCH (s:{SCOPE.label}) WHERE s.tenant = $tenant "
     "AND $least <= s.pending_importance <= $pending "
@@ -48,6 +45,12 @@ _CHANGED = (
     "RETURN s.session_id AS session_id, s.event_count AS event_count, "
     "s.importance_total AS importance_total, s.pending_importance AS pending "
     "ORDER BY s.pending_importance DESC, s.session_id LIMIT $limit"
+)
+_CHANGED_SESSION = (
+    f"MATCH (s:{SCOPE.label} {{tenant: $tenant, session_id: $session_id}}) "
+    "WHERE s.pending_importance >= $least "
+    "RETURN s.session_id AS session_id, s.event_count AS event_count, "
+    "s.importance_total AS importance_total, s.pending_importance AS pending"
 )
 _SESSION = (
     f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({', '.join(EVENT.indexes[0])}) "
@@ -65,13 +68,6 @@ _SESSION = (
     "coalesce(n.corrected_type, n.entity_type), n.subtype, r.role]] AS entities, "
     f"[(e)-[c:{CAUSED_BY.type}]->(o:{EVENT.label}) WHERE NOT o:{PLACEHOLDER} | "
     "[o.event_id, c.rule, coalesce(c.confidence, $direct), o.occurred_at.epochMillis]] AS causes"
-)
-_SAME = (
-    f"UNWIND $ids AS id MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})"
-    f"-[s:{SAME_AS.type}]-(o:{ENTITY.label}) WHERE NOT coalesce(s.retracted, false) "
-    "RETURN id AS one, o.entity_id AS other, "
-    "coalesce(o.display_name, o.name, o.canonical_name) AS name, "
-    "coalesce(o.corrected_type, o.entity_type) AS entity_type, o.subtype AS subtype"
 )
 _DEGREES = (
     f"UNWIND $ids AS id MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}}) "
@@ -100,6 +96,12 @@ _AGENT_SESSIONS = (
     f"(s:{SUMMARY.label}) WHERE s.gist IS NOT NULL "
     "RETURN s.gist AS gist ORDER BY s.importance_total DESC, s.summary_id LIMIT $most"
 )
+_AGENTS_BEHIND = (
+    f"MATCH (s:{SUMMARY.label}) WHERE s.tenant = $tenant AND s.summary_id IS NOT NULL "
+    f"AND s.level = 2 MATCH (a:{SUMMARY.label})-[:{SUMMARIZES.type}]->(s) "
+    "WHERE coalesce(a.decided_at, [0, 0]) < s.decided_at "
+    "RETURN a.summary_id AS id, collect(s.gist)[0] AS gist"
+)
 
 
 class ScopeState(NamedTuple):
@@ -115,8 +117,8 @@ class ScopeState(NamedTuple):
     pending: int
 
 
-class ConsolidationReader:
-    """Answers a pass; safe to share between threads.
+class ConsolidationReader(GraphQuestions):
+    """Answers a pass, its parts through readers of their own; safe to share between threads.
 
     Args:
         driver: of the target.
@@ -127,13 +129,10 @@ class ConsolidationReader:
     def __init__(
         self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
     ) -> None:
-        self._driver = driver
-        self._database = database
-        self._timeout_s = timeout_s
-
-    def tenants(self) -> list[str]:
-        """Those that have events."""
-        return [row["tenant"] for row in self._ask(_TENANTS)]
+        super().__init__(driver, database, timeout_s=timeout_s)
+        self.links = LinkingReader(driver, database, timeout_s=timeout_s)
+        self.communities = CommunityReader(driver, database, timeout_s=timeout_s)
+        self.requests = RequestReader(driver, database, timeout_s=timeout_s)
 
     def changed_sessions(
         self, tenant: str, *, after: ScopeState | None = None, least: int = 1, limit: int
@@ -147,7 +146,7 @@ class ConsolidationReader:
             limit: so many at most.
         """
         pending, session_id = (after.pending, after.session_id) if after else (_MOST, "")
-        rows = self._ask(
+        rows = self.ask(
             _CHANGED,
             tenant=tenant,
             pending=pending,
@@ -157,9 +156,14 @@ class ConsolidationReader:
         )
         return [ScopeState(*row.values()) for row in rows]
 
+    def changed_session(self, tenant: str, session_id: str, *, least: int = 1) -> list[ScopeState]:
+        """That session alone, if it has changed by at least that importance."""
+        rows = self.ask(_CHANGED_SESSION, tenant=tenant, session_id=session_id, least=least)
+        return [ScopeState(*row.values()) for row in rows]
+
     def session_events(self, tenant: str, session_id: str) -> list[SourceEvent]:
         """The retained events of a session; entities by the canonical one of their component."""
-        rows = self._ask(_SESSION, tenant=tenant, session_id=session_id, direct=DIRECT_CONFIDENCE)
+        rows = self.ask(_SESSION, tenant=tenant, session_id=session_id, direct=DIRECT_CONFIDENCE)
         ids = {entity[0] for row in rows for entity in row["entities"]}
         canonical = self._canonical(tenant, ids)
         return [_source_event(row, canonical) for row in rows]
@@ -167,67 +171,58 @@ class ConsolidationReader:
     def degrees(self, tenant: str, entity_ids: Iterable[str]) -> dict[str, int]:
         """How many references each entity has."""
         ids = sorted(set(entity_ids))
-        rows = self._ask(_DEGREES, tenant=tenant, ids=ids) if ids else []
+        rows = self.ask(_DEGREES, tenant=tenant, ids=ids) if ids else []
         return {row["id"]: row["degree"] for row in rows}
 
     def recorded_session(self, tenant: str, session_id: str) -> RecordedSession:
         """What was decided about a session so far."""
         own_id = summary_id(tenant, "session", session_id)
-        for row in self._ask(_RECORDED, tenant=tenant, id=own_id):
+        for row in self.ask(_RECORDED, tenant=tenant, id=own_id):
             episodes = [_recorded_episode(one) for one in row["episodes"] if one["gist"]]
             return RecordedSession(_position(row["decided_at"]), tuple(episodes))
         return RecordedSession(None, ())
 
     def recorded_agent(self, tenant: str, agent_id: str) -> tuple[str | None, Position | None]:
         """Digest and position of what was decided about an agent last."""
-        for row in self._ask(_AGENT, tenant=tenant, id=summary_id(tenant, "agent", agent_id)):
+        for row in self.ask(_AGENT, tenant=tenant, id=summary_id(tenant, "agent", agent_id)):
             return row["digest"], _position(row["decided_at"])
         return None, None
+
+    def agents_behind(self, tenant: str) -> set[str]:
+        """Agents of which a session was summarised after they were: ids.
+
+        A pass that was cut short after its sessions left them so; nothing else tells that they are
+        to be looked at.
+        """
+        found = set()
+        for row in self.ask(_AGENTS_BEHIND, tenant=tenant):
+            for one in _summary(row["gist"]).gist.participants:
+                if summary_id(tenant, "agent", one.agent_id) == row["id"]:
+                    found.add(one.agent_id)
+        return found
 
     def agent_sessions(
         self, tenant: str, agent_id: str, most: int
     ) -> tuple[list[SessionSummary], Totals]:
         """The most important sessions of an agent, and sums over all of them."""
         own_id = summary_id(tenant, "agent", agent_id)
-        (totals,) = self._ask(_AGENT_TOTALS, tenant=tenant, id=own_id)
-        rows = self._ask(_AGENT_SESSIONS, tenant=tenant, id=own_id, most=most)
+        (totals,) = self.ask(_AGENT_TOTALS, tenant=tenant, id=own_id)
+        rows = self.ask(_AGENT_SESSIONS, tenant=tenant, id=own_id, most=most)
         sessions = [_summary(row["gist"]) for row in rows]
         values = [value or 0 for value in totals.values()]
         return [one for one in sessions if isinstance(one, SessionSummary)], Totals(*values)
 
     def _canonical(self, tenant: str, entity_ids: Iterable[str]) -> dict[str, Mentioned]:
         """For entities that are the same as others: the canonical one, without a role."""
-        known: dict[str, Mentioned] = {}
-        edges: list[tuple[str, str]] = []
-        asked: set[str] = set()
-        wanted = set(entity_ids)
-        for _ in range(_SAME_AS_ROUNDS):
-            if not wanted:
-                break
-            asked |= wanted
-            rows = self._ask(_SAME, tenant=tenant, ids=sorted(wanted))
-            for row in rows:
-                edges.append((row["one"], row["other"]))
-                known[row["other"]] = Mentioned(
-                    row["other"], row["name"] or "", row["entity_type"] or "", row["subtype"], ""
-                )
-            wanted = {row["other"] for row in rows} - asked
+        rows = self.same(tenant, entity_ids)
+        known = {
+            row["other"]: Mentioned(
+                row["other"], row["name"] or "", row["entity_type"] or "", row["subtype"], ""
+            )
+            for row in rows
+        }
+        edges = ((row["one"], row["other"]) for row in rows)
         return {one: known[first] for one, first in components(edges).items() if first in known}
-
-    def _ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        with self._session() as session:
-            query = neo4j.Query(text, timeout=self._timeout_s)
-            return list(session.run(query, parameters))
-
-    @contextmanager
-    def _session(self) -> Iterator[neo4j.Session]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS
-            ) as session,
-        ):
-            yield session
 
 
 def _source_event(row: neo4j.Record, canonical: Mapping[str, Mentioned]) -> SourceEvent:

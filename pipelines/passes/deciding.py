@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from consolidation.decisions import CONSOLIDATED_EVENT
@@ -28,6 +28,9 @@ class PassReport:
     episodes_written: int = 0
     sessions_written: int = 0
     agents_written: int = 0
+    links_written: int = 0
+    boosts_written: int = 0
+    communities_written: int = 0
     events_forgotten: dict[str, int] = field(default_factory=dict)
     pairs_dropped: int = 0
     entities_archived: int = 0
@@ -35,6 +38,20 @@ class PassReport:
     facts_expired: int = 0
     complete: bool = True
     agents: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, other: PassReport) -> None:
+        """Count what another part of the pass did, too."""
+        for part in fields(self):
+            mine, theirs = getattr(self, part.name), getattr(other, part.name)
+            if isinstance(mine, bool):
+                setattr(self, part.name, mine and theirs)
+            elif isinstance(mine, int):
+                setattr(self, part.name, mine + theirs)
+            elif isinstance(mine, set):
+                mine |= theirs
+            else:
+                for key, number in theirs.items():
+                    mine[key] = mine.get(key, 0) + number
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from consolidation.decisions import (
     MAX_GONE,
@@ -18,6 +18,8 @@ from consolidation.summaries import summarize_agent, summarize_session
 from consolidation.windows import Episode, episodes
 from pipelines.adapters.consolidation_reads import ScopeState
 from pipelines.passes.deciding import Deciding, PassReport
+from pipelines.passes.linking import Linking
+from pipelines.passes.scopes import PassScope
 from projections.events import Event
 from projections.positions import Position
 
@@ -27,21 +29,37 @@ SESSIONS_AT_ONCE = 100
 """Changed sessions that are asked for at once."""
 
 
-def decide_sessions(deciding: Deciding, tenant: str, report: PassReport) -> None:
-    """Summarise the sessions of a tenant that changed, what changed most before the rest."""
+def decide_sessions(deciding: Deciding, scope: PassScope, report: PassReport) -> None:
+    """Summarise the sessions of a scope that changed, what changed most before the rest."""
+    linking = Linking(deciding, scope.tenant, report)
+    for state in _changed(deciding, scope):
+        if not deciding.in_time():
+            report.complete = False
+            return
+        report.sessions += 1
+        deciding.append(_session(deciding, scope.tenant, state, linking, report))
+
+
+def _changed(deciding: Deciding, scope: PassScope) -> Iterator[ScopeState]:
+    reader, tenant = deciding.reader, scope.tenant
+    if scope.session_id is not None:
+        yield from reader.changed_session(tenant, scope.session_id, least=scope.least)
+        return
     last: ScopeState | None = None
-    while changed := deciding.reader.changed_sessions(tenant, after=last, limit=SESSIONS_AT_ONCE):
-        for state in changed:
-            if not deciding.in_time():
-                report.complete = False
-                return
-            report.sessions += 1
-            deciding.append(_session(deciding, tenant, state, report))
-        last = changed[-1]
+    while page := reader.changed_sessions(
+        tenant, after=last, least=scope.least, limit=SESSIONS_AT_ONCE
+    ):
+        last = page[-1]
+        wanted = {state.session_id for state in page}
+        if scope.agent_id is not None:
+            wanted = reader.requests.of_agent(tenant, scope.agent_id, wanted)
+        yield from (state for state in page if state.session_id in wanted)
 
 
-def _session(deciding: Deciding, tenant: str, state: ScopeState, report: PassReport) -> list[Event]:
-    """Decisions about a session, its episodes before it."""
+def _session(
+    deciding: Deciding, tenant: str, state: ScopeState, linking: Linking, report: PassReport
+) -> list[Event]:
+    """Decisions about a session; the last one tells that it was looked at."""
     events = deciding.reader.session_events(tenant, state.session_id)
     recorded = deciding.reader.recorded_session(tenant, state.session_id)
     retained = {event.event_id for event in events}
@@ -71,7 +89,9 @@ def _session(deciding: Deciding, tenant: str, state: ScopeState, report: PassRep
         tuple(sorted(known.keys() - current.keys()))[:MAX_GONE],
     )
     own_id = summary_id(tenant, "session", state.session_id)
-    return [*decided, _decision(deciding, tenant, own_id, recorded.decided_at, session)]
+    around = linking.decisions(state.session_id, events)
+    last = _decision(deciding, tenant, own_id, recorded.decided_at, session)
+    return [*around, *decided, last]
 
 
 def decide_agents(deciding: Deciding, report: PassReport) -> None:

@@ -8,7 +8,14 @@ import neo4j
 import pytest
 
 from consolidation import cypher
-from pipelines.adapters import consolidation_reads, forgetting_reads
+from pipelines.adapters import (
+    community_reads,
+    consolidation_reads,
+    forgetting_reads,
+    graph_questions,
+    linking_reads,
+    request_reads,
+)
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import (
     clear_edges_text,
@@ -62,18 +69,27 @@ WRITES = {
     "dropped": remove_edges_text(SIMILAR_TO.type, STAGE),
 }
 WIDTH = 30
+READERS = (
+    community_reads,
+    consolidation_reads,
+    forgetting_reads,
+    graph_questions,
+    linking_reads,
+    request_reads,
+)
 READS = {
-    name: text
-    for module in (consolidation_reads, forgetting_reads)
+    f"{module.__name__.rpartition('.')[2]}.{name}": text
+    for module in READERS
     for name, text in vars(module).items()
-    if isinstance(text, str) and "$tenant" in text and "RETURN" in text
+    if isinstance(text, str) and "RETURN" in text and name != "_REQUESTING"
 }
-""" "Which tenants are there" has none in it: it reads all Scopes, once a pass."""
+"""Requests that wait are few: which tenants have one is asked of all of them."""
 ASKED = {
     **dict.fromkeys(("tenant", "session_id", "event_id", "id", "after", "archived"), "x"),
+    **dict.fromkeys(("agent_id", "last", "user", "literal"), "x"),
     **dict.fromkeys(("least", "limit", "most", "pending", "until_ms", "at_ms", "now_ms"), 1),
-    **dict.fromkeys(("protected", "confidence"), 1),
-    "ids": ["x"],
+    **dict.fromkeys(("protected", "confidence", "few", "characters", "effects"), 1),
+    **{name: ["x"] for name in ("ids", "tools", "statuses", "tenants")},
     "direct": 1.0,
 }
 
@@ -96,7 +112,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert (len(QUESTIONS), len(READS)) == (17, 12)
+    assert (len(QUESTIONS), len(READS)) == (18, 30)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

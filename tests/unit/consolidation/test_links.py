@@ -22,6 +22,7 @@ from consolidation.links import (
     parse_links,
     rare_entities,
     session_links,
+    session_profile,
     session_traits,
 )
 from projections.errors import InvalidEvent
@@ -58,7 +59,8 @@ def linked(session: SessionTraits, *candidates: SessionTraits) -> list[tuple[str
 def test_rare_is_what_few_sessions_know() -> None:
     entities = [mentioned(name) for name in ("GV1N64", "Seattle", "HAT136", "unheard")]
     counts = dict(zip((one.entity_id for one in entities[:3]), (2, 6, 5), strict=True))
-    found = rare_entities([source_event(1, mentions=entities)], counts)
+    profile = session_profile([source_event(1, mentions=entities)])
+    found = rare_entities(profile.entities, counts)
     assert {(one.name, one.sessions) for one in found} == {("GV1N64", 2), ("HAT136", 5)}
 
 
@@ -82,7 +84,7 @@ def test_what_all_sessions_of_an_agent_share_never_links(
     """The session is of user mia_li."""
     one = mentioned(**{"name": "Mia_Li", **fields})
     events = [source_event(1, mentions=[one]), source_event(2, user_id="mia_li")]
-    assert len(rare_entities(events, {one.entity_id: 2})) == links
+    assert len(rare_entities(session_profile(events).entities, {one.entity_id: 2})) == links
 
 
 def test_traits_are_of_all_events_of_a_session() -> None:
@@ -91,7 +93,7 @@ def test_traits_are_of_all_events_of_a_session() -> None:
         returned(2, "book_flight", error="Error: no seats on HAT136", user_id="mia_li"),
         source_event(1, mentions=[known]),
     ]
-    assert session_traits("acme", events, {known.entity_id: 3}) == SessionTraits(
+    assert session_traits("acme", session_profile(events), {known.entity_id: 3}) == SessionTraits(
         "acme",
         "session-1",
         START_MS + 2,
