@@ -61,6 +61,9 @@ _MAX_TARGETS = 3
 _MAX_NEWS = 4
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 _MARKUP = re.compile(r"\*\*|`|(?<=: )[*#•-]+ ?")
+_LIST_MARK = re.compile(r"^\s*(?:[-*•+]|\d{1,2}[.)])\s+")
+_ANNOUNCED = 3
+"""Lines that are told of a list."""
 _SUBSTANCE = 25
 """Characters; a shorter first sentence is a greeting or an assent."""
 _REACTION = re.compile(
@@ -217,14 +220,23 @@ def _answer(event: SourceEvent, *, to_request: bool) -> Candidate:
     """Something said; where something was asked for, a refusal rather than what else is said.
 
     Where people talk to each other, what somebody says of what the other said is worth less; so
-    is a line that only announces a list.
+    is a line that only announces a list, which is told with how the list begins.
     """
     refusal = _refusal(event) if to_request else ""
     said = refusal or body_of(event)
     extra = _REFUSED if refusal else 0
     if said.endswith(":") or (not to_request and _REACTION.match(said)):
         extra -= 1
+    if said.endswith(":"):
+        said = f"{said} {'; '.join(_announced(event, said))}".rstrip()
     return _by_itself(event, "said", _line(actor_of(event), said), extra)
+
+
+def _announced(event: SourceEvent, said: str) -> list[str]:
+    """The first lines of what a line announces, without what marks them as a list."""
+    _, _, rest = event.text.partition(said)
+    lines = (_LIST_MARK.sub("", line).replace("**", "").strip() for line in rest.split("\n"))
+    return [line for line in lines if line][:_ANNOUNCED]
 
 
 def _happening(event: SourceEvent) -> Candidate:

@@ -325,3 +325,14 @@ def is_sound(one: Highlight, known: set[str]) -> bool:
 )
 def test_names_are_listed_as_they_are_told(names: list[str], expected: str) -> None:
     assert listed(names) == expected
+
+
+def test_a_line_that_announces_a_list_is_told_with_how_the_list_begins() -> None:
+    breakdown = (
+        "Here is the payment:\n- **Certificate**: $250\n2. Credit card: $55\n\n* Fee: $1\n- x"
+    )
+    events = [BOOKING[0], said(2, "assistant", breakdown, importance=8, summary="")]
+    events[1] = events[1]._replace(summary="assistant: Here is the payment:")
+    texts = [text for _, text in told([*events, *moved(BOOKING[1:4], 10)])]
+    line = "assistant: Here is the payment: Certificate: $250; Credit card: $55; Fee: $1"
+    assert line in texts
