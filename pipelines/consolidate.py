@@ -2,7 +2,7 @@
 
 A worker's timer and `recollect consolidate` do the same here. A pass holds a lease, so that one
 runs at a time, wherever; it reads the graph, appends decisions, and waits until the stage has
-applied them: through its workers, or in this process where a partition has none.
+applied them: through workers, or, for a person, in this process where a partition has none.
 """
 
 from __future__ import annotations
@@ -16,19 +16,25 @@ from typing import Any
 
 import structlog
 
+from consolidation.retention import ExplainedRow
 from pipelines import telemetry
 from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.ledger import Tail
+from pipelines.adapters.forgetting_reads import ForgettingReader
 from pipelines.adapters.pass_lease import PassLease
 from pipelines.adapters.pass_reads import PassReads
 from pipelines.adapters.reports import PASS_REPORT, Report
+from pipelines.adapters.request_reads import RequestReader
 from pipelines.adapters.targets import Target
 from pipelines.live import Decisions, LiveRunner
 from pipelines.passes.deciding import PassReport
-from pipelines.passes.run import Pass
+from pipelines.passes.forgetting import Forgetting, forgetting_plan
+from pipelines.passes.run import CommunitySettings, Pass
+from pipelines.passes.scopes import PassScope
 from pipelines.rebuild import fold_partition
 from pipelines.services import Services
-from pipelines.stages import CONSOLIDATION, group_name, ready
+from pipelines.settings import Settings
+from pipelines.stages import CONSOLIDATION, ENRICHMENT, STAGES, Stage, group_name, ready
+from projections.errors import OperationFailed, Stopped
 from projections.events import Event
 from projections.identity import partition_of
 from projections.system_events import PARTITION_KEY
@@ -83,21 +89,24 @@ class ConsolidationReport:
 def consolidate(
     services: Services,
     *,
-    tenants: Iterable[str] | None = None,
+    scopes: Sequence[PassScope] | None = None,
     now_ms: int | None = None,
     stop: threading.Event | None = None,
+    folds: bool = True,
 ) -> ConsolidationReport:
     """Run a pass on the active target.
 
     Args:
         services: ledger and targets.
-        tenants: only these; None: all.
+        scopes: only these; None: all tenants.
         now_ms: the clock, of the pass; None: the ledger's.
         stop: of this pass alone; it is ended at the next step once this is set, and the next pass
             goes on there. Set here when its time is over.
+        folds: fold here what no worker folds, of all stages; else wait for workers.
 
     Raises:
         PassUnderWay: another process runs one; nothing was begun.
+        OperationFailed: the target was never enriched, and nothing enriches it.
         LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
     """
     settings = services.settings
@@ -108,15 +117,65 @@ def consolidate(
         timer.start()
         try:
             clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
-            return _Run(services, lease, ended, clock_ms).run(tenants)
+            return _Run(services, lease, ended, clock_ms, folds=folds).run(scopes)
         finally:
             timer.cancel()
             ended.set()
 
 
+def last_whole_s(services: Services, target: str) -> float:
+    """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
+    for report in services.reports.all():
+        if (report.command, report.target) == (PASS_REPORT, target):
+            return report.values["whole_at_s"]
+    return 0.0
+
+
+def planned_forgetting(
+    services: Services, *, tenants: Iterable[str] | None = None, now_ms: int | None = None
+) -> dict[str, list[ExplainedRow]]:
+    """What a pass would forget of each tenant's events, and why the rest stays.
+
+    Nothing is decided, and a pass that is under way does not matter.
+
+    Args:
+        services: ledger and targets.
+        tenants: only these; None: all.
+        now_ms: the clock; None: the ledger's.
+    """
+    target = services.active()
+    clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
+    forgetting = _forgetting(services, target)
+    if tenants is None:
+        tenants = RequestReader(services.driver(target), target.database).tenants()
+    return {
+        tenant: forgetting_plan(forgetting.reader, tenant, forgetting.policy_of(tenant), clock_ms)
+        for tenant in tenants
+    }
+
+
+def _communities(settings: Settings) -> CommunitySettings:
+    every_ms = round(1_000 * settings.communities_every_s)
+    return CommunitySettings(every_ms, settings.communities_chunk_edges)
+
+
+def _forgetting(services: Services, target: Target) -> Forgetting:
+    settings = services.settings
+    reader = ForgettingReader(
+        services.driver(target), target.database, timeout_s=settings.transaction_timeout_s
+    )
+    return Forgetting(reader, settings.retention_of)
+
+
 class _Run:
     def __init__(
-        self, services: Services, lease: PassLease, ended: threading.Event, now_ms: int
+        self,
+        services: Services,
+        lease: PassLease,
+        ended: threading.Event,
+        now_ms: int,
+        *,
+        folds: bool,
     ) -> None:
         self._services = services
         self._lease = lease
@@ -127,43 +186,52 @@ class _Run:
         self._decide = Decisions(services, self._target.name)
         self._partitions: set[int] = set()
         self._decisions = 0
-        self._runner: LiveRunner | None = None
+        self._folds = folds
+        self._runners: dict[str, LiveRunner] = {}
 
-    def run(self, tenants: Iterable[str] | None) -> ConsolidationReport:
+    def run(self, scopes: Sequence[PassScope] | None) -> ConsolidationReport:
         begun = time.monotonic()
         services, target = self._services, self._target
         driver, timeout_s = services.driver(target), services.settings.transaction_timeout_s
         run_id = str(uuid.uuid4())
         log = logger.bind(target=target.name, run_id=run_id)
         log.info("pass begins")
-        self._apply_what_came_before()
-        found = Pass(
+        if self._folds:
+            self._require_enriched()
+            self._fold()
+        made = Pass(
             ConsolidationReader(driver, target.database, timeout_s=timeout_s),
             self._append,
             self._await_applied,
             now_ms=self._now_ms,
             run_id=run_id,
             in_time=self._in_time,
-        ).run(tenants)
-        reads = PassReads(driver, target.database, timeout_s=timeout_s)
+            forgetting=_forgetting(services, target),
+            communities=_communities(services.settings),
+        )
+        found = made.run() if scopes is None else made.run_scopes(scopes)
+        duration_s = time.monotonic() - begun
+        tiers = self._tell(duration_s, whole=scopes is None and found.complete)
+        log.info("pass ended", complete=found.complete, decisions=self._decisions)
+        return ConsolidationReport(
+            target.name, run_id, self._now_ms, self._decisions, found, tiers, duration_s
+        )
+
+    def _tell(self, duration_s: float, *, whole: bool) -> dict[str, int]:
+        """Tell metrics and status what there is after the pass; returns the events by tier."""
+        services, target = self._services, self._target
+        timeout_s = services.settings.transaction_timeout_s
+        reads = PassReads(services.driver(target), target.database, timeout_s=timeout_s)
         tiers = reads.tiers(self._now_ms)
         for score in reads.decay_scores(self._now_ms, SAMPLE):
             telemetry.DECAY_SCORES.labels(target.name).observe(score)
-        report = ConsolidationReport(
-            target.name,
-            run_id,
-            self._now_ms,
-            self._decisions,
-            found,
-            tiers,
-            time.monotonic() - begun,
-        )
+        now_s = time.time()
         values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}
-        values |= {"ended_at_s": time.time(), "duration_s": report.duration_s}
+        values |= {"ended_at_s": now_s, "duration_s": duration_s}
+        values["whole_at_s"] = now_s if whole else last_whole_s(services, target.name)
         services.reports.put(Report(PASS_REPORT, target.name, values))
         telemetry.observe_pass(target.name, values)
-        log.info("pass ended", complete=report.complete, decisions=self._decisions)
-        return report
+        return tiers
 
     def _in_time(self) -> bool:
         """Whether the pass may go on; not when another target became the active one."""
@@ -195,39 +263,51 @@ class _Run:
             if not wanted:
                 self._partitions.clear()
                 return
-            if not self._fold(wanted):
+            if not (self._folds and self._fold()):
                 self._ended.wait(_POLL_S)
 
-    def _apply_what_came_before(self) -> None:
-        """Where no worker runs, fold as far as the enrichment has come: it is what is looked at."""
-        upstream = {
-            found.partition: Tail(found.position, found.seq)
-            for found in self._writer.checkpoints(str(CONSOLIDATION.upstream))
-        }
-        self._fold(upstream)
+    def _require_enriched(self) -> None:
+        if not self._writer.checkpoints(ENRICHMENT.name):
+            raise OperationFailed(
+                reason=f"{self._target.name} was never enriched, and a pass looks at what events "
+                "mean; start `recollect worker enrichment` first"
+            )
 
-    def _fold(self, until: dict[int, Tail]) -> bool:
-        """Fold partitions that nobody holds, in this process; whether there were any."""
+    def _fold(self) -> bool:
+        """Fold up to the tails what no worker holds, stage by stage; whether there was any."""
         services, target = self._services, self._target
-        keys, group = services.ledger.keys, group_name(CONSOLIDATION.name, target.name)
-        free = [n for n in sorted(until) if not services.redis.exists(keys.lease(group, n))]
-        if not free:
-            return False
-        if self._runner is None:
-            self._runner = LiveRunner(
-                ready(CONSOLIDATION, services, target),
+        tails, keys = services.ledger.tails(), services.ledger.keys
+        folded = False
+        for stage in STAGES.values():
+            seqs = {found.partition: found.seq for found in self._writer.checkpoints(stage.name)}
+            group = group_name(stage.name, target.name)
+            free = [
+                (partition, tail)
+                for partition, tail in enumerate(tails)
+                if seqs.get(partition, 0) < tail.seq
+                and not services.redis.exists(keys.lease(group, partition))
+            ]
+            for partition, tail in free:
+                size = stage.rebuild_batch_size(services.settings)
+                blocks = fold_partition(services.ledger, self._runner(stage), partition, tail, size)
+                try:
+                    while self._in_time() and next(blocks, None) is not None:
+                        folded = True
+                except Stopped:  # time was over while an earlier stage was waited for
+                    return True
+        return folded
+
+    def _runner(self, stage: Stage) -> LiveRunner:
+        services, target = self._services, self._target
+        if stage.name not in self._runners:
+            self._runners[stage.name] = runner = LiveRunner(
+                ready(stage, services, target),
                 self._writer,
                 services.ledger,
                 target=target.name,
                 max_attempts=services.settings.max_attempts,
                 stop=self._ended,
+                decide=self._decide,
             )
-            self._runner.prepare(services.ledger.partitions)
-        size = CONSOLIDATION.rebuild_batch_size(services.settings)
-        for partition in free:
-            for _ in fold_partition(
-                services.ledger, self._runner, partition, until[partition], size
-            ):
-                if not self._in_time():
-                    return True
-        return True
+            runner.prepare(services.ledger.partitions)
+        return self._runners[stage.name]

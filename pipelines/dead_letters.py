@@ -76,7 +76,8 @@ def retry(
     """
     order = list(STAGES)
     chosen = _chosen(services, stage, partition, seq)
-    chosen += [letter for letter in _blocked(services, chosen) if letter not in chosen]
+    while blocked := [letter for letter in _blocked(services, chosen) if letter not in chosen]:
+        chosen += blocked
     chosen.sort(key=lambda letter: order.index(letter["stage"]))
     report = LettersReport(chosen)
     target = services.active()
@@ -136,12 +137,12 @@ def _find(services: Services, stage: str, partition: int, seq: int) -> dict[str,
 
 def _blocked(services: Services, chosen: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Letters of later stages about the same entries."""
-    entries = {(letter["partition"], letter["seq"]): letter["stage"] for letter in chosen}
+    entries = {(letter["partition"], letter["seq"], letter["stage"]) for letter in chosen}
     return [
         letter
         for letter in _audit(services).dead_letters()
         if letter["kind"] == BLOCKED_BY
-        and STAGES[letter["stage"]].upstream == entries.get((letter["partition"], letter["seq"]))
+        and (letter["partition"], letter["seq"], STAGES[letter["stage"]].upstream) in entries
     ]
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -26,6 +26,7 @@ from pipelines.adapters.ledger import Entry, Ledger, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
 from pipelines.enriched_report import EnrichmentReport
+from pipelines.returning import bring_back
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import (
@@ -419,6 +420,8 @@ class _Rebuild:
         partitions = list(range(self.ledger.partitions))
         for stage in self.stages:
             _in_threads(partial(fold, stage), partitions, self.services.settings.worker_concurrency)
+        if CONSOLIDATION in self.stages:
+            bring_back(self.services, self.target)
 
     def _report(self, share: float) -> None:
         report = Report("rebuild", self.target.name, {"progress": min(share, 1.0)})
@@ -455,7 +458,7 @@ def _stages_of(services: Services) -> list[Stage]:
 
 def fold_partition(
     ledger: Ledger, runner: Runner, partition: int, until: Tail, count: int
-) -> Iterable[int]:
+) -> Iterator[int]:
     """Fold a partition up to a tail, from where its checkpoint stands; yields entries per block.
 
     A rival (a worker on the same target) costs a repeated read, never a wrong graph.

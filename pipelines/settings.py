@@ -183,6 +183,12 @@ class Settings(BaseSettings):
     consolidation_timeout_s: float = Field(
         default=1_800.0, ge=1, description="of a pass; the next one goes on where it ended"
     )
+    communities_every_s: float = Field(
+        default=24 * 3_600.0, ge=0, description="between two looks of passes at the communities"
+    )
+    communities_chunk_edges: int = Field(
+        default=10_000, ge=0, description="facts read at once for communities; 0: the default"
+    )
     reflection_importance: int = Field(
         default=150,
         ge=1,

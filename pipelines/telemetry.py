@@ -291,7 +291,7 @@ TRIGGERS = _counter(
 )
 REFLECTION_TRIGGERS = _counter(
     "reflection_triggers_total",
-    "Sessions whose importance since their last pass was found above the limit.",
+    "Tenants with a session whose importance since its last pass was found above the limit.",
     "target",
 )
 PRUNED = _counter(

@@ -7,19 +7,32 @@ which there are few. How old all events are is asked once a pass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import neo4j
 
+from consolidation.chains import EventKey
 from consolidation.decay import HOUR_MS, decay_score
 from consolidation.retention import DEFAULT_POLICY, Tier
 from pipelines.adapters.graph_writer import driver_errors
-from projections.schema import CONSOLIDATION_REQUEST, EVENT, PASS, PLACEHOLDER
+from projections.schema import (
+    CONSOLIDATION_REQUEST,
+    DEAD_LETTER,
+    EVENT,
+    FORGOTTEN,
+    PLACEHOLDER,
+)
 
-_REQUESTING = f"MATCH (r:{CONSOLIDATION_REQUEST.label}) RETURN DISTINCT r.tenant AS tenant"
-_ENDED = (
-    f"MATCH (p:{PASS.label}) RETURN p.tenant AS tenant, p.ended_at.epochMillis AS ended_at_ms, "
-    "p.complete AS complete"
+_REQUESTING = f"MATCH (r:{CONSOLIDATION_REQUEST.label}) RETURN r.tenant AS tenant LIMIT 1"
+# Recalled, and not (wholly) there again; whom a dead letter stands for is not waited for.
+_RETURNING = (
+    f"MATCH (f:{FORGOTTEN.label}) WHERE f.recalled AND NOT EXISTS {{ "
+    f"MATCH (e:{EVENT.label} {{tenant: f.tenant, event_id: f.event_id}}) "
+    f"WHERE NOT e:{PLACEHOLDER} AND (e.importance_score IS NOT NULL OR NOT $enriched) }} "
+    f"AND NOT EXISTS {{ MATCH (d:{DEAD_LETTER.label}) "
+    "WHERE d.tenant = f.tenant AND d.event_id = f.event_id } "
+    "RETURN f.tenant AS tenant, f.event_id AS event_id "
+    "ORDER BY f.tenant, f.event_id LIMIT $limit"
 )
 # As `retention.age_ms`: from the later of occurrence and arrival, unless the clock is before that.
 _AGED = (
@@ -42,13 +55,6 @@ _SAMPLE = (
 )
 
 
-class EndedPass(NamedTuple):
-    """The last pass of a tenant; `complete`: it had time for all that there was to do."""
-
-    ended_at_ms: int
-    complete: bool
-
-
 class PassReads:
     """Answers whether a pass is due; safe to share between threads.
 
@@ -65,16 +71,19 @@ class PassReads:
         self._database = database
         self._timeout_s = timeout_s
 
-    def requesting(self) -> list[str]:
-        """Tenants of which a request waits, sorted."""
-        return sorted(row["tenant"] for row in self._ask(_REQUESTING))
+    def are_requests(self) -> bool:
+        """Whether any request for a pass waits."""
+        return bool(self._ask(_REQUESTING))
 
-    def ended(self) -> dict[str, EndedPass]:
-        """The last pass of each tenant that had one."""
-        return {
-            row["tenant"]: EndedPass(row["ended_at_ms"], row["complete"])
-            for row in self._ask(_ENDED)
-        }
+    def returning(self, limit: int, *, enriched: bool) -> list[EventKey]:
+        """Events that were recalled and are not in the graph again, so many at most.
+
+        Args:
+            limit: how many.
+            enriched: those that are there, and not enriched, too.
+        """
+        rows = self._ask(_RETURNING, limit=limit, enriched=enriched)
+        return [(row["tenant"], row["event_id"]) for row in rows]
 
     def tiers(self, now_ms: int) -> dict[str, int]:
         """How many events there are of each age, by the tiers that hold without overrides."""

@@ -1,19 +1,26 @@
-"""When a live worker runs a pass of consolidation: by time, when asked for, and to reflect."""
+"""What a live worker does beside its blocks: passes of consolidation, and bringing back.
+
+A pass is due by time, when it is asked for, and to reflect on what came to a session.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from time import monotonic
 from typing import NamedTuple
 
 import structlog
 
+from consolidation.chains import EventKey
 from pipelines import telemetry
 from pipelines.adapters.consolidation_reads import ConsolidationReader
 from pipelines.adapters.pass_reads import PassReads
 from pipelines.agents.app import StageApp
-from pipelines.consolidate import consolidate
+from pipelines.consolidate import consolidate, last_whole_s
+from pipelines.passes.scopes import PassScope, due
+from pipelines.returning import bring_back, missing
 from pipelines.services import Services
 from pipelines.settings import Settings
 from projections.errors import PassUnderWay, RecollectError
@@ -22,15 +29,13 @@ logger = structlog.get_logger(__name__)
 
 REQUESTS_EVERY_S = 5.0
 """Between two looks at requests, of which there are few; the other looks are rarer."""
-_REFLECTING_AT_MOST = 1_000
-"""Sessions of a tenant that are counted when they are above the limit of reflection."""
 
 
 class Due(NamedTuple):
-    """Why a pass is due, and whose."""
+    """Why a pass is due, and what it is to look at; None: at everything."""
 
     reason: telemetry.Trigger
-    tenants: list[str]
+    scopes: list[PassScope] | None
 
 
 class Decider:
@@ -51,6 +56,8 @@ class Decider:
         self._pass_ends = threading.Event()
         self._thread: threading.Thread | None = None
         self._looks_at_s = 0.0
+        self._returns_at_s = 0.0
+        self._missing: frozenset[EventKey] = frozenset()
         self._rests_until_s = 0.0
 
     def attach(self, app: StageApp) -> None:
@@ -59,9 +66,14 @@ class Decider:
         app.timer(every_s, name="passes")(self.look)
         app.ends.append(self.end)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it looks, or runs a pass."""
+        return self._thread is not None and self._thread.is_alive()
+
     async def look(self) -> None:
         """Begin a pass if one is due and none runs here; returns at once."""
-        if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
+        if self._stopping.is_set() or self.is_busy:
             return
         # A daemon: a question that Neo4j does not answer must not hold up the end of the worker.
         self._thread = threading.Thread(target=self._work, name="pass", daemon=True)
@@ -87,22 +99,37 @@ class Decider:
         finally:
             if outcome is not None:
                 telemetry.PASSES.labels(self._target, outcome).inc()
-            if outcome == "failed":
+            if outcome in ("failed", "out_of_time"):
                 self._rests_until_s = monotonic() + self._settings.consolidation_look_s
 
     def _run(self) -> telemetry.PassOutcome | None:
-        due = self._due()
-        if due is None or self._stopping.is_set():
+        self._bring_back()
+        found = self.due()
+        if found is None or self._stopping.is_set():
             return None
         self._pass_ends = ends = threading.Event()
         if self._stopping.is_set():  # `end` came in between, and knows the event before this one
             return None
-        telemetry.TRIGGERS.labels(self._target, due.reason).inc()
-        logger.info("pass is due", target=self._target, reason=due.reason)
-        report = consolidate(self._services, tenants=due.tenants, stop=ends)
+        telemetry.TRIGGERS.labels(self._target, found.reason).inc()
+        logger.info("pass is due", target=self._target, reason=found.reason)
+        report = consolidate(self._services, scopes=found.scopes, stop=ends, folds=False)
         return "complete" if report.complete else "out_of_time"
 
-    def _due(self) -> Due | None:
+    def _bring_back(self) -> None:
+        """Fold again what was recalled and left behind, also on a target that stands by.
+
+        Whoever recalls does that; only what is still missing at the next look was left behind. It
+        takes models, which this process should not load for nothing.
+        """
+        if monotonic() < self._returns_at_s:
+            return
+        self._returns_at_s = monotonic() + self._settings.consolidation_look_s
+        target = self._services.targets.get(self._target)
+        before, self._missing = self._missing, missing(self._services, target)
+        if before & self._missing:
+            bring_back(self._services, target)
+
+    def due(self) -> Due | None:
         """Why a pass is due now; None: none is."""
         if monotonic() < self._rests_until_s:
             return None
@@ -110,36 +137,17 @@ class Decider:
         if target.name != self._target:
             return None
         driver = self._services.driver(target)
-        reads = PassReads(driver, target.database)
-        if requesting := reads.requesting():
-            return Due("request", requesting)
-        if monotonic() < self._looks_at_s:
+        asked = PassReads(driver, target.database).are_requests()
+        if not asked and monotonic() < self._looks_at_s:
             return None
         self._looks_at_s = monotonic() + self._settings.consolidation_look_s
+        late_s = time.time() - last_whole_s(self._services, self._target)
+        if late_s >= self._settings.consolidation_every_s:
+            return Due("timer", None)
         reader = ConsolidationReader(driver, target.database)
-        tenants, ended = reader.tenants(), reads.ended()
-        begun_ms = self._services.ledger.now_ms() - 1_000 * self._settings.consolidation_every_s
-        late = [
-            tenant
-            for tenant in tenants
-            if (last := ended.get(tenant)) is None
-            or not last.complete
-            or last.ended_at_ms <= begun_ms
-        ]
-        if late:
-            return Due("timer", late)
-        reflecting = {
-            tenant: len(found)
-            for tenant in tenants
-            if (
-                found := reader.changed_sessions(
-                    tenant,
-                    least=self._settings.reflection_importance + 1,
-                    limit=_REFLECTING_AT_MOST,
-                )
-            )
-        }
-        if not reflecting:
+        scopes = due(reader, self._settings.reflection_importance)
+        reflecting = sum(scope.least > 1 for scope in scopes)
+        telemetry.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
+        if not scopes:
             return None
-        telemetry.REFLECTION_TRIGGERS.labels(self._target).inc(sum(reflecting.values()))
-        return Due("reflection", list(reflecting))
+        return Due("request" if len(scopes) > reflecting else "reflection", scopes)

@@ -8,9 +8,11 @@ from typing import Any
 
 from enrichment.importance import importance_score
 from enrichment.text import event_text
-from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
+from pipelines.adapters.targets import Target
+from pipelines.consolidation_stage import with_ledger
 from pipelines.runner import Runner
-from pipelines.stages import ENRICHMENT, Placed, Stage
+from pipelines.services import Services
+from pipelines.stages import CONSOLIDATION, ENRICHMENT, Placed, Stage, ready
 from projections.events import Event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT
@@ -50,6 +52,11 @@ def _score(batch: Sequence[Placed], _: object) -> Operations:
 
 SCORED = Stage(ENRICHMENT.name, 1, lambda transaction, batch: None, _score)
 """Enrichment, as far as the sums of sessions need it."""
+
+
+def without_models(stage: Stage, services: Services, target: Target) -> Stage:
+    """`stages.ready`, where a rule stands in for the models."""
+    return SCORED if stage.name == ENRICHMENT.name else ready(stage, services, target)
 
 
 def story() -> list[list[Event]]:
@@ -97,8 +104,10 @@ def story() -> list[list[Event]]:
 class Consolidated:
     """All three stages of a stack."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, target: Target | None = None) -> None:
         self.stack = stack
+        if target is not None:
+            stack.target, stack.writer = target, stack.services.writer(target)
         self.prepare()
 
     def new_runner(self, **options: Any) -> Runner:
