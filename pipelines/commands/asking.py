@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = 'recollect ask "Why was order 4711 charged twice?" --session checkout-4711'
 TIMEOUT_MS = 10_000
+NO_SESSION = "ask"
+HINT = "what belongs to a user is seen with --user, or --session of that user"
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +31,7 @@ def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="in plain words")],
     session: Annotated[
         str, typer.Option("--session", help="in which it is asked; its user is the user")
-    ] = "ask",
+    ] = NO_SESSION,
     agent: Annotated[str, typer.Option("--agent", help="that asks")] = "ask",
     user: Annotated[
         str | None, typer.Option("--user", help="see what is of this user, and of nobody")
@@ -82,6 +84,8 @@ def ask(
         lineage = None if start is None else asked.lineage(start, tenant)
     finally:
         asked.close()
+    if session == NO_SESSION and user is None and not invocation.json:
+        invocation.note(HINT)
     invocation.answer(document, lambda out: show_answer(out, question, document, limit, lineage))
     return OK if document["nodes"] else FAILED
 
