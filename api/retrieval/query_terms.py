@@ -20,8 +20,9 @@ MAX_QUERY_CHARACTERS: Final = 2_000
 MAX_WORDS: Final = 32
 """Of one search; what a question says it says in fewer."""
 
-WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
-_APOSTROPHE = re.compile("['’]")  # noqa: RUF001
+WORD_REST: Final = r"[^\W_]*(?:['’][^\W_]+)*"  # noqa: RUF001  # the apostrophe people type
+"""Pattern of what may follow the beginning of a word."""
+_WORD = re.compile(r"[^\W_]" + WORD_REST)
 _JOINTS = re.compile(r"[\s_-]+")
 _SHORTEST = 4
 """Letters of a word that endings are taken off; and a stem keeps three."""
@@ -35,9 +36,9 @@ class QueryTerms(NamedTuple):
 
     Attributes:
         query: as asked, its first MAX_QUERY_CHARACTERS.
-        words: lower case, letters and digits alone, in order, each once, at most MAX_WORDS;
-            without words that say little and without the agents' names, unless nothing else is
-            left.
+        words: lower case, letters, digits and inner apostrophes, in order, each once, at most
+            MAX_WORDS; without words that say little and without the agents' names, unless nothing
+            else is left.
         full_text: the words as Lucene reads "any of these"; empty: nothing to search by.
         embedding_text: the question without the agents' names; all of it when nothing is left.
         agents: those it names, in normal form.
@@ -70,9 +71,8 @@ def query_terms(query: str, names: Iterable[str] = ()) -> QueryTerms:
     text = " ".join(text.split())
     said = list(_plain_words(text)) or list(_plain_words(asked))
     telling = [word for word in said if word not in STOP_WORDS] or said
-    words = tuple(dict.fromkeys(bare for word in telling if (bare := _APOSTROPHE.sub("", word))))
-    kept = words[:MAX_WORDS]
-    embedding_text = text if WORD.search(text) else " ".join(asked.split())
+    kept = tuple(dict.fromkeys(telling))[:MAX_WORDS]
+    embedding_text = text if _WORD.search(text) else " ".join(asked.split())
     return QueryTerms(asked, kept, " ".join(kept), embedding_text, frozenset(named))
 
 
@@ -88,8 +88,12 @@ def _name_pattern(normal: str) -> re.Pattern[str]:
 
 
 def _plain_words(text: str) -> Iterable[str]:
-    for match in WORD.finditer(text.lower()):
-        yield match[0].replace("\u2019", "'").removesuffix("'s")
+    return map(plain, _WORD.findall(text.lower()))
+
+
+def plain(word: str) -> str:
+    """A word in lower case with the typewriter's apostrophe, and without a possessive."""
+    return word.replace("\u2019", "'").removesuffix("'s")
 
 
 @lru_cache(maxsize=65_536)

@@ -13,13 +13,14 @@ on half a dozen features, rounded; leaving one of four conversations out moves t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.query_terms import WORD, QueryTerms, agent_name, stem
+from api.retrieval.query_terms import WORD_REST, QueryTerms, agent_name, plain, stem
 
 Column = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 """One number for each passage."""
@@ -178,18 +179,10 @@ def _words(
 
     How rare a word is, is counted in the pool, which stands for what was ever found to match.
     """
-    columns = {term: place for place, term in enumerate(dict.fromkeys(map(stem, words)))}
-    counts = numpy.zeros((len(passages), len(columns)))
-    lengths = numpy.zeros(len(passages))
-    for place, passage in enumerate(passages):
-        said = WORD.findall(passage.text.lower())
-        lengths[place] = len(said)
-        for word in said:
-            column = columns.get(stem(word.replace("’", "'").removesuffix("'s")))  # noqa: RUF001
-            if column is not None:
-                counts[place, column] += 1
+    counts = _counts(words, passages)
     if not counts.any():
         return numpy.zeros(len(passages))
+    lengths = _lengths(passages)
     holding = (counts > 0).sum(axis=0)
     rarity = numpy.log1p((len(passages) - holding + 0.5) / (holding + 0.5))
     around, long = counts.copy(), lengths.copy()
@@ -201,13 +194,35 @@ def _words(
     return numpy.asarray(scores / scores.max())
 
 
+def _counts(words: Sequence[str], passages: Sequence[Passage]) -> Any:
+    """How often each passage holds each stem of the words: a row a passage, a column a stem."""
+    columns = {term: place for place, term in enumerate(dict.fromkeys(map(stem, words)))}
+    counts = numpy.zeros((len(passages), len(columns)))
+    # What has a stem begins with it, but for the y that became an i.
+    beginnings = [term[:-1] if term.endswith("i") else term for term in columns]
+    pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, beginnings))}){WORD_REST}")
+    for place, passage in enumerate(passages):
+        text = passage.text.lower()
+        # Most texts hold none, and looking for a string is much faster than a pattern.
+        if not any(beginning in text for beginning in beginnings):
+            continue
+        for word in pattern.findall(text):
+            column = columns.get(stem(plain(word)))
+            if column is not None:
+                counts[place, column] += 1
+    return counts
+
+
+def _lengths(passages: Sequence[Passage]) -> Column:
+    """Words of each passage."""
+    return numpy.array([float(len(passage.text.split())) for passage in passages])
+
+
 def _cosines(passages: Sequence[Passage]) -> Column | None:
-    """Cosines, the smallest known one where there is none; None: nobody has one."""
-    known = [passage.cosine for passage in passages if passage.cosine is not None]
-    if not known:
+    """Cosines, 0 where there is none, as of things that have nothing in common; None: nobody's."""
+    if all(passage.cosine is None for passage in passages):
         return None
-    least = min(known)
-    return numpy.array([least if p.cosine is None else p.cosine for p in passages])
+    return numpy.array([passage.cosine or 0.0 for passage in passages])
 
 
 def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
@@ -232,7 +247,7 @@ def _form(
 ) -> Column:
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
     asks = numpy.array([float(p.text.rstrip().endswith("?")) for p in passages])
-    length = numpy.log1p(numpy.array([len(p.text.split()) for p in passages]))
+    length = numpy.log1p(_lengths(passages))
     before = next(one for one in neighbours if one.distance == -1)
     return numpy.asarray(
         weights.asks * asks + weights.answers * _shifted(asks, before) + weights.length * length

@@ -1,0 +1,123 @@
+"""Relevance of events to a question, channel by channel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from api.retrieval.query_terms import QueryTerms, query_terms
+from api.retrieval.relevance import (
+    DEFAULT_WEIGHTS,
+    Passage,
+    RelevanceWeights,
+    neighbour_weight,
+    relevance,
+)
+
+NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0)
+
+
+def dialogue(*texts: str, **fields: object) -> list[Passage]:
+    """Turns that follow each other, named e0, e1 …"""
+    return [
+        Passage(f"e{n}", "ann", text, f"e{n - 1}" if n else None)._replace(**fields)  # type: ignore[arg-type]  # fields of a passage
+        for n, text in enumerate(texts)
+    ]
+
+
+def best(terms: QueryTerms, passages: list[Passage], weights: RelevanceWeights) -> list[str]:
+    """Ids, the most relevant first."""
+    found = relevance(terms, passages, weights)
+    return sorted(found, key=lambda event_id: (-found[event_id].score, event_id))
+
+
+def test_nothing_is_relevant_in_an_empty_pool() -> None:
+    assert relevance(query_terms("anything"), []) == {}
+
+
+def test_the_best_has_1() -> None:
+    found = relevance(query_terms("gateway"), dialogue("the gateway timed out", "so what"))
+    assert found["e0"].score == 1.0
+    assert 0 < found["e1"].score < 1.0
+
+
+def test_other_forms_of_a_word_count_as_the_word() -> None:
+    weights = replace(NOTHING, words=5.0)
+    alone = [Passage("one", None, "She likes pottery"), Passage("two", None, "Two families moved")]
+    assert best(query_terms("whose family"), alone, weights)[0] == "two"
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    weights = replace(NOTHING, words=5.0)
+    alone = [
+        Passage("common", None, "refund order"),
+        Passage("rare", None, "refund quokka"),
+        *(Passage(f"more{n}", None, "order parcel") for n in range(5)),
+    ]
+    assert best(query_terms("order quokka"), alone, weights)[0] == "rare"
+
+
+def test_words_of_the_neighbours_count_by_distance() -> None:
+    weights = replace(NOTHING, words=5.0)
+    turns = dialogue("quokka", *["well"] * 5)
+    assert best(query_terms("quokka"), turns, weights) == ["e0", "e1", "e2", "e3", "e4", "e5"]
+    found = relevance(query_terms("quokka"), turns, weights)
+    assert found["e3"].score > found["e4"].score == found["e5"].score
+
+
+def test_what_comes_before_counts_more_than_what_comes_after() -> None:
+    assert neighbour_weight(0) == 1.0
+    assert neighbour_weight(-1) > neighbour_weight(1) > neighbour_weight(-2) > 0
+
+
+def test_no_context_reaches_over_a_gap_in_the_pool() -> None:
+    turns = dialogue("quokka", "well", "yes")
+    apart = [turns[0], turns[2]]
+    found = relevance(query_terms("quokka"), apart, replace(NOTHING, words=5.0))
+    assert found["e2"].channels == {}
+
+
+def test_who_says_it_counts_when_the_question_names_them() -> None:
+    turns = dialogue("I bought a lamp")
+    turns.append(Passage("bob", "Bob", "I bought a lamp"))
+    weights = replace(NOTHING, agent=2.0)
+    assert best(query_terms("What did Bob buy?", ["bob"]), turns, weights) == ["bob", "e0"]
+    found = relevance(query_terms("What was bought?", ["bob"]), turns, weights)
+    assert found["bob"].score == found["e0"].score
+
+
+def test_a_question_weighs_less_than_the_reply_to_it() -> None:
+    turns = dialogue("Which lamp?", "Which lamp it was, hard to say.", cosine=0.5)
+    assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS) == ["e1", "e0"]
+
+
+def test_channels_say_what_they_found() -> None:
+    turns = [
+        Passage("a", "bob", "the lamp", cosine=0.4),
+        Passage("b", "ann", "a tree", cosine=-0.1),
+    ]
+    found = relevance(query_terms("What lamp did Bob see?", ["bob"]), turns)
+    assert found["a"].channels == {"full_text": 1.0, "agent": 1.0, "vector": 0.4}
+    assert found["b"].channels == {}
+
+
+def test_without_vectors_words_alone_decide() -> None:
+    turns = dialogue("the tree", "the lamp", "one chair", "and more")
+    assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS)[0] == "e1"
+
+
+def test_without_words_meaning_alone_decides() -> None:
+    turns = [Passage(f"e{n}", None, "a thing", cosine=n / 10) for n in range(5)]
+    assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS) == ["e4", "e3", "e2", "e1", "e0"]
+
+
+def test_a_passage_that_follows_itself_has_no_neighbours() -> None:
+    found = relevance(query_terms("lamp"), [Passage("a", None, "lamp", previous_id="a")])
+    assert found["a"].score == 1.0
+
+
+@pytest.mark.parametrize("text", ["", "\u2019\u2019", "( [ *", "İstanbul ılık"])  # noqa: RUF001
+def test_any_text_is_read(text: str) -> None:
+    found = relevance(query_terms(text or "x"), [Passage("a", None, text), Passage("b", None, "")])
+    assert set(found) == {"a", "b"}
