@@ -67,7 +67,8 @@ _ANNOUNCED = 3
 _SUBSTANCE = 25
 """Characters; a shorter first sentence is a greeting or an assent."""
 _REACTION = re.compile(
-    rf"(?:{'|'.join(sorted(GREETINGS))}|you|your|you're|you've|that's|it's great|sounds)\b",
+    rf"(?:{'|'.join(sorted(GREETINGS))}|you|your|you're|you've|that's|it's great|sounds"
+    r"|(?:(?:i|we) )?(?:(?:so|totally|completely|absolutely|fully|really) )?agree)\b",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(

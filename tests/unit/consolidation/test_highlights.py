@@ -336,3 +336,22 @@ def test_a_line_that_announces_a_list_is_told_with_how_the_list_begins() -> None
     texts = [text for _, text in told([*events, *moved(BOOKING[1:4], 10)])]
     line = "assistant: Here is the payment: Certificate: $250; Credit card: $55; Fee: $1"
     assert line in texts
+
+
+def test_assent_is_worth_less_than_anything_else_that_is_said() -> None:
+    things = (
+        "We painted the kitchen yellow on Sunday.",
+        "My sister moved into a flat near Oslo.",
+        "The dog ate every sandwich of our picnic.",
+        "Tickets for that concert sold out quickly.",
+        "Grandma taught me an old sourdough recipe.",
+        "Our car broke down outside a village bakery.",
+        "Snow covered both mountain passes yesterday.",
+        "Two swallows built their nest under my roof.",
+    )
+    talk = [
+        said(1, "Ann", "I ran a charity race for mental health last Saturday.", importance=6),
+        said(2, "Bob", "I totally agree, Ann.", importance=6),
+        *(said(n, "Bob", text) for n, text in enumerate(things, 3)),
+    ]
+    assert "Bob: I totally agree, Ann." not in [text for _, text in told(talk)]

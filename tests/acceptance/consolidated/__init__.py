@@ -1,0 +1,1 @@
+"""Real conversations, consolidated: what is worth remembering of them, and what leaves."""
