@@ -1,0 +1,196 @@
+"""Links between sessions and boosts of events, on the real graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.schema import LINKED_TO
+from tests.factories import event, event_id, sessions
+from tests.integration.pass_support import Passing, entity_id
+from tests.integration.stack import Stack
+
+BOTH = [("session-0", "session-1"), ("session-1", "session-0")]
+
+
+@pytest.fixture
+def live(stack: Stack) -> Passing:
+    """Three sessions of four events; those of session-0 are 1, 4, 7 and 10."""
+    made = Passing(stack)
+    made.take_in(*sessions(3, 4))
+    return made
+
+
+def fail(live: Passing, number: int, session: str, said: str = "Error: no seats left") -> None:
+    """A call of a tool that fails; the call has the number before."""
+    call = event(number - 1, at=number * 10, session_id=session, tool_name="book_flight")
+    failed = call._replace(
+        event_id=event_id(number), status="failed", occurred_at_ms=call.occurred_at_ms + 1
+    )
+    live.take_in(call, failed)
+    live.say(number, said)
+    live.cause(number, number - 1, "tool_result")
+
+
+def solve(live: Passing, failed: int, number: int, session: str) -> None:
+    """The call is made again, and goes through."""
+    call = event(number - 1, at=number * 10, session_id=session, tool_name="book_flight")
+    done = call._replace(
+        event_id=event_id(number), status="completed", occurred_at_ms=call.occurred_at_ms + 1
+    )
+    live.take_in(call, done)
+    live.cause(number - 1, failed, "retry")
+    live.cause(number, number - 1, "tool_result")
+
+
+def test_sessions_that_share_what_is_rare_are_linked(live: Passing) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    report = live.run()
+    assert live.links() == dict.fromkeys(BOTH, ([entity_id("GV1N64")], None))
+    assert report.links_written == 2
+
+
+def test_what_many_sessions_mention_links_none(live: Passing) -> None:
+    live.take_in(*(event(n, session_id=f"other-{n}") for n in range(50, 54)))
+    for number in (1, 2, *range(50, 54)):
+        live.mention(number, "Seattle")
+    live.run()
+    assert live.links() == {}
+
+
+def test_a_failure_leads_to_what_resolved_it_elsewhere(live: Passing) -> None:
+    fail(live, 21, "session-0")
+    fail(live, 31, "session-1", "Error: no seats left!")
+    solve(live, 31, 33, "session-1")
+    live.run()
+    assert live.links() == {
+        BOTH[0]: (["book_flight: error: no seats left"], event_id(33)),
+        BOTH[1]: (["book_flight: error: no seats left"], None),
+    }
+
+
+def test_a_new_session_is_linked_from_those_that_did_not_change(live: Passing) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    live.run()
+    live.take_in(event(90, session_id="session-9"))
+    live.mention(90, "GV1N64")
+    report = live.run()
+    linked = {(one, other) for one, other in live.links() if "session-9" in (one, other)}
+    assert linked == {
+        ("session-0", "session-9"),
+        ("session-1", "session-9"),
+        ("session-9", "session-0"),
+        ("session-9", "session-1"),
+    }
+    assert (report.sessions, report.sessions_written) == (1, 1)
+
+
+def test_sessions_that_fail_alike_later_are_linked_from_those_before(live: Passing) -> None:
+    fail(live, 21, "session-0")
+    live.run()
+    fail(live, 31, "session-1")
+    live.run()
+    assert live.links().keys() == set(BOTH)
+
+
+def test_what_becomes_common_links_no_more(live: Passing) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    live.run()
+    live.take_in(*(event(n, session_id=f"other-{n}") for n in range(50, 54)))
+    for number in range(50, 54):
+        live.mention(number, "GV1N64")
+    live.run()
+    assert live.links() == {}
+
+
+def test_a_user_is_not_shown_anothers_session(stack: Stack) -> None:
+    live = Passing(stack)
+    live.take_in(event(1, session_id="session-0", user_id="ann"), event(2, session_id="session-1"))
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    live.run()
+    assert live.links().keys() == {("session-0", "session-1")}
+
+
+def test_causes_gain_importance_across_sessions(live: Passing) -> None:
+    live.run()
+    before = live.boosts()
+    live.take_in(
+        *(event(n, session_id="session-9", parent_event_id=event_id(10)) for n in range(50, 54))
+    )
+    live.run()
+    after = live.boosts()
+    assert (before.get(event_id(10), 0.0), after[event_id(10)]) == (0.0, 1.5)
+
+
+def test_who_shares_what_is_rare_gains_importance_with_a_session_that_comes(live: Passing) -> None:
+    live.mention(10, "GV1N64")
+    live.run()
+    assert event_id(10) not in live.boosts()
+    live.take_in(event(90, session_id="session-9"))
+    live.mention(90, "GV1N64")
+    live.run()
+    assert (live.boosts()[event_id(10)], live.boosts()[event_id(90)]) == (0.2, 0.2)
+
+
+def test_a_second_pass_appends_nothing(live: Passing) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    fail(live, 21, "session-0")
+    fail(live, 31, "session-1")
+    live.run()
+    before = live.seqs()
+    live.run()
+    assert live.seqs() == before
+
+
+def test_a_change_that_links_nothing_anew_writes_no_links(live: Passing) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    live.run()
+    live.take_in(event(90, at=500, session_id="session-1"))
+    assert live.run().links_written == 0
+
+
+def test_nothing_is_decided_twice_by_a_pass_before_which_nothing_was_applied(
+    live: Passing,
+) -> None:
+    live.mention(1, "GV1N64")
+    live.mention(2, "GV1N64")
+    live.run(applied=lambda: None)
+    before = live.seqs()
+    live.run(applied=lambda: None)
+    assert live.seqs() == before
+    live.fold()
+    report = live.run()  # the agents are left
+    assert (report.links_written, report.boosts_written, report.agents_written) == (0, 0, 1)
+
+
+def test_links_go_back_and_forth_as_often_as_what_is_shared(live: Passing) -> None:
+    """The same links decided again after others are another decision."""
+    for round_ in range(4):
+        live.stack.cypher("MATCH (n:Entity) DETACH DELETE n")
+        live.mention(1, "GV1N64")
+        live.mention(2, "GV1N64" if round_ % 2 == 0 else "HAT136")
+        live.take_in(
+            event(60 + 2 * round_, session_id="session-0"),
+            event(61 + 2 * round_, session_id="session-1"),
+        )
+        live.run()
+        assert bool(live.links()) == (round_ % 2 == 0)
+
+
+def test_a_hub_that_everybody_mentions_and_everything_goes_back_to_ends(stack: Stack) -> None:
+    live = Passing(stack)
+    live.take_in(*(event(n, at=n, session_id=f"session-{n % 40}") for n in range(1, 601)))
+    for number in range(1, 601):
+        if number % 20 == 1:
+            live.mention(number, "hub", "rare" if number < 60 else "rarer")
+            live.cause(number, 1 if number > 1 else 2, "value_flow")
+    report = live.run()
+    assert (report.sessions, report.complete) == (40, True)
+    assert not live.run().sessions_written
+    assert all(score <= 3 for score in live.boosts().values())
+    assert len(live.stack.cypher(f"MATCH ()-[l:{LINKED_TO.type}]->() RETURN l")) <= 40 * 10
