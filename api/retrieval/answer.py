@@ -187,8 +187,7 @@ class Retrieval:
 
         def compare(limit_ms: int) -> list[CandidateRow]:
             def ask(graph: GraphRead) -> list[CandidateRow]:
-                scope, vector = context.scope, gathered.vector
-                return candidates(graph, scope, around=near, ids=others, vector=vector)
+                return _compared(graph, context, gathered, near, others)
 
             return reader.read(ask, timeout_ms=limit_ms)
 
@@ -352,11 +351,9 @@ class Retrieval:
         if not met:
             return []
         limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
-        scope, vector = context.scope, gathered.vector
         try:
             return reader.read(
-                lambda graph: candidates(graph, scope, around=[], ids=met, vector=vector),
-                timeout_ms=limit_ms,
+                lambda graph: _compared(graph, context, gathered, [], met), timeout_ms=limit_ms
             )
         except QueryTimeout:
             found.notes.cut_by.add(Bound.TIME)
@@ -386,6 +383,23 @@ class Retrieval:
             found.notes.degraded.append("the edges could not be read in time")
         # What has left the graph since it was ranked has left the answer.
         found.ranking = [one for one in page if one.node_id in found.nodes]
+
+
+def _compared(
+    graph: GraphRead,
+    context: Context,
+    gathered: Gathered,
+    around: Sequence[str],
+    ids: Sequence[str],
+) -> list[CandidateRow]:
+    return candidates(
+        graph,
+        context.scope,
+        around=around,
+        ids=ids,
+        vector=gathered.vector,
+        cosines={hit.event_id: hit.score for hit in gathered.near},
+    )
 
 
 @contextmanager

@@ -66,24 +66,23 @@ def path_scores(
     No path leads on from what is closed (a literal value), it may only end there.
     """
     around: dict[str, list[tuple[str, float]]] = {}
-    closed = set()
     for edge in edges:
-        if edge.closed:
-            closed.add(edge.reached)
         weight = edge_weight(edge, intent)
         if weight > 0:
-            around.setdefault(edge.source, []).append((edge.target, weight))
-            around.setdefault(edge.target, []).append((edge.source, weight))
+            # What is closed has no way out.
+            ends = [(edge.source, edge.target), (edge.target, edge.source)]
+            for here, there in ends:
+                if not edge.closed or here != edge.reached:
+                    around.setdefault(here, []).append((there, weight))
     best = dict(seeds)
     changed: Iterable[str] = list(best)
     for _ in range(max_depth):
         improved: dict[str, float] = {}
         for here in changed:
-            if here in closed:
-                continue
+            own = best[here]
             for there, weight in around.get(here, ()):
-                score = best[here] * weight
-                if score > max(best.get(there, 0.0), improved.get(there, 0.0)):
+                score = own * weight
+                if score > best.get(there, 0.0) and score > improved.get(there, 0.0):
                     improved[there] = score
         if not improved:
             break

@@ -187,21 +187,23 @@ _EXACT = f"2 * vector.similarity.cosine(e.{EVENT.vector}, $vector) - 1"
 
 TEXT_HITS: Final = f"""
 {found_text(EVENT, "e")} AND {SHOWN}
-RETURN e.event_id AS event_id, score ORDER BY score DESC, event_id
+WITH e.event_id AS event_id, score ORDER BY score DESC, event_id
+RETURN collect([event_id, score]) AS rows
 """
 VECTOR_HITS: Final = {
     True: f"""CYPHER 25
 MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector
 WHERE e.tenant = $tenant LIMIT $most) SCORE AS found
 WHERE {SHOWN}
-RETURN e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
+RETURN collect([event_id, score]) AS rows
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(EVENT)}', 10 * $most, $vector)
 YIELD node AS e, score AS found
 WHERE e.tenant = $tenant AND {SHOWN}
-WITH e, found ORDER BY found DESC LIMIT $most
-RETURN e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $most
+RETURN collect([event_id, score]) AS rows
 """,
 }
 """By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
@@ -212,8 +214,7 @@ WHERE e.tenant = $tenant AND e.session_id = $session_id
   AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL
 """
 _SESSION_COLUMNS = f"""
-RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
-       {IMPORTANCE} AS importance, e.user_id AS user_id, e.agent_id AS agent_id
+RETURN collect([e.event_id, e.occurred_at.epochMillis, {IMPORTANCE}, e.user_id, e.agent_id]) AS rows
 """
 SESSION_EVENTS: Final = f"""
 {_SESSION}
@@ -232,26 +233,25 @@ CALL () {{
   RETURN e
 }}
 WITH e WHERE {SHOWN}
-RETURN e.event_id AS event_id, e.occurred_at.epochMillis AS occurred_at_ms,
-       e.session_id AS session_id, e.agent_id AS agent_id, e.speaker AS speaker,
-       {IMPORTANCE} + coalesce(e.importance_boost, 0) AS importance,
-       coalesce(e.access_count, 0) AS access_count,
-       coalesce(e.last_accessed_at.epochMillis, 0) AS accessed_at_ms,
-       left(coalesce(e.text, ''), {TEXT_CHARACTERS}) AS text,
-       CASE WHEN $vector IS NULL THEN NULL ELSE {_EXACT} END AS cosine,
-       head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id]) AS previous_id
+RETURN collect([
+  e.event_id, e.occurred_at.epochMillis, e.session_id, e.agent_id, e.speaker,
+  {IMPORTANCE} + coalesce(e.importance_boost, 0), coalesce(e.access_count, 0),
+  coalesce(e.last_accessed_at.epochMillis, 0), left(coalesce(e.text, ''), {TEXT_CHARACTERS}),
+  CASE WHEN $vector IS NULL THEN NULL ELSE coalesce($cosines[e.event_id], {_EXACT}) END,
+  head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id])
+]) AS rows
 """
 VECTORS: Final = f"""
 UNWIND $ids AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
 WHERE e.{EVENT.vector} IS NOT NULL
-RETURN e.event_id AS event_id, e.{EVENT.vector} AS vector
+RETURN collect([e.event_id, e.{EVENT.vector}]) AS rows
 """
 NAMED_AGENTS: Final = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
 WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
-RETURN DISTINCT n.canonical_name AS name
+RETURN collect(DISTINCT n.canonical_name) AS rows
 """
 
 
@@ -337,7 +337,7 @@ def _steps_text(row: NodeRow) -> str:
 
 STEPS: Final = (
     "CALL () {" + "\n  UNION ALL".join(_steps_text(row) for row in RETRIEVED) + "\n}\n"
-    "RETURN node_id, collect(edge) AS edges"
+    "RETURN collect([node_id, edge]) AS rows"
 )
 """One level of a walk, for all nodes of the frontier at once."""
 
@@ -346,7 +346,7 @@ _NODES: Final = {
 UNWIND $ids AS id
 MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
 WHERE {visible(row, "n")}
-RETURN {node_columns("n", row)} AS node"""
+RETURN collect({node_columns("n", row)}) AS rows"""
     for row in RETRIEVED
 }
 NODE_QUESTIONS: Final = _NODES
@@ -388,12 +388,19 @@ def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> 
 
 EDGES_BETWEEN: Final = (
     "CALL () {" + "\n  UNION ALL".join(_between_text(*one) for one in _ends()) + "\n}\n"
-    "RETURN type, source, target, properties ORDER BY type, source, target"
+    "WITH type, source, target, properties ORDER BY type, source, target\n"
+    "RETURN collect([type, source, target, properties]) AS rows"
 )
 
 
 def _by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
     return {f"{label.lower()}_ids": ids for label, ids in ids_by_label(node_ids).items()}
+
+
+def _rows(graph: GraphRead, text: str, **parameters: Any) -> list[Any]:
+    """All rows of a question in one record: a record costs the driver as much as a hundred rows."""
+    (record,) = graph.rows(text, **parameters)
+    return list(record["rows"])
 
 
 def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], most: int) -> list[Hit]:
@@ -408,33 +415,34 @@ def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], most: int) -
     asked = lucene_query(EVENT, scope.tenant, words)
     if asked is None:
         return []
-    rows = graph.rows(TEXT_HITS, words=asked, most=most, **scope.parameters())
-    return [Hit(row["event_id"], row["score"]) for row in rows]
+    rows = _rows(graph, TEXT_HITS, words=asked, most=most, **scope.parameters())
+    return [Hit(*row) for row in rows]
 
 
 def vector_hits(
     graph: GraphRead, scope: Scope, vector: Sequence[float], most: int, *, filtered: bool
 ) -> list[Hit]:
     """The nearest events by plain cosine, the nearest first; see `text_hits`."""
-    rows = graph.rows(VECTOR_HITS[filtered], vector=list(vector), most=most, **scope.parameters())
-    return [Hit(row["event_id"], row["score"]) for row in rows]
+    text = VECTOR_HITS[filtered]
+    rows = _rows(graph, text, vector=list(vector), most=most, **scope.parameters())
+    return [Hit(*row) for row in rows]
 
 
 def session_events(graph: GraphRead, tenant: str, session_id: str) -> list[SessionEvent]:
     """The last events of a session, the newest first; whoever's they are."""
-    rows = graph.rows(
+    rows = _rows(
+        graph,
         SESSION_EVENTS,
         tenant=tenant,
         session_id=session_id,
         default_importance=DEFAULT_IMPORTANCE,
     )
-    return [SessionEvent(*(row[name] for name in SessionEvent._fields)) for row in rows]
+    return [SessionEvent(*row) for row in rows]
 
 
 def named_agents(graph: GraphRead, tenant: str, names: Sequence[str]) -> list[str]:
     """Those of the canonical names that an agent or a user of the tenant has."""
-    rows = graph.rows(NAMED_AGENTS, tenant=tenant, names=list(names))
-    return sorted(row["name"] for row in rows)
+    return sorted(_rows(graph, NAMED_AGENTS, tenant=tenant, names=list(names)))
 
 
 def candidates(
@@ -444,6 +452,7 @@ def candidates(
     around: Sequence[str],
     ids: Sequence[str],
     vector: Sequence[float] | None,
+    cosines: Mapping[str, float],
 ) -> list[CandidateRow]:
     """What ranking needs to know of events that are in scope, in no order.
 
@@ -453,28 +462,30 @@ def candidates(
         around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
         ids: these alone.
         vector: of the query.
+        cosines: with it, by event id, as far as they are known: to compute them is half the cost.
     """
-    rows = graph.rows(
+    rows = _rows(
+        graph,
         CANDIDATES,
         around=list(around),
         ids=list(ids),
         vector=None if vector is None else list(vector),
+        cosines=dict(cosines),
         default_importance=DEFAULT_IMPORTANCE,
         **scope.parameters(),
     )
-    return [CandidateRow(*(row[name] for name in CandidateRow._fields)) for row in rows]
+    return [CandidateRow(*row) for row in rows]
 
 
 def vectors(graph: GraphRead, tenant: str, event_ids: Sequence[str]) -> dict[str, list[float]]:
     """The vectors of the events that have one; they are compared, and never leave the API."""
-    rows = graph.rows(VECTORS, tenant=tenant, ids=list(event_ids))
-    return {row["event_id"]: row["vector"] for row in rows}
+    return dict(_rows(graph, VECTORS, tenant=tenant, ids=list(event_ids)))
 
 
 def steps(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
     """The edges around some nodes, at most a few of each type at each node, the best of them."""
-    rows = graph.rows(STEPS, **_by_label(node_ids), **scope.parameters())
-    return [_step_edge(row["node_id"], *edge) for row in rows for edge in row["edges"]]
+    rows = _rows(graph, STEPS, **_by_label(node_ids), **scope.parameters())
+    return [_step_edge(node_id, *edge) for node_id, edge in rows]
 
 
 def _step_edge(
@@ -499,8 +510,8 @@ def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, 
         if not ids:
             continue
         key = NODES[label].key[1]
-        for row in graph.rows(_NODES[label], ids=ids, **scope.parameters()):
-            properties = {name: value for name, value in row["node"].items() if value is not None}
+        for row in _rows(graph, _NODES[label], ids=ids, **scope.parameters()):
+            properties = {name: value for name, value in row.items() if value is not None}
             node_id = wire_id(label, properties.pop(key))
             found[node_id] = GraphNode(label, node_id, properties)
     return found
@@ -510,8 +521,8 @@ def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> li
     """Edges of every type both of whose ends are among the nodes, sorted."""
     ids = list(node_ids)
     among = dict.fromkeys(ids, True)
-    rows = graph.rows(EDGES_BETWEEN, among=among, **_by_label(ids), **scope.parameters())
+    rows = _rows(graph, EDGES_BETWEEN, among=among, **_by_label(ids), **scope.parameters())
     return [
-        GraphEdge(row["type"], row["source"], row["target"], plain_properties(row["properties"]))
-        for row in rows
+        GraphEdge(type_, source, target, plain_properties(properties))
+        for type_, source, target, properties in rows
     ]

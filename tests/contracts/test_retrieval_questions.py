@@ -47,6 +47,7 @@ PARAMETERS = {
     "words": "x",
     "vector": [0.05] * 384,
     "among": {"x": True},
+    "cosines": {"x": 1.0},
 }
 
 

@@ -1,0 +1,129 @@
+"""A graph as all stages would leave it, and questions about it, for tests of retrieval."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import neo4j
+
+from api.schemas import AtlasResponse
+from enrichment.entities import canonical_name, entity_id
+from pipelines.adapters.graph_writer import GraphWriter
+from projections.cypher import set_nodes_text
+from projections.events import timestamp_ms, timestamp_text
+from projections.schema import ENTITY, EVENT, REFERENCES, RELATES_TO, TENANT_TERM, tenant_term
+from tests.integration.api_support import Graph, envelope
+
+NOW_MS = timestamp_ms("2026-02-12T00:00:00Z")
+MINUTE_MS = 60_000
+PATIENT = {"timeout_ms": 30_000}
+"""Machines are shared, and the first plan of a question takes long."""
+
+
+class Memory(Graph):
+    """A graph with what enrichment would have added."""
+
+    def __init__(self, driver: neo4j.Driver) -> None:
+        super().__init__(driver)
+        GraphWriter(driver).ensure_schema()
+
+    def say(self, texts: Mapping[str, str], tenant: str = "acme", **fields: Any) -> None:
+        """Events with texts, by id, a minute after each other."""
+        events = [
+            envelope(
+                **{
+                    "event_id": own_id,
+                    "occurred_at": timestamp_text(NOW_MS + number * MINUTE_MS),
+                    **fields,
+                }
+            )
+            for number, own_id in enumerate(texts)
+        ]
+        self.add(events, tenant)
+        names = [prop.name for prop in EVENT.owned("enrichment")]
+        rows = [
+            [
+                tenant,
+                own_id,
+                *(
+                    {"text": text, "importance_score": 5, "embedding": vector(text)}.get(name)
+                    for name in names
+                ),
+            ]
+            for own_id, text in texts.items()
+        ]
+        self.driver.execute_query(set_nodes_text(EVENT.label, "enrichment"), rows=rows)
+        self.settle()
+
+    def mention(
+        self, event_ids: Sequence[str], name: str, kind: str = "concept", tenant: str = "acme"
+    ) -> str:
+        """An entity that the events mention; its wire id."""
+        own_id = entity_id(tenant, canonical_name(name), kind)
+        self.driver.execute_query(
+            f"MERGE (n:{ENTITY.label} {{tenant: $tenant, entity_id: $own_id}}) SET n += $rest "
+            "WITH n UNWIND $ids AS id "
+            f"MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}}) "
+            f"MERGE (e)-[:{REFERENCES.type} {{role: 'object'}}]->(n)",
+            tenant=tenant,
+            own_id=own_id,
+            ids=list(event_ids),
+            rest={
+                "name": name,
+                "canonical_name": canonical_name(name),
+                "entity_type": kind,
+                TENANT_TERM: tenant_term(tenant),
+            },
+        )
+        self.settle()
+        return f"entity:{own_id}"
+
+    def relate(self, source: str, target: str, tenant: str = "acme", **properties: Any) -> None:
+        """A fact between two entities, by wire ids."""
+        self.driver.execute_query(
+            f"MATCH (a:{ENTITY.label} {{tenant: $tenant, entity_id: $a}}) "
+            f"MATCH (b:{ENTITY.label} {{tenant: $tenant, entity_id: $b}}) "
+            f"CREATE (a)-[r:{RELATES_TO.type} $rest]->(b) "
+            "SET r.valid_from = datetime({epochMillis: $at})",
+            tenant=tenant,
+            a=source.removeprefix("entity:"),
+            b=target.removeprefix("entity:"),
+            at=0,
+            rest={"confidence": 0.9, "edge_type": "causal", "relation": "caused", **properties},
+        )
+
+    def settle(self) -> None:
+        self.driver.execute_query("CALL db.index.fulltext.awaitEventuallyConsistentIndexRefresh()")
+
+
+def vector(text: str) -> list[float]:
+    """Something of unit length; texts with the same words have the same."""
+    values = [0.0] * 384
+    for word in text.lower().split():
+        values[sum(map(ord, word)) % 384] += 1.0
+    length = sum(value * value for value in values) ** 0.5 or 1.0
+    return [value / length for value in values]
+
+
+def ids(count: int) -> list[str]:
+    return [str(uuid.UUID(int=number + 1)) for number in range(count)]
+
+
+def ask(client: httpx.Client, query: str, **fields: Any) -> httpx.Response:
+    """A question; machines are shared, so it may take its time."""
+    body = {"query": query, "session_id": "s", "agent_id": "a", **PATIENT, **fields}
+    return client.post("/v1/query/subgraph", json=body)
+
+
+def atlas(answer: httpx.Response) -> AtlasResponse:
+    """The answer, which has the form."""
+    assert answer.status_code == 200, answer.text
+    return AtlasResponse.model_validate_json(answer.text, strict=True)
+
+
+def found_ids(answer: httpx.Response) -> list[str]:
+    """Ids of the nodes, the best first."""
+    return [node.node_id for node in atlas(answer).nodes]
