@@ -460,7 +460,6 @@ def prepare_stage(stage: str, target: str) -> None:
             PRUNED.labels(target=target, tier=tier)
 
 
-_OWN_LAG = {"enrichment": ENRICHMENT_LAG_SECONDS, "consolidation": CONSOLIDATION_LAG_SECONDS}
 _lag_lock = threading.Lock()
 _lag_partitions: dict[tuple[str, str], frozenset[int]] = {}
 
@@ -468,7 +467,7 @@ _lag_partitions: dict[tuple[str, str], frozenset[int]] = {}
 def observe_lag(
     stage: str, target: str, entries: Mapping[int, int], seconds: Mapping[int, float]
 ) -> None:
-    """Set the four gauges of lag from one look at *all* partitions.
+    """Set the gauges of lag from one look at *all* partitions.
 
     Args:
         stage: name of the stage.
@@ -488,8 +487,10 @@ def observe_lag(
         LAG_ENTRIES.labels(stage, target).set(sum(entries.values()))
         oldest_s = max(seconds.values(), default=0.0)
         LAG_SECONDS.labels(stage, target).set(oldest_s)
-        if stage in _OWN_LAG:
-            _OWN_LAG[stage].labels(target).set(oldest_s)
+        if stage == "enrichment":
+            ENRICHMENT_LAG_SECONDS.labels(target).set(oldest_s)
+        if stage == "consolidation":
+            CONSOLIDATION_LAG_SECONDS.labels(target).set(oldest_s)
 
 
 def observe_graph(target: str, nodes: Mapping[str, int], edges: Mapping[str, int]) -> None:

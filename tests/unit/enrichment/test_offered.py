@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from enrichment.offered import MAX_ERRORS, PUBLIC, STATEMENTS, WITH_RULES, offered_event
+from enrichment.requests import REQUESTED_EVENT
 from projections.errors import InvalidEvent
 from projections.events import Event
 from projections.system_events import SYSTEM_EVENTS
@@ -24,6 +25,7 @@ PAYLOADS: dict[str, Any] = {
         "name": "Ada",
     },
     "memory.feedback": {"useful": ["019c4d2e-8f00-7a31-9c54-0d9f6c1b2a77"]},
+    "memory.consolidation_requested": {"session_id": "s"},
 }
 
 
@@ -70,9 +72,17 @@ def test_every_public_statement_of_the_enrichment_is_judged() -> None:
 
 
 @pytest.mark.parametrize("event_type", WITH_RULES)
-@pytest.mark.parametrize("payload", [None, 3, [], "text"])
+@pytest.mark.parametrize("payload", [3, [], "text"])
 def test_a_statement_is_an_object(event_type: str, payload: Any) -> None:
     assert broken(event_type, payload=payload) == ["payload"]
+
+
+@pytest.mark.parametrize("event_type", WITH_RULES)
+def test_nothing_is_stated_by_nothing_but_a_request_for_all(event_type: str) -> None:
+    if event_type == REQUESTED_EVENT:
+        assert offered(event_type, payload=None).payload is None
+    else:
+        assert broken(event_type, payload=None) == ["payload"]
 
 
 def test_a_statement_elsewhere_is_no_statement() -> None:
