@@ -11,10 +11,10 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench chaos lock clean
+.PHONY: help setup demo test lint bench bench-query chaos lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j jars
 
@@ -32,6 +32,9 @@ lint: $(STAMP) ## ruff, mypy and the import contracts
 
 bench: setup ## measure beside hand-written limits; BENCH_ARGS=--help lists the parts
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+bench-query: setup ## latency of reads at 10,000 and 100,000 events, beside a search by hand
+	$(BIN)/python -m tests.bench.query $(BENCH_ARGS)
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
 	$(BIN)/python -m tests.acceptance.chaos --faults $(CHAOS_FAULTS) --seed $(CHAOS_SEED) $(CHAOS_ARGS)

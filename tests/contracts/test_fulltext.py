@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import neo4j
 import pytest
@@ -60,7 +60,7 @@ def write(driver: neo4j.Driver, tenant: str, texts: dict[str, str]) -> None:
 
 
 def name(driver: neo4j.Driver, tenant: str, names: dict[str, str]) -> None:
-    given = {"canonical_name": str.lower, "name": str}
+    given: dict[str, Callable[[str], str]] = {"canonical_name": str.lower, "name": str}
     rows = [
         [
             tenant,

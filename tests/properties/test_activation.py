@@ -148,7 +148,7 @@ def test_pagerank_is_a_distribution_that_begins_at_the_seeds(
 
 
 def test_pagerank_prefers_what_many_paths_lead_to() -> None:
-    edges = [WeightedEdge(*ends, 1.0) for ends in ("sa", "sb", "ax", "bx", "ay")]
+    edges = [WeightedEdge(a, b, 1.0) for a, b in ("sa", "sb", "ax", "bx", "ay")]
     found = personalised_pagerank({"s": 1.0}, edges)
     assert found["x"] > found["y"]
     heavier = [WeightedEdge("s", "a", 3.0), WeightedEdge("s", "b", 1.0)]

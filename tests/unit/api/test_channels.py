@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.retrieval.channels import run_side_by_side
+from api.retrieval.channels import Work, run_side_by_side
 from projections.errors import GraphRejected, GraphUnavailable, QueryTimeout
 
 LONG_MS = 60_000
@@ -20,7 +20,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def failing(error: Exception) -> object:
+def failing(error: Exception) -> Work:
     def work(timeout_ms: int) -> None:
         raise error
 
@@ -35,7 +35,7 @@ def test_each_channel_has_its_outcome(pool: ThreadPoolExecutor) -> None:
             "away": failing(GraphUnavailable(reason="x")),
             "late": failing(QueryTimeout(timeout_ms=1, reason="x")),
             "refused": failing(GraphRejected(reason="x")),
-        },  # type: ignore[dict-item]  # they raise
+        },
         LONG_MS,
     )
     assert {name: one.status for name, one in outcomes.items()} == {

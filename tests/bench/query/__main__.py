@@ -1,0 +1,185 @@
+"""`make bench-query`: latency of every read by endpoint and method, beside a search by hand.
+
+    make bench-query                                        # 10,000 and 100,000 events
+    make bench-query BENCH_ARGS="--sizes 10000 --count 50"
+
+Caches are off: every question is new and is embedded, every answer is found anew. By hand is one
+vector search and one step along every edge of what it finds, with vectors that were computed
+before. All run in turns, at each rate. Figures are ms from when a question was due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import neo4j
+
+from pipelines.children import ApiProcess
+from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.models.installed import EMBEDDER
+from pipelines.settings import Settings
+from projections.schema import EVENT, vector_index
+from tests.bench.query.graph import SESSION, TENANT, Memory, fill
+from tests.bench.query.load import Latency, measured
+
+RATES = (5.0, 10.0)
+BY_HAND = f"""CYPHER 25
+MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector
+WHERE e.tenant = $tenant LIMIT 20) SCORE AS score
+OPTIONAL MATCH (e)-[r]-(m)
+WITH e, score, collect([type(r), coalesce(m.event_id, m.entity_id)])[..50] AS around
+RETURN collect([e.event_id, e.summary, score, around]) AS rows
+"""
+Asks = dict[str, Callable[[int], bool]]
+
+
+@contextmanager
+def services(folder: Path) -> Iterator[tuple[str, str]]:
+    """URLs of a Valkey and a Neo4j of the measurement's own."""
+    valkey = ValkeyServer(folder / "valkey")
+    graph = Neo4jServer(folder / "neo4j", heap_mb=1_024, page_cache_mb=1_024)
+    valkey.start()
+    graph.start()
+    try:
+        valkey.wait_ready()
+        graph.wait_ready()
+        yield valkey.url, graph.url
+    finally:
+        graph.stop()
+        valkey.stop()
+
+
+@contextmanager
+def api(folder: Path, redis_url: str, neo4j_url: str) -> Iterator[httpx.Client]:
+    """A client of an API without caches, in a process of its own."""
+    os.environ.update(
+        RECOLLECT_RESULT_CACHE_S="0",
+        RECOLLECT_QUERY_EMBEDDING_CACHE="0",
+        RECOLLECT_RECORD_ACCESSES="false",
+    )
+    options = ["--redis", redis_url, "--neo4j", neo4j_url, "--insecure-dev"]
+    process = ApiProcess(folder, options)
+    process.start()
+    try:
+        process.wait_ready()
+        headers = {"X-Tenant": TENANT}
+        limits = httpx.Limits(max_connections=128, max_keepalive_connections=128)
+        with httpx.Client(
+            base_url=process.url, headers=headers, timeout=60, limits=limits
+        ) as client:
+            yield client
+    finally:
+        process.stop()
+
+
+def asked(client: httpx.Client, memory: Memory, count: int, seed: int) -> Asks:
+    """What is measured over HTTP, by name."""
+    questions = memory.questions(count, seed)
+
+    def subgraph(method: str) -> Callable[[int], bool]:
+        def ask(number: int) -> bool:
+            body = {
+                "query": f"{questions[number]} {method}",
+                "session_id": f"asking-{number}",
+                "agent_id": "agent-0",
+                "retrieval_method": method,
+                "timeout_ms": 30_000,
+            }
+            answer = client.post("/v1/query/subgraph", json=body)
+            return answer.status_code == 200 and not answer.json()["meta"]["degraded"]
+
+        return ask
+
+    def facts(number: int) -> bool:
+        answer = client.post("/v1/query/facts", json={"query": questions[number]})
+        return answer.status_code == 200
+
+    def context(number: int) -> bool:
+        session = number * 31 % max(1, memory.size // SESSION)
+        return client.get(f"/v1/context/session-{session}").status_code == 200
+
+    def lineage(number: int) -> bool:
+        event_id = memory.event_id(number * 997 % memory.size)
+        return client.get(f"/v1/nodes/{event_id}/lineage").status_code == 200
+
+    methods: Asks = {
+        f"subgraph {method}": subgraph(method)
+        for method in ("intent_weighted", "ppr", "activation")
+    }
+    return {**methods, "facts": facts, "context": context, "lineage": lineage}
+
+
+def by_hand(driver: neo4j.Driver, memory: Memory) -> Callable[[int], bool]:
+    """A bare vector search and one step, through the driver, with vectors of topics."""
+
+    def ask(number: int) -> bool:
+        vector = memory.topics[number % len(memory.topics)].tolist()
+        with driver.session() as session:
+            row = session.run(BY_HAND, vector=vector, tenant=TENANT).single(strict=True)
+        return bool(row["rows"])
+
+    return ask
+
+
+def measure(size: int, count: int, rates: list[float]) -> list[Latency]:
+    """All figures for one size."""
+    memory = Memory(size)
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (
+            services(folder) as (redis_url, neo4j_url),
+            neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver,
+        ):
+            fill(driver, memory)
+            with api(folder, redis_url, neo4j_url) as client:
+                hand = {"by hand": by_hand(driver, memory)}
+                for asks in ({**hand, **asked(client, memory, 40, 1)},):
+                    for ask in asks.values():
+                        for number in range(40):  # the virtual machine compiles what is asked often
+                            ask(number)
+                for turn, rate in enumerate(rates):
+                    for kind, ask in {**hand, **asked(client, memory, count, 2 + turn)}.items():
+                        found.append(measured(kind, ask, rate=rate, count=count))
+    return found
+
+
+def table(size: int, rows: list[Latency]) -> str:
+    """As Markdown."""
+    lines = [
+        f"\n{size:,} events\n",
+        "| | questions/s | p50 ms | p95 ms | p99 ms | x by hand | failed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    base = {row.rate: row.p95 for row in rows if row.name == "by hand"}
+    for row in rows:
+        lines.append(
+            f"| {row.name} | {row.rate:g} | {row.p50:.0f} | {row.p95:.0f} | {row.p99:.0f} | "
+            f"{row.p95 / base[row.rate]:.1f} | {row.failed} of {row.asked} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(prog="tests.bench.query", description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--count", type=int, default=150, help="questions of a measurement")
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+    given = parser.parse_args()
+    sys.stdout.write(f"model {EMBEDDER}; settings {Settings().channel_timeout_ms} ms a channel\n")
+    for size in given.sizes:
+        sys.stdout.write(table(size, measure(size, given.count, given.rates)) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
