@@ -97,6 +97,12 @@ LEAVING = (
     f"AND size(keys(p)) = {len(EVENT.key)} "
     "| [p.event_id, [(o)-->(p) | coalesce(o.event_id, '')]]] AS causes"
 )
+PARTED = (
+    f"UNWIND $keys AS k OPTIONAL MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
+    f"OPTIONAL MATCH (f:{FORGOTTEN.label} {{tenant: k[0], event_id: k[1]}}) "
+    "WITH k, coalesce(e.parted_from, []) + coalesce(f.parted_from, []) AS parted "
+    "WHERE size(parted) > 0 RETURN k[0] AS tenant, k[1] AS event_id, parted"
+)
 EVENT_ACCESSES = (
     _each("e", EVENT)
     # a placeholder counts when it waits for an event that was recalled

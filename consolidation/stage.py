@@ -45,6 +45,7 @@ from consolidation.hierarchy import (
     session_key,
 )
 from consolidation.membership import Communities, CommunityKey, EntityKey, ShownCommunity
+from consolidation.partings import Partings
 from consolidation.passes import Passes, RequestKey, ShownPass
 from consolidation.scopes import Scopes, Sums
 from consolidation.tombstones import Departures, Tombstone
@@ -110,6 +111,7 @@ class Facts:
     neighbours: Mapping[tuple[SessionKey, Link], Neighbours] = field(default_factory=dict)
     listed: Set[tuple[str, str, str]] = frozenset()
     """(tenant, summary id, event id) of recalled events that a Summary lists."""
+    parted: Mapping[EventKey, Sequence[str]] = field(default_factory=dict)
     accesses: Mapping[NodeKey, Access] = field(default_factory=dict)
     shown_facts: Mapping[FactPlace, ShownFact] = field(default_factory=dict)
     passes: Mapping[str, ShownPass] = field(default_factory=dict)
@@ -131,6 +133,8 @@ class Wanted:
     forgotten: dict[EventKey, str] = field(default_factory=dict)
     """Events that leave, and the Summary that names them."""
     recalled: set[EventKey] = field(default_factory=set)
+    parted: set[EventKey] = field(default_factory=set)
+    """Events that lose similar ones, leave or come back."""
     accessed: set[NodeKey] = field(default_factory=set)
     """Nodes of which accesses are counted."""
     facts: set[FactPlace] = field(default_factory=set)
@@ -206,9 +210,14 @@ def _want_others(found: Wanted, event: Event, decision: Decision) -> None:
         case EventsForgotten(summary_id, events):
             found.forgotten.update(((tenant, one), summary_id) for one, _ in events)
             found.members.update((tenant, one) for one, _ in events)
+            found.parted.update((tenant, one) for one, _ in events)
         case EventsRecalled(event_ids):
             found.recalled.update((tenant, one) for one in event_ids)
             found.members.update((tenant, one) for one in event_ids)
+            found.parted.update((tenant, one) for one in event_ids)
+        case PairsDropped(pairs):
+            found.members.update((tenant, first) for first, _ in pairs)
+            found.parted.update((tenant, first) for first, _ in pairs)
         case CommunityChunk():
             key = (tenant, decision.community_id)
             found.communities[key] = found.communities.get(key, False) or decision.chunk == 0
@@ -259,6 +268,7 @@ class _Fold:
         self._accesses = AccessCounts(
             facts.accesses, facts.shown_facts, self._departures.back, self._departures.away
         )
+        self._partings = Partings(facts.parted, self._has_place, self._departures.away)
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
@@ -273,6 +283,7 @@ class _Fold:
         self._list_recalled()
         operations.extend(self._communities.operations())
         operations.extend(self._accesses.operations())
+        operations.extend(self._partings.operations())
         operations.extend(self._passes.operations())
         operations.extend(self._scopes.operations())
         return operations
@@ -322,13 +333,16 @@ class _Fold:
             case EventsForgotten():
                 self._departures.forget(tenant, position, decision)
                 self._accesses.forget(tenant, (one for one, _ in decision.events))
+                self._partings.move(position, tenant, (one for one, _ in decision.events))
             case EventsRecalled(event_ids):
                 back = self._departures.recall(tenant, position, event_ids)
+                self._partings.move(position, tenant, back)
                 if self._facts.counting:
                     self._accesses.recall(position, tenant, back, at_ms)
             case FactsExpired(keys):
                 self._accesses.expire(tenant, keys, at_ms)
             case PairsDropped(pairs):
+                self._partings.part(position, tenant, pairs)
                 self._operations.extend(
                     RemoveEdge(SIMILAR_TO.type, (tenant, first), (tenant, second))
                     for first, second in pairs
@@ -339,6 +353,9 @@ class _Fold:
                     DecideNode(ENTITY.label, (tenant, one), "status", status, position)
                     for one in entity_ids
                 )
+
+    def _has_place(self, key: EventKey) -> bool:
+        return key in self._facts.present or self._departures.back(key)
 
     def _list_recalled(self) -> None:
         """Members that come back are members again, unless the batch says anew who is one."""

@@ -12,6 +12,7 @@ from projections.schema import (
     ENTITY,
     EVENT,
     FACT_HISTORY,
+    FORGOTTEN,
     PLACEHOLDER,
     SIMILAR_TO,
     NodeRow,
@@ -25,7 +26,6 @@ STRETCH = 2_000
 CANDIDATES = NEIGHBOURS + 1
 """Neighbours asked for: the event itself is one."""
 
-_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
 _ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 # Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
@@ -33,30 +33,39 @@ _ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 # CASE, for an OR is planned as the union of two searches, sorted, which reads all of a session.
 _COUNTS = "CASE WHEN e.importance_score IS NULL THEN e.event_id IN w[6] ELSE true END"
 
-STRETCHES = (
-    "UNWIND $windows AS w "
-    "WITH w, datetime({epochMillis: w[2]}) AS low, datetime({epochMillis: w[4]}) AS high "
-    f"CALL (w, low, high) {{ MATCH (e:{EVENT.label}) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at <= low "
-    "AND e.event_id IS NOT NULL "
-    f"AND CASE WHEN e.occurred_at = low THEN e.event_id < w[3] ELSE true END AND {_COUNTS} "
-    f"RETURN e ORDER BY {_ORDER_BACK} LIMIT {WINDOW} "
-    f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
-    "AND e.event_id IS NOT NULL "
-    "AND CASE WHEN e.occurred_at = low THEN e.event_id >= w[3] ELSE true END "
-    f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {_COUNTS} "
-    f"RETURN e ORDER BY {_ORDER} LIMIT {STRETCH} "
-    f"UNION ALL MATCH (e:{EVENT.label}) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at >= high "
-    "AND e.event_id IS NOT NULL "
-    f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {_COUNTS} "
-    f"RETURN e ORDER BY {_ORDER} LIMIT {WINDOW} }} "
-    "WITH w, collect([e.occurred_at.epochMillis, e.event_id, NOT e.event_id IN w[6]]) AS events "
-    "RETURN w[0] AS tenant, w[1] AS session_id, events"
-)
+
+def _stretches(row: NodeRow, counts: str) -> str:
+    """What stands around windows, of nodes with the chain's index for which `counts` holds."""
+    chain = f"MATCH (e:{row.label}) USING INDEX e:{row.label}({', '.join(row.indexes[0])})"
+    return (
+        "UNWIND $windows AS w "
+        "WITH w, datetime({epochMillis: w[2]}) AS low, datetime({epochMillis: w[4]}) AS high "
+        f"CALL (w, low, high) {{ {chain} "
+        "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at <= low "
+        "AND e.event_id IS NOT NULL "
+        f"AND CASE WHEN e.occurred_at = low THEN e.event_id < w[3] ELSE true END AND {counts} "
+        f"RETURN e ORDER BY {_ORDER_BACK} LIMIT {WINDOW} "
+        f"UNION ALL {chain} "
+        "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
+        "AND e.event_id IS NOT NULL "
+        "AND CASE WHEN e.occurred_at = low THEN e.event_id >= w[3] ELSE true END "
+        f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {counts} "
+        f"RETURN e ORDER BY {_ORDER} LIMIT {STRETCH} "
+        f"UNION ALL {chain} "
+        "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at >= high "
+        "AND e.event_id IS NOT NULL "
+        f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {counts} "
+        f"RETURN e ORDER BY {_ORDER} LIMIT {WINDOW} }} "
+        "WITH w, collect([e.occurred_at.epochMillis, e.event_id, NOT e.event_id IN w[6]]) "
+        "AS events RETURN w[0] AS tenant, w[1] AS session_id, events"
+    )
+
+
+STRETCHES = _stretches(EVENT, _COUNTS)
 """Rows [tenant, session, low ms, low id, high ms, high id, ids of the batch]: the events of the
 stretch from low to high, and `WINDOW` more on each side, as [ms, event id, enriched before]."""
+FORGOTTEN_STRETCHES = _stretches(FORGOTTEN, "e.importance_score IS NOT NULL")
+"""The same of tombstones: what was forgotten after it was enriched."""
 
 PRESENT_EVENTS = (
     f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
@@ -74,7 +83,8 @@ LOCK_SIMILAR = (
     f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
     "SET e.lock = true REMOVE e.lock "
     "RETURN e.tenant AS tenant, e.event_id AS event_id, "
-    f"[(e)-[s:{SIMILAR_TO.type}]-(o) | [o.event_id, s.score]] AS edges"
+    f"[(e)-[s:{SIMILAR_TO.type}]-(o) | [o.event_id, s.score]] AS edges, "
+    "coalesce(e.parted_from, []) AS parted"
 )
 KNOWN_ENTITIES = (
     f"UNWIND $keys AS k MATCH (n:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}}) "

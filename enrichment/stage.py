@@ -107,11 +107,14 @@ class Member(NamedTuple):
 
     Attributes:
         folded: whether it was enriched before, and is not part of the batch.
+        gone: it was forgotten. It keeps its place, so that what later events take for their causes
+            does not depend on when it left; an edge to it would have left with it.
     """
 
     link: Link
     features: Features | None
     folded: bool
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +346,7 @@ def _inferred(batch: Sequence[Derived], facts: Facts) -> Iterable[Operation]:
     for (tenant, _), stretches in facts.stretches.items():
         done: set[str] = set()
         for stretch in stretches:
+            gone = {member.link.event_id for member in stretch if member.gone}
             dirty_until = -1
             for place, member in enumerate(stretch):
                 event_id = member.link.event_id
@@ -358,12 +362,14 @@ def _inferred(batch: Sequence[Derived], facts: Facts) -> Iterable[Operation]:
                     for other in stretch[max(0, place - WINDOW) : place]
                     if other.features is not None
                 ]
-                yield from inferred_operations(tenant, before, member.features)
+                for operation in inferred_operations(tenant, before, member.features):
+                    if isinstance(operation, ClearEdges) or operation.target[1] not in gone:
+                        yield operation
 
 
 def inferred_operations(
     tenant: str, before: Sequence[Features], effect: Features
-) -> Iterable[Operation]:
+) -> Iterable[ClearEdges | MergeEdge]:
     """What makes the inferred causes of one event those that the rules find."""
     key = (tenant, effect.event_id)
     yield ClearEdges(CAUSED_BY.type, key)

@@ -74,6 +74,9 @@ class _Gathering:
             leaving=leaving,
             neighbours=self._transaction.neighbours(leaving_links(leaving)) if leaving else {},
             listed=self._listed(tombstones),
+            parted={
+                _event(row): row["parted"] for row in self._ask(cypher.PARTED, self._wanted.parted)
+            },
             accesses=self._accesses(),
             shown_facts=self._shown_facts(),
             passes=self._passes(),

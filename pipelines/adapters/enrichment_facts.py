@@ -144,12 +144,13 @@ class EnrichmentFacts:
         stretches = self._stretches(transaction, events)
         histories = self._histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
+        edges, parted = self._similar_edges(transaction, ends)
         return Facts(
             present=present.keys(),
             stretches=stretches,
             histories=histories,
-            similar=similar,
-            edges=self._similar_edges(transaction, ends),
+            similar=[found for found in similar if found[:3] not in parted],
+            edges=edges,
             entities=entities,
             near=near,
         )
@@ -183,18 +184,18 @@ class EnrichmentFacts:
     ) -> dict[SessionKey, list[list[Member]]]:
         batch = wanted_links(events)
         wanted = list(batch.items())
-        rows: dict[SessionKey, list[list[list[Any]]]] = {}
+        rows: dict[SessionKey, list[list[_Row]]] = {}
         while wanted:
             windows = [_window(session, links, batch[session]) for session, links in wanted]
-            found = transaction.ask(cypher.STRETCHES, {"windows": windows})
+            found = _around(transaction, windows)
             again = []
             for (session, links), row in zip(wanted, found, strict=True):
-                if len(links) > 1 and len(row["events"]) >= cypher.STRETCH:
+                if len(links) > 1 and len(row) >= cypher.STRETCH:
                     # early and late events of a long session: what lies between is not needed
                     middle = len(links) // 2
                     again += [(session, links[:middle]), (session, links[middle:])]
                 else:
-                    rows.setdefault(session, []).append(row["events"])
+                    rows.setdefault(session, []).append(row)
             wanted = again
         known = self._remembered.of(
             (session[0], row[1])
@@ -205,8 +206,8 @@ class EnrichmentFacts:
         return {
             session: [
                 sorted(
-                    Member(Link(ms, event_id), known[session[0], event_id], enriched)
-                    for ms, event_id, enriched in stretch
+                    Member(Link(ms, event_id), known[session[0], event_id], enriched, gone)
+                    for ms, event_id, enriched, gone in stretch
                 )
                 for stretch in stretches
             ]
@@ -292,16 +293,38 @@ class EnrichmentFacts:
 
     def _similar_edges(
         self, transaction: GraphTransaction, keys: Iterable[EventKey]
-    ) -> dict[EventKey, dict[str, float]]:
+    ) -> tuple[dict[EventKey, dict[str, float]], set[tuple[str, str, str]]]:
+        """The edges that events have, and the pairs of theirs that were dropped for good."""
         ordered = [list(key) for key in sorted(keys)]
         if not ordered:
-            return {}
+            return {}, set()
         rows = transaction.ask(cypher.LOCK_SIMILAR, {"keys": ordered})
-        return {(row["tenant"], row["event_id"]): dict(row["edges"]) for row in rows}
+        return (
+            {(row["tenant"], row["event_id"]): dict(row["edges"]) for row in rows},
+            {(row["tenant"], row["event_id"], other) for row in rows for other in row["parted"]},
+        )
 
 
 def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> Known:
     return Known(own_id, name, entity_type, subtype, any(map(str.isdigit, name)))
+
+
+_Row = tuple[int, str, bool, bool]
+"""Of a chain: when it occurred (ms), event id, enriched before, forgotten."""
+
+
+def _around(transaction: GraphTransaction, windows: Sequence[Sequence[Any]]) -> list[list[_Row]]:
+    """What stands around each window, in no order; what was forgotten keeps its place."""
+    found: list[dict[str, _Row]] = [
+        {event_id: (ms, event_id, enriched, False) for ms, event_id, enriched in row["events"]}
+        for row in transaction.ask(cypher.STRETCHES, {"windows": windows})
+    ]
+    if transaction.has_tombstones:
+        rows = transaction.ask(cypher.FORGOTTEN_STRETCHES, {"windows": windows})
+        for around, row in zip(found, rows, strict=True):
+            for ms, event_id, _ in row["events"]:
+                around.setdefault(event_id, (ms, event_id, False, True))
+    return [list(around.values()) for around in found]
 
 
 def _window(session: SessionKey, links: Sequence[Link], batch: Sequence[Link]) -> list[Any]:

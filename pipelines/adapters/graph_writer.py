@@ -161,6 +161,11 @@ class GraphTransaction:
         """Whether this transaction moves a checkpoint: then its entries are folded for the first
         time, and what only counts up may count."""
 
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether events were forgotten, known after the lock."""
+        return self._tombstones > 0
+
     def _run(self, text: str, parameters: Any = None, **named: Any) -> neo4j.Result:
         return self._transaction.run(cypher.planned_once(text), _unprinted(parameters, named))
 

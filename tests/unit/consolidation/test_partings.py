@@ -1,0 +1,81 @@
+"""Similar pairs that were dropped are remembered, wherever their first end goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from consolidation.departure_payloads import dropped_payloads
+from consolidation.partings import MAX_PARTED
+from consolidation.stage import Facts, consolidate, derive
+from consolidation.tombstones import Tombstone
+from projections.events import Event
+from projections.positions import Position
+from projections.schema import EVENT, FORGOTTEN
+from tests.decided import forgotten, recalled, system
+from tests.factories import event_id
+
+ONE = ("default", event_id(1))
+
+
+def dropped(number: int, *pairs: tuple[int, int]) -> Event:
+    (payload,) = dropped_payloads((event_id(one), event_id(other)) for one, other in pairs)
+    return system(number, "memory.forgotten", payload)
+
+
+def parted(
+    *events: Event,
+    present: bool = True,
+    shown: Sequence[int] = (),
+    tombstones: Mapping[tuple[str, str], Tombstone] | None = None,
+) -> dict[str, Any]:
+    """What node and tombstone of event 1 list afterwards."""
+    made = consolidate(
+        derive([(Position(1, n), one) for n, one in enumerate(events)]),
+        Facts(
+            present={ONE} if present else set(),
+            parted={ONE: [*map(event_id, shown)]} if shown else {},
+            tombstones=tombstones or {},
+        ),
+    )
+    return {
+        label: [*op.value]
+        for (label, key, name), op in made.decide_nodes.items()
+        if (key, name) == (ONE, "parted_from")
+    }
+
+
+def ids(*numbers: int) -> list[str]:
+    return [*map(event_id, numbers)]
+
+
+def test_a_pair_is_remembered_at_its_first_end() -> None:
+    made = parted(dropped(9, (1, 3), (2, 4)), dropped(10, (1, 2)), shown=[5])
+    assert made == {EVENT.label: ids(2, 3, 5)}
+
+
+def test_what_is_remembered_goes_with_the_event_and_comes_back_with_it() -> None:
+    assert parted(forgotten(9, [1]), shown=[5]) == {FORGOTTEN.label: ids(5)}
+    gone = {ONE: Tombstone(False, Position(0, 0))}
+    back = parted(recalled(9, [1]), present=False, shown=[5], tombstones=gone)
+    assert back == {EVENT.label: ids(5)}
+    both = parted(dropped(8, (1, 2)), forgotten(9, [1]), recalled(10, [1]))
+    assert both == {EVENT.label: ids(2)}
+
+
+def test_of_a_forgotten_event_the_tombstone_remembers() -> None:
+    gone = {ONE: Tombstone(False, Position(0, 0))}
+    assert parted(dropped(9, (1, 2)), present=False, tombstones=gone) == {FORGOTTEN.label: ids(2)}
+
+
+def test_what_is_nowhere_remembers_nothing() -> None:
+    assert parted(dropped(9, (1, 2)), present=False) == {}
+    assert parted(forgotten(9, [1])) == {}
+
+
+@pytest.mark.parametrize("more", [1, 40])
+def test_the_latest_are_remembered(more: int) -> None:
+    events = [dropped(9, *((1, n) for n in range(2, 2 + MAX_PARTED + more)))]
+    assert parted(*events) == {EVENT.label: ids(*range(2 + more, 2 + MAX_PARTED + more))}
