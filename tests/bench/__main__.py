@@ -7,8 +7,9 @@
 
 Parts: stage1 (append, Stage 1, verify, lag; at each of --sizes), enrichment, enrichment-rebuild
 (uses what the part before it enriched, or enriches first), ingest-enrichment, ingest-rebuild,
-similar. It starts a Valkey and two Neo4j of its own. Limits and product run in turns, so that a
-busy machine slows both; a ratio is the median over the turns, and 1 is as fast as the limit.
+consolidation (empties everything first), similar. It starts a Valkey and two Neo4j of its own.
+Limits and product run in turns, so that a busy machine slows both; a ratio is the median over the
+turns, and 1 is as fast as the limit.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 from tests.bench import (
     bench_append,
+    bench_consolidation,
     bench_enrichment,
     bench_ingest,
     bench_lag,
@@ -45,6 +47,7 @@ PARTS = (
     "enrichment-rebuild",
     "ingest-enrichment",
     "ingest-rebuild",
+    "consolidation",
     "similar",
 )
 """In this order: what `similar` leaves behind takes long to clear."""
@@ -73,6 +76,7 @@ class Extent:
         offered: events/s that ingest is offered beside a rebuild, at most.
         offered_s: for so long.
         rounds: turns of what runs beside ingest, and of the rebuild with models.
+        consolidated: events of a pass.
     """
 
     sizes: tuple[int, ...] = SIZES
@@ -88,6 +92,7 @@ class Extent:
     offered: int = 2_000
     offered_s: float = 15.0
     rounds: int = 2
+    consolidated: tuple[int, ...] = (10_000, 50_000, 200_000)
 
 
 TINY = Extent(
@@ -103,6 +108,7 @@ TINY = Extent(
     rebuilt=6_000,
     offered_s=5.0,
     rounds=1,
+    consolidated=(QUICK,),
 )
 
 
@@ -123,6 +129,7 @@ def main() -> int:
     parser.add_argument("--enriched", help=f"sample events ({usual.enriched:,})", **one)
     parser.add_argument("--conversations", help="turns of conversations (all)", **one)
     parser.add_argument("--similar", help=f"vectors {usual.similar}", **many)
+    parser.add_argument("--consolidated", help=f"events of a pass {usual.consolidated}", **many)
     parser.add_argument("--real", help=f"vectors of real texts ({usual.real:,})", **one)
     parser.add_argument("--backlog", help=f"of ingest-enrichment ({usual.backlog:,})", **one)
     parser.add_argument("--rebuilt", help=f"of ingest-rebuild ({usual.rebuilt:,})", **one)
@@ -197,6 +204,13 @@ def _part(stack: Stack, name: str, extent: Extent, figures: dict[str, Any]) -> N
             enrichment()
         return bench_enrichment.measure_rebuild(stack, extent.rounds)
 
+    def consolidation() -> dict[str, Any]:
+        found = {}
+        for size in extent.consolidated:
+            found[str(size)] = bench_consolidation.measure(stack, size)
+            _say(f"consolidation of {size:,} events: {json.dumps(found[str(size)])}")
+        return found
+
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "enrichment": enrichment,
         "enrichment-rebuild": enrichment_rebuild,
@@ -210,6 +224,7 @@ def _part(stack: Stack, name: str, extent: Extent, figures: dict[str, Any]) -> N
             seconds=extent.offered_s,
             rounds=extent.rounds,
         ),
+        "consolidation": consolidation,
         "similar": lambda: bench_similar.measure(stack, extent.similar, real=extent.real),
     }
     gc.collect()

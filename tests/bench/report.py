@@ -17,6 +17,7 @@ AIMS = {
     "recall_at_10": 0.95,
     "lag_p95_ms_beside_enrichment": 1_000,
     "ingest_beside_rebuild": 0.67,
+    "incremental_pass": 0.05,
 }
 
 
@@ -254,10 +255,39 @@ def _ingest_rebuild_rows(figures: Mapping[str, Any]) -> list[str]:
     return [f"| {figures['events']:,} {row}" for row in rows]
 
 
+def _consolidation_rows(figures: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for size, found in figures.items():
+        if size == "load":
+            continue
+        full, incremental = found["full"], found["incremental"]
+        rows = [
+            _row(
+                f"a pass of all, {found['sessions']:,} sessions (µs an event)",
+                f"{found['full_us_per_event']:,}",
+                f"{full['applying_s'] / full['seconds']:.0%} of it to apply "
+                f"{full['decisions']:,} decisions",
+            ),
+            _row(
+                f"a pass after {found['changed_sessions']:,} sessions changed (s)",
+                f"{incremental['seconds']}",
+                f"{full['seconds']} of all",
+                found["incremental_share"],
+                f"≤ {AIMS['incremental_pass']}",
+            ),
+            _row("a pass with nothing to do (s)", f"{found['nothing_to_do_s']}"),
+            _row("a pass of the communities alone (s)", f"{found['communities_s']}"),
+            _row("memory while it passes, peak", f"{full['peak_mb']} MB"),
+        ]
+        lines += [f"| {int(size):,} {row}" for row in rows]
+    return lines
+
+
 _PARTS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "enrichment": _enrichment_rows,
     "enrichment-rebuild": _enrichment_rebuild_rows,
     "ingest-enrichment": _ingest_enrichment_rows,
     "ingest-rebuild": _ingest_rebuild_rows,
+    "consolidation": _consolidation_rows,
     "similar": _similar_rows,
 }
