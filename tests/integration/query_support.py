@@ -10,11 +10,21 @@ import httpx
 import neo4j
 
 from api.schemas import AtlasResponse
+from consolidation.digests import summary_id
 from enrichment.entities import canonical_name, entity_id
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import set_nodes_text
 from projections.events import timestamp_ms, timestamp_text
-from projections.schema import ENTITY, EVENT, REFERENCES, RELATES_TO, TENANT_TERM, tenant_term
+from projections.schema import (
+    ENTITY,
+    EVENT,
+    LINKED_TO,
+    REFERENCES,
+    RELATES_TO,
+    SUMMARY,
+    TENANT_TERM,
+    tenant_term,
+)
 from tests.integration.api_support import Graph, envelope
 
 NOW_MS = timestamp_ms("2026-02-12T00:00:00Z")
@@ -93,6 +103,21 @@ class Memory(Graph):
             b=target.removeprefix("entity:"),
             at=0,
             rest={"confidence": 0.9, "edge_type": "causal", "relation": "caused", **properties},
+        )
+
+    def relate_sessions(
+        self, session: str, other: str, resolution: str, tenant: str = "acme"
+    ) -> None:
+        """Both failed alike, and the other one's failure was resolved by an event."""
+        self.driver.execute_query(
+            f"MERGE (a:{SUMMARY.label} {{tenant: $tenant, summary_id: $a}}) "
+            f"MERGE (b:{SUMMARY.label} {{tenant: $tenant, summary_id: $b}}) "
+            f"CREATE (a)-[:{LINKED_TO.type} {{reason: 'similar_failure', score: 0.9, "
+            "resolution_event_id: $resolution}]->(b)",
+            tenant=tenant,
+            a=summary_id(tenant, "session", session),
+            b=summary_id(tenant, "session", other),
+            resolution=resolution,
         )
 
     def settle(self) -> None:

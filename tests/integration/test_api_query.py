@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,9 +11,18 @@ import httpx
 import neo4j
 import pytest
 
-from projections.schema import CAUSED_BY, EVENT, REFERENCES, RELATES_TO, SIMILAR_TO
+from projections.schema import (
+    CAUSED_BY,
+    EVENT,
+    FOLLOWS,
+    REFERENCES,
+    RELATES_TO,
+    SIMILAR_TO,
+    TENANT_TERM,
+)
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api
 from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
+from tests.integration.test_api_read import NODE, assert_form
 
 pytestmark = pytest.mark.integration
 
@@ -50,6 +60,20 @@ SEED_EXAMPLE = {
 }
 
 
+META = {
+    "query_ms": 145,
+    "nodes_returned": 18,
+    "truncated": False,
+    "intent": "why",
+    "inferred_intents": {"why": 0.7, "when": 0.4, "what": 0.5},
+    "seed_nodes": ["entity:card_declined", "entity:marias-bakery"],
+    "proactive_nodes_count": 3,
+    "scoring_weights": {"recency": 1.0, "importance": 1.0, "relevance": 1.0},
+    "capacity": {"max_nodes": 100, "used_nodes": 18, "max_depth": 3},
+}
+"""The examples of both specifications, joined."""
+
+
 def payments(memory: Memory) -> tuple[list[str], str]:
     """A card is declined, a payment fails, somebody retries."""
     first, second, third, fourth = ids(4)
@@ -59,7 +83,8 @@ def payments(memory: Memory) -> tuple[list[str], str]:
             second: "payment failed",
             third: "payment retried",
             fourth: "weather is fine",
-        }
+        },
+        tool_name="pay",
     )
     memory.link(CAUSED_BY.type, [(second, first), (third, second)], mechanism="direct")
     memory.link(SIMILAR_TO.type, [(second, third)], score=0.9)
@@ -92,6 +117,24 @@ def test_a_query_alone_is_enough_and_says_how_it_was_understood(
     edges = {(edge.type, edge.source, edge.target) for edge in found.edges}
     assert (CAUSED_BY.type, failed, card) in edges
     assert (REFERENCES.type, card, entity) in edges
+
+
+def test_an_answer_has_the_form_of_the_specification(memory: Memory, client: httpx.Client) -> None:
+    payments(memory)
+    body = client.post("/v1/query/subgraph", json=SEED_EXAMPLE).json()
+    edge = {"source": "evt-1", "target": "evt-2", "type": "FOLLOWS", "properties": {}}
+    events = [node for node in body["nodes"] if node["type"] == EVENT.label]
+    assert events
+    assert_form({**body, "nodes": events}, {"nodes": [NODE], "edges": [edge], "meta": META})
+    assert body["meta"]["intent_override"] is None
+    derived = [node for node in body["nodes"] if node["type"] != EVENT.label]
+    assert derived
+    for node in derived:
+        assert NODE.keys() <= node.keys()
+        assert node["provenance"].keys() >= NODE["provenance"].keys()  # type: ignore[attr-defined]
+        assert_form(node["scores"], NODE["scores"])
+    for node in body["nodes"]:
+        assert {"embedding", "text", "tenant", TENANT_TERM}.isdisjoint(node["attributes"])
 
 
 def test_overrides_are_respected_and_echoed(memory: Memory, client: httpx.Client) -> None:
@@ -148,6 +191,47 @@ def test_nothing_of_another_tenant_is_found(api: Api, memory: Memory, client: ht
         assert set(found_ids(ask(other, "Payment", seed_nodes=[entity]))) <= {theirs, mine}
 
 
+def test_no_answer_ever_holds_an_id_of_another_tenant(
+    api: Api, memory: Memory, client: httpx.Client
+) -> None:
+    """Two memories that look alike, and edges that a defect has drawn across them."""
+    chosen = random.Random(7)
+    words = ["payment", "card", "refund", "bakery", "failed", "declined"]
+    owned: dict[str, set[str]] = {}
+    for tenant in ("acme", "other"):
+        own = [str(uuid.UUID(int=chosen.getrandbits(128))) for _ in range(30)]
+        memory.say({one: " ".join(chosen.choices(words, k=4)) for one in own}, tenant=tenant)
+        named = {
+            memory.mention(chosen.sample(own, 6), word.title(), tenant=tenant) for word in words
+        }
+        for kind in (CAUSED_BY.type, SIMILAR_TO.type, FOLLOWS.type):
+            pairs = [(chosen.choice(own), chosen.choice(own)) for _ in range(20)]
+            memory.link(kind, pairs, tenant=tenant, delta_ms=1, score=0.9, confidence=0.9)
+        owned[tenant] = {*own, *named}
+    memory.driver.execute_query(
+        f"MATCH (a:{EVENT.label} {{tenant: 'acme'}}), (b:{EVENT.label} {{tenant: 'other'}}) "
+        f"WITH a, b LIMIT 200 CREATE (a)-[:{CAUSED_BY.type} {{mechanism: 'direct'}}]->(b), "
+        f"(b)-[:{SIMILAR_TO.type} {{score: 0.99}}]->(a)"
+    )
+    strange = sorted(owned["other"])
+    with api.client(OTHER_KEY) as other:
+        for method in ("intent_weighted", "ppr", "activation"):
+            for seeds in (None, chosen.sample(strange, 10)):
+                for tenant, asking in (("acme", client), ("other", other)):
+                    answer = ask(
+                        asking,
+                        f"why did the {chosen.choice(words)} {chosen.choice(words)}",
+                        retrieval_method=method,
+                        max_nodes=chosen.choice([5, 500]),
+                        **({} if seeds is None else {"seed_nodes": seeds}),
+                    )
+                    found = atlas(answer)
+                    assert {node.node_id for node in found.nodes} <= owned[tenant]
+                    ends = {end for edge in found.edges for end in (edge.source, edge.target)}
+                    assert ends <= owned[tenant]
+    assert len(atlas(ask(client, "payment", max_nodes=500)).nodes) >= 30
+
+
 def test_events_and_facts_of_other_users_are_never_returned(
     memory: Memory, client: httpx.Client
 ) -> None:
@@ -165,6 +249,40 @@ def test_events_and_facts_of_other_users_are_never_returned(
     assert seen() == {shared}
     assert seen(user_id="ann") == {shared, ann}
     assert seen(session_id="bob's") == {shared, bob, second}
+
+
+# what nobody asked for
+
+
+def test_an_earlier_resolution_comes_along_marked_and_can_be_left_out(
+    memory: Memory, client: httpx.Client
+) -> None:
+    failed, resolved, important, private = ids(4)
+    memory.say({failed: "card declined at the bakery"}, session_id="s")
+    memory.say({resolved: "issuer phoned"}, session_id="earlier")
+    memory.say({private: "issuer of bob"}, session_id="bob's", user_id="bob")
+    memory.say({important: "quite unlike"}, session_id="other")
+    memory.driver.execute_query(
+        f"MATCH (e:{EVENT.label} {{event_id: $id}}) SET e.importance_score = 10", id=important
+    )
+    memory.mention([failed, important], "Bakery")
+    memory.relate_sessions("s", "earlier", resolved)
+    memory.relate_sessions("s", "bob's", private)
+    # so many others that neither is found by itself
+    many = {str(uuid.UUID(int=1_000 + n)): f"card declined {n * 7919}" for n in range(250)}
+    memory.say(many, session_id="many")
+
+    def added(**fields: Any) -> dict[str, str | None]:
+        found = atlas(ask(client, "why was the card declined at the Bakery", **fields))
+        marked = [node for node in found.nodes if node.retrieval_reason == "proactive"]
+        assert found.meta.proactive_nodes_count == len(marked)
+        assert len(marked) <= 0.2 * found.meta.capacity.max_nodes
+        return {node.node_id: node.proactive_signal for node in marked}
+
+    assert added(max_nodes=20)[resolved] == "recurring_pattern"
+    assert private not in added(max_nodes=20)
+    assert added(max_nodes=20, proactive=False) == {}
+    assert added(max_nodes=4) == {}
 
 
 # bounds
