@@ -1,0 +1,77 @@
+"""A rebuild applies what was decided, and decides nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from consolidation.decay import DAY_MS
+from pipelines.adapters.targets import Target
+from pipelines.consolidate import consolidate
+from pipelines.local import Neo4jServer
+from pipelines.passes.scopes import PassScope
+from pipelines.rebuild import rebuild
+from pipelines.returning import bring_back
+from pipelines.verify_consolidation import verify_consolidation
+from tests.decided import system
+from tests.factories import START_MS
+from tests.integration.enrichment_support import Enriched, said
+from tests.integration.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+LATER_MS = START_MS + 4_000 * DAY_MS
+PLACES = ("the old harbour", "Marseille", "the library", "the Acme office")
+
+
+@pytest.fixture
+def green(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    server = Neo4jServer(tmp_path_factory.mktemp("green"), quick=True)
+    server.start()
+    try:
+        server.wait_ready()
+        yield Target("green", server.url, "neo4j")
+    finally:
+        server.stop()
+
+
+def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Target) -> None:
+    walks = [
+        said(n, f"Ann met Bob at {PLACES[n % 4]} on walk {n}.", session_id=f"session-{n % 3}")
+        for n in range(1, 25)
+    ]
+    Enriched(stack).take_in(*walks)
+    services = stack.services
+    summarised = consolidate(services)
+    forgot = consolidate(services, now_ms=LATER_MS)
+    assert summarised.found.episodes_written > 0
+    assert sum(forgot.found.events_forgotten.values()) > 0
+    (back,) = stack.cypher("MATCH (f:Forgotten) RETURN f.event_id ORDER BY f.event_id LIMIT 1")
+    stack.append(system(90, "memory.recalled", {"kind": "events", "event_ids": [back]}))
+    consolidate(services, scopes=[PassScope("nobody")])
+    assert bring_back(services, stack.target) == 1
+    assert bring_back(services, stack.target) == 0
+    tails = services.ledger.tails()
+    live = verify_consolidation(services)
+    assert live.ok, live.differences
+
+    report = rebuild(services, into=green, switch=True)
+    assert report.as_dict()["ok"], report.differences
+    assert services.ledger.tails() == tails, "a rebuild decides nothing"
+    rebuilt = verify_consolidation(services)
+    assert (rebuilt.target, rebuilt.digest) == ("green", live.digest)
+    assert report.as_dict()["stages"]["consolidation"]["digest"] == live.digest
+    with services.driver(green).session() as reading:
+        found = reading.run(
+            "MATCH (e:Event {event_id: $id}) RETURN e.text IS NOT NULL AND NOT e:Placeholder",
+            id=back,
+        )
+        assert found.single(strict=True)[0], "what was recalled is there again"
+
+    again = consolidate(services, now_ms=LATER_MS)
+    assert (again.target, again.found.episodes_written) == ("green", 0)
+    assert again.found.events_forgotten == {"archive": 1}, "what was recalled is old once more"
+    in_place = rebuild(services)
+    assert in_place.as_dict()["ok"], in_place.differences
+    assert verify_consolidation(services).ok
