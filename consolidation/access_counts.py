@@ -134,11 +134,15 @@ class AccessCounts:
         self._facts[place] = fact
         self._changed_facts.add(place)
 
+    def changed(self) -> dict[NodeKey, Access]:
+        """The nodes whose counts are others now; those that left are none of them."""
+        now = ((key, self._now[key]) for key in self._changed)
+        return {key: known for key, known in now if known is not None}
+
     def operations(self) -> Iterator[Operation]:
         """The counts as they are now."""
-        for key, position in self._changed.items():
-            known = self._now[key]
-            assert known is not None
+        for key, known in self.changed().items():
+            position = self._changed[key]
             label, *node = key
             values = {"access_count": known.times, "last_accessed_at": known.last_ms}
             for name, value in values.items():

@@ -3,7 +3,8 @@
 One look over the ledger gathers the decisions of each tenant and adds up its sessions; a second one
 over the graph compares. Nothing is locked: live work that goes on makes differences, so a look that
 finds some is taken again, and reported is what three looks in a row have found. Memory grows with
-the decisions, not with the events. What only counts up (accesses, retrievals) is left out.
+the decisions and with what was ever returned, not with the events. What only counts up is looked
+at by `verify_accesses`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from consolidation.expected import (
     elements_number,
     expected_elements,
 )
+from consolidation.expected_accesses import ExpectedAccesses
 from consolidation.folding import FOLD_VERSION, NAME
 from consolidation.scopes import Sums
 from consolidation.stage import Derived, derive
 from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.text import event_text
+from pipelines.adapters.access_audit import AccessAudit
 from pipelines.adapters.consolidation_audit import ConsolidationAudit, clear_elements, set_scopes
 from pipelines.adapters.ledger import Entry
 from pipelines.adapters.reports import verified
@@ -37,6 +40,7 @@ from pipelines.adapters.targets import Target
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION, ready
+from pipelines.verify_accesses import access_differences, concerns_accesses, mend_accesses
 from projections.comparison import Difference
 from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead, InvalidEvent, UndecodableEntry
@@ -146,6 +150,7 @@ class _Ledger:
     until: Mapping[int, Checkpoint]
     decisions: dict[str, list[Derived]] = field(default_factory=dict)
     sums: dict[SessionKey, Sums] = field(default_factory=dict)
+    accesses: ExpectedAccesses = field(default_factory=ExpectedAccesses)
     events: int = 0
     broken: list[tuple[int, int]] = field(default_factory=list)
 
@@ -160,6 +165,7 @@ class _Verifier:
         self._ledger = services.ledger
         self._writer = services.writer(target)
         self._audit = ConsolidationAudit(services.driver(target), target.database)
+        self._access_audit = AccessAudit(services.driver(target), target.database)
         self._differing: list[Difference] = []
         self._seen = _Ledger({})
 
@@ -214,6 +220,7 @@ class _Verifier:
         ]
         differences += element_differences(expected, found)
         differences += _sum_differences(seen.sums, self._audit.scopes())
+        differences += access_differences(seen.accesses, self._access_audit)
         report.digest = digest_text(elements_number(found))
         return report, differences
 
@@ -248,6 +255,7 @@ class _Verifier:
         """Decisions are gathered, events added up."""
         events: list[Event] = []
         for _, one in _read(entries, seen.broken):
+            seen.accesses.take(one)
             if one.decision is None:
                 events.append(one.event)
             elif not isinstance(one.decision, Accessed | Feedback):
@@ -282,16 +290,24 @@ class _Verifier:
         changes nothing that is right. The sums of sessions are set.
         """
         sums = {one.key: one for one in self._differing if one.type == SCOPE.label}
+        decided = [one for one in self._differing if not concerns_accesses(one)]
         elements = [
             Element(one.element, one.type, one.key)
-            for one in self._differing
+            for one in decided
             if one.kind != "missing" and one.type not in (SCOPE.label, DEAD_LETTER.label)
         ]
         if elements:
             with self._writer.transaction() as transaction:
                 clear_elements(transaction, elements)
-        if len(sums) < len(self._differing):
+        if len(sums) < len(decided):
             self._refold()
+        mend_accesses(
+            self._differing,
+            self._seen.accesses,
+            self._since,
+            self._writer,
+            self._ledger.partitions,
+        )
         self._set_sums({(key[0], key[1]) for key in sums})
         logger.info("repaired", stage=NAME, target=self._target.name, count=len(self._differing))
         return len(self._differing)
@@ -324,6 +340,12 @@ class _Verifier:
                     transaction,
                     {one: _plus(self._seen.sums.get(one), later.get(one)) for one in chosen},
                 )
+
+    def _since(self, partition: int, until: Position) -> Iterator[Derived]:
+        """What the last look did not see of a partition."""
+        after = self._seen.until[partition].position
+        for entries in self._ledger.scan(partition, after, until):
+            yield from (one for _, one in _read(entries, []))
 
     def _later(
         self, partition: int, until: Position, sessions: Set[SessionKey]

@@ -9,6 +9,7 @@ import pytest
 from consolidation.accesses import Accessed, accessed_payloads
 from consolidation.departures import FactKey
 from enrichment.feedback import feedback_payload
+from pipelines.verify_consolidation import verify_consolidation
 from projections.events import Event
 from projections.schema import RELATES_TO
 from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, system
@@ -73,6 +74,24 @@ def test_a_rebuilt_graph_counts_the_same(live: Consolidated) -> None:
     live.empty()
     live.fold(2)
     assert live.stack.dump() == expected
+
+
+def test_verify_adds_them_up_again_and_repair_sets_them_right(live: Consolidated) -> None:
+    gone = forgotten(110, [3], episode_id("session-0"))
+    live.take_in(*READS, returned(104, 3), gone, recalled(112, [3]))
+    services, shown = live.stack.services, accesses(live)
+    assert verify_consolidation(services).differences == []
+    live.stack.cypher(
+        "MATCH (e:Event) WHERE e.event_id IN $ids SET e.access_count = e.access_count + 7",
+        ids=[event_id(1), event_id(3)],
+    )
+    live.stack.cypher(
+        "MATCH (e:Event {event_id: $id}) REMOVE e.access_count, e.last_accessed_at", id=event_id(2)
+    )
+    report = verify_consolidation(services)
+    assert [one.key[1] for one in report.differences] == [event_id(n) for n in (1, 2, 3)]
+    assert verify_consolidation(services, repair=True).ok
+    assert accesses(live) == shown
 
 
 def test_a_fact_that_is_traversed_keeps_what_it_was_worth(live: Consolidated) -> None:

@@ -13,6 +13,7 @@ from consolidation.accesses import Accessed, accessed_payloads
 from consolidation.decay import DAY_MS, Retrievals, retrieval_count
 from consolidation.departure_payloads import expired_payloads
 from consolidation.departures import FactKey
+from consolidation.expected_accesses import ExpectedAccesses
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from enrichment.feedback import feedback_payload
@@ -150,3 +151,19 @@ def test_a_fact_fades_once_and_keeps_its_retrievals(counting: bool) -> None:
     made = folded(expired, counting=counting, shown_facts={WORKS: shown})
     ((*_, weight, at_ms, faded_at_ms),) = [one.values for one in made.set_edges.values()]
     assert (weight, at_ms, faded_at_ms) == (2.0, START_MS, START_MS + 5)
+
+
+def test_verify_comes_to_what_the_graph_was_told() -> None:
+    events = [
+        returned(1, 1, times=3),
+        judged(2, useful=[1]),
+        forgotten(3, [1]),
+        returned(4, 1),
+        recalled(5, [1]),
+        returned(6, 1),
+        judged(7, useless=[1]),
+    ]
+    expected = ExpectedAccesses()
+    for one in derive([(Position(1, n), event) for n, event in enumerate(events)]):
+        expected.take(one)
+    assert expected.nodes()[ONE] == access(folded(*events)) == Access(1, START_MS + 6)
