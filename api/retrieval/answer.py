@@ -17,7 +17,7 @@ from api.retrieval.activation import ActivationConfig
 from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.diversity import MAX_COMPARED, diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
-from api.retrieval.intent import Intent, inferred_intents, traversed_intents
+from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
 from api.retrieval.rank import Weights
 from api.retrieval.ranking import (
@@ -334,6 +334,8 @@ class Retrieval:
             {one: score for one, score in walked.worth.items() if one in known},
             dict(walk.depths),
             found.method,
+            list(walk.edges.values()),
+            path_intents(self._asked.query, found.intents),
         )
 
     def _met(

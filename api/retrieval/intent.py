@@ -8,6 +8,7 @@ question of S0, "Why do my customers' payments keep failing?", has `why` 0.7 by 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -118,6 +119,30 @@ _EDGE_TYPES: Final[Mapping[Intent, EdgeType]] = {
     "what": "entity",
     "related": "semantic",
 }
+
+
+_SEQUENCE: Final = re.compile(
+    r"(?<!\w)(?:(?:right|just|immediately|directly|shortly)\s+(?:before|after)|before|after|"
+    r"next|previous|preced\w+|follow\w+|then|prior\s+to|leading\s+up\s+to)(?!\w)",
+    re.IGNORECASE,
+)
+"""Asks for what stands beside something in time; "when did" asks for its date."""
+
+
+def path_intents(query: str, intents: Mapping[Intent, float]) -> dict[Intent, float]:
+    """The intents whose answer stands beside what the question names, at the end of an edge.
+
+    A cause shares few words with its effect, and neither does the event before it: for these the
+    paths from what the question names add to what an event says itself.
+
+    Args:
+        query: the question.
+        intents: that are traversed, with their confidences.
+    """
+    least: dict[Intent, float] = {"why": STRONG, "related": STRONG}
+    if _SEQUENCE.search(query[:_MAX_CHARACTERS]):
+        least["when"] = CLEAR
+    return {one: value for one, value in intents.items() if value >= least.get(one, math.inf)}
 
 
 @lru_cache(maxsize=1_024)

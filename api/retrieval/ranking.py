@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from api.retrieval.anchors import coverage, led_to
+from api.retrieval.intent import Intent
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.rank import MAX_IMPORTANCE, Weights, weighted_score
 from api.retrieval.relevance import (
@@ -18,7 +20,7 @@ from api.retrieval.relevance import (
 )
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit, label_and_id
+from pipelines.adapters.retrieval_reads import CandidateRow, Hit, StepEdge, label_and_id
 from pipelines.telemetry import Signal
 from projections.schema import EVENT
 
@@ -33,6 +35,9 @@ GRAPH_SHARES: Final[Mapping[RetrievalMethod, float]] = {
     "activation": 0.5,
 }
 """What the best path to an event is worth beside what it says."""
+PATH_WEIGHT: Final = 2.0
+COVERAGE_WEIGHT: Final = 0.5
+"""Of paths from events that say it, and of saying it, where a question asks for what is beside."""
 
 
 class Ranked(NamedTuple):
@@ -63,6 +68,8 @@ class Pool:
         graph: worth of the paths from the seeds, by wire id.
         depths: edges from the nearest seed, by wire id.
         method: what the worth of paths is.
+        edges: that the walk met.
+        path_intents: those whose answer stands beside what the question names.
     """
 
     text: Mapping[str, Hit] = field(default_factory=dict)
@@ -70,6 +77,8 @@ class Pool:
     graph: Mapping[str, float] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     method: RetrievalMethod = "intent_weighted"
+    edges: Sequence[StepEdge] = ()
+    path_intents: Mapping[Intent, float] = field(default_factory=dict)
 
     def events(self) -> list[str]:
         """Ids of all events: the channels' in turn, then the walk's by their worth."""
@@ -122,17 +131,37 @@ def _passage(row: CandidateRow) -> Passage:
     )
 
 
-def merged_scores(pool: Pool, found: Mapping[str, Relevance]) -> dict[str, float]:
-    """Relevance of events, 0 to 1: what they say, or what leads to them, if that is more.
+def merged_scores(
+    pool: Pool,
+    rows: Sequence[CandidateRow],
+    found: Mapping[str, Relevance],
+    terms: QueryTerms,
+) -> dict[str, float]:
+    """Relevance of events, 0 to 1: what they say, and what leads to them.
 
-    The best path to an event counts for a share of what a perfect answer would: it brings in what
-    the words do not tell, and never above what they clearly do.
+    Where the question asks for what stands beside something (why, what came before, what is like
+    it), the paths from the events that say it add. Otherwise the best path counts for a share of
+    what a perfect answer would: it brings in what the words do not tell, and never above what they
+    clearly do. The two other methods always add what they found.
     """
     share = GRAPH_SHARES[pool.method]
+    beside: Mapping[str, float] = {}
+    covered: Mapping[str, float] = {}
+    if pool.method == "intent_weighted" and pool.path_intents:
+        covered = coverage(terms.words, rows)
+        beside = led_to(covered, pool.edges, pool.path_intents)
     merged = {}
     for event_id, one in found.items():
-        led = pool.graph.get(event_id, 0.0) if pool.depths.get(event_id) else 0.0
-        merged[event_id] = min(1.0, max(one.score, share * led))
+        worth = min(1.0, pool.graph.get(event_id, 0.0))
+        if pool.method != "intent_weighted":
+            merged[event_id] = (one.score + share * worth) / (1 + share)
+        elif pool.path_intents:
+            own = COVERAGE_WEIGHT * covered.get(event_id, 0.0)
+            paths = PATH_WEIGHT * beside.get(event_id, 0.0)
+            merged[event_id] = (one.score + own + paths) / (1 + COVERAGE_WEIGHT + PATH_WEIGHT)
+        else:
+            led = worth if pool.depths.get(event_id) else 0.0
+            merged[event_id] = min(1.0, max(one.score, share * led))
     return merged
 
 
@@ -155,7 +184,9 @@ def ranking(
         terms: of the question.
         channel_weights: how much each channel says of what an event says.
     """
-    scores = merged_scores(pool, relevance(terms, list(map(_passage, rows)), channel_weights))
+    scores = merged_scores(
+        pool, rows, relevance(terms, list(map(_passage, rows)), channel_weights), terms
+    )
     ranked = [
         Ranked(
             row.event_id,

@@ -59,15 +59,27 @@ def blended_weight(edge: StepEdge, intents: Mapping[Intent, float]) -> float:
 
 
 def path_scores(
-    seeds: Mapping[str, float], edges: Iterable[StepEdge], intent: Intent, max_depth: int
+    seeds: Mapping[str, float],
+    edges: Iterable[StepEdge],
+    intent: Intent,
+    max_depth: int,
+    *,
+    hop_share: float = 1.0,
 ) -> dict[str, float]:
     """Seed score times the product of weights along the best path of at most `max_depth` edges.
 
     No path leads on from what is closed (a literal value), it may only end there.
+
+    Args:
+        seeds: by wire id, 0 to 1.
+        edges: that were met.
+        intent: whose weights count.
+        max_depth: edges of a path, at most.
+        hop_share: what passes an edge beside its weight.
     """
     around: dict[str, list[tuple[str, float]]] = {}
     for edge in edges:
-        weight = edge_weight(edge, intent)
+        weight = edge_weight(edge, intent) * hop_share
         if weight > 0:
             # What is closed has no way out.
             ends = [(edge.source, edge.target), (edge.target, edge.source)]

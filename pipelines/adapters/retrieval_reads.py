@@ -114,6 +114,7 @@ class CandidateRow(NamedTuple):
     session_id: str
     agent_id: str
     speaker: str | None
+    tool_name: str | None
     importance: float
     access_count: int
     accessed_at_ms: int
@@ -234,7 +235,7 @@ CALL () {{
 }}
 WITH e WHERE {SHOWN}
 RETURN collect([
-  e.event_id, e.occurred_at.epochMillis, e.session_id, e.agent_id, e.speaker,
+  e.event_id, e.occurred_at.epochMillis, e.session_id, e.agent_id, e.speaker, e.tool_name,
   {IMPORTANCE} + coalesce(e.importance_boost, 0), coalesce(e.access_count, 0),
   coalesce(e.last_accessed_at.epochMillis, 0), left(coalesce(e.text, ''), {TEXT_CHARACTERS}),
   CASE WHEN $vector IS NULL THEN NULL ELSE coalesce($cosines[e.event_id], {_EXACT}) END,

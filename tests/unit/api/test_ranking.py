@@ -57,6 +57,7 @@ def row(number: int, text: str, cosine: float | None = None, **fields: object) -
         "session_id": "s",
         "agent_id": "a",
         "speaker": None,
+        "tool_name": None,
         "importance": 5.0,
         "access_count": 0,
         "accessed_at_ms": 0,

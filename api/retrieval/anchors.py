@@ -1,0 +1,73 @@
+"""What stands beside the events that a question names: causes, neighbours in time, alike events.
+
+Pure. An anchor is an event that says itself what the question asks about: by its own words, not by
+those around it. What the intent's edges lead to from there is an answer although it shares few
+words with the question ("Yes, please." caused the call).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from api.retrieval.intent import Intent
+from api.retrieval.query_terms import stem
+from api.retrieval.walk import path_scores
+from pipelines.adapters.retrieval_reads import CandidateRow, StepEdge
+
+MAX_ANCHORS: Final = 8
+MAX_HOPS: Final = 2
+HOP_SHARE: Final = 0.7
+_WORD: Final = re.compile(r"[^\W_]+")
+_LENGTH_SHARE: Final = 0.02
+"""By which each word of a long event takes away from what it covers."""
+
+
+def coverage(words: Sequence[str], rows: Sequence[CandidateRow]) -> dict[str, float]:
+    """How much of a question each event says in its own words, the best being 1, by event id.
+
+    Words count by how few of the events have them; of two events that say the same the shorter
+    one says it more.
+    """
+    asked = {stem(word) for word in words}
+    said = {row.event_id: _stems(row) for row in rows}
+    known = Counter(word for stems in said.values() for word in stems & asked)
+    weight = {word: math.log1p(len(rows) / known[word]) for word in asked if known[word]}
+    scores = {
+        event_id: sum(weight[word] for word in stems & asked) / (1 + _LENGTH_SHARE * len(stems))
+        for event_id, stems in said.items()
+        if stems & asked
+    }
+    best = max(scores.values(), default=0.0)
+    return {event_id: score / best for event_id, score in scores.items()} if best > 0 else {}
+
+
+def _stems(row: CandidateRow) -> set[str]:
+    text = f"{row.text} {row.tool_name or ''}".replace("_", " ").lower()
+    return {stem(word) for word in _WORD.findall(text)}
+
+
+def led_to(
+    covered: Mapping[str, float], edges: Iterable[StepEdge], intents: Mapping[Intent, float]
+) -> dict[str, float]:
+    """What the best path from another event that says it is worth, 0 to 1, by event id.
+
+    Args:
+        covered: of `coverage`; its square is what an anchor passes on.
+        edges: that were met.
+        intents: whose edges lead, with their confidences.
+    """
+    anchors = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
+    known = list(edges)
+    found: dict[str, float] = {}
+    for anchor in anchors:
+        seeds = {anchor: covered[anchor] ** 2}
+        for intent, confidence in intents.items():
+            paths = path_scores(seeds, known, intent, MAX_HOPS, hop_share=HOP_SHARE)
+            for node_id, score in paths.items():
+                if node_id != anchor:
+                    found[node_id] = max(found.get(node_id, 0.0), confidence * score)
+    return found

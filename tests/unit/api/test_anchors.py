@@ -1,0 +1,78 @@
+"""What stands beside the events that say it: causes and neighbours that share no word with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.retrieval.anchors import HOP_SHARE, coverage, led_to
+from api.retrieval.intent import path_intents
+from api.retrieval.query_terms import query_terms
+from api.retrieval.rank import Weights
+from api.retrieval.ranking import Pool, ranking
+from pipelines.adapters.retrieval_reads import StepEdge
+from projections.schema import CAUSED_BY, FOLLOWS
+from tests.unit.api.test_ranking import own, row
+
+
+def edge(kind: str, source: int, target: int, **properties: float) -> StepEdge:
+    return StepEdge(kind, own(source), own(target), "", properties, own(target), False, None)
+
+
+CALL = row(1, "cancel order W12", tool_name="cancel_reservation")
+REPLY = row(2, "Yes, please.")
+BEFORE = row(3, "Shall I go on?")
+OTHER = row(4, "the order has arrived, and the order is paid, as every order")
+
+
+def test_an_event_is_covered_by_its_own_words_and_its_tools() -> None:
+    found = coverage(("cancel", "reservation"), [CALL, REPLY, BEFORE, OTHER])
+    assert found == {own(1): 1.0}
+    found = coverage(("order", "cancel"), [CALL, REPLY, BEFORE, OTHER])
+    assert found[own(1)] == 1.0 > found[own(4)] > 0
+    assert coverage(("nothing",), [CALL]) == {}
+
+
+def test_paths_lead_along_the_edges_of_the_intent() -> None:
+    edges = [
+        edge(CAUSED_BY.type, 1, 2, confidence=0.9),
+        edge(FOLLOWS.type, 3, 2, delta_ms=0),
+    ]
+    why = led_to({own(1): 1.0}, edges, {"why": 1.0})
+    assert why[own(2)] == pytest.approx(0.9 * HOP_SHARE)
+    assert why[own(2)] > why[own(3)]
+    assert own(1) not in why
+    half = led_to({own(1): 1.0}, edges, {"why": 0.5})
+    assert half[own(2)] == pytest.approx(why[own(2)] / 2)
+
+
+def test_the_cause_of_what_is_asked_about_ranks_above_what_shares_words() -> None:
+    rows = [CALL, REPLY, BEFORE, OTHER]
+    query = "Why did the agent cancel the order?"
+    pool = Pool(
+        depths={one.event_id: 0 for one in rows},
+        edges=[edge(CAUSED_BY.type, 1, 2, confidence=0.9)],
+        path_intents=path_intents(query, {"why": 0.7}),
+    )
+    terms = query_terms(query)
+    order = [one.node_id for one in ranking(pool, rows, Weights(0, 0, 1), 0, terms=terms)]
+    assert order.index(own(2)) < order.index(own(4))
+    plain = Pool(depths=pool.depths)
+    order = [one.node_id for one in ranking(plain, rows, Weights(0, 0, 1), 0, terms=terms)]
+    assert order.index(own(2)) > order.index(own(4))
+
+
+@pytest.mark.parametrize(
+    ("query", "intents", "expected"),
+    [
+        ("Why did it fail?", {"why": 0.7}, {"why"}),
+        ("When did Ann arrive?", {"when": 0.7}, set()),
+        ("What happened right before the call?", {"when": 0.5}, {"when"}),
+        ("Find events similar to this one", {"related": 0.7}, {"related"}),
+        ("What did Ann paint?", {"what": 0.7}, set()),
+        ("the reason", {"why": 0.5}, set()),
+    ],
+)
+def test_some_questions_ask_for_what_is_beside(
+    query: str, intents: dict[str, float], expected: set[str]
+) -> None:
+    assert set(path_intents(query, intents)) == expected  # type: ignore[arg-type]  # intents by name
