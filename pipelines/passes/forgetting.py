@@ -42,7 +42,7 @@ from consolidation.stage import ARCHIVED
 from enrichment.similarity import THRESHOLD
 from pipelines.adapters.forgetting_reads import Aged, Alike, ForgettingReader
 from pipelines.passes.deciding import Deciding, PassReport
-from projections.events import canonical_json
+from projections.events import Event, canonical_json
 from projections.positions import Position
 
 
@@ -118,13 +118,15 @@ def _forget(
     if not leaving:
         return
     decided_at = forgetting.reader.tombstones(tenant, (one.event_id for one in leaving))
+    decided = []
     for payload in forgotten_payloads(leaving):
         ids = [one for tier in payload["event_ids"].values() for one in tier]
         # what came back, and is forgotten again, is another decision than the first
         newest = max((decided_at[one] for one in ids if one in decided_at), default=None)
-        _decide(deciding, tenant, FORGOTTEN_EVENT, payload, newest)
+        decided.append(_decision(deciding, tenant, FORGOTTEN_EVENT, payload, newest))
         for tier, members in payload["event_ids"].items():
             report.events_forgotten[tier] = report.events_forgotten.get(tier, 0) + len(members)
+    deciding.append(decided)
 
 
 # -- what hangs on who is left ---------------------------------------------------------------------
@@ -156,8 +158,12 @@ def _drop_pairs(
             return
         edges = similar_edges(page, policy, deciding.now_ms)
         dropped = similar_departures(edges, policy)
-        for payload in dropped_payloads(dropped):
-            _decide(deciding, tenant, FORGOTTEN_EVENT, payload, None)
+        deciding.append(
+            [
+                _decision(deciding, tenant, FORGOTTEN_EVENT, payload, None)
+                for payload in dropped_payloads(dropped)
+            ]
+        )
         report.pairs_dropped += len(dropped)
 
 
@@ -214,14 +220,21 @@ def _decide_entities(
         back = returning_entities(entities)
         facts = (fact for one in page for fact in one.facts)
         expiring = expiring_facts(facts, policy, deciding.now_ms)
-        for payload in archived_payloads(leaving):
-            newest = _newest(decided_at, payload["entity_ids"])
-            _decide(deciding, tenant, FORGOTTEN_EVENT, payload, newest)
-        for payload in recalled_payloads(entity_ids=back):
-            newest = _newest(decided_at, payload["entity_ids"])
-            _decide(deciding, tenant, RECALLED_EVENT, payload, newest)
-        for payload in expired_payloads(expiring):
-            _decide(deciding, tenant, FORGOTTEN_EVENT, payload, None)
+        decided = [(FORGOTTEN_EVENT, payload) for payload in archived_payloads(leaving)]
+        decided += [(RECALLED_EVENT, payload) for payload in recalled_payloads(entity_ids=back)]
+        decided += [(FORGOTTEN_EVENT, payload) for payload in expired_payloads(expiring)]
+        deciding.append(
+            [
+                _decision(
+                    deciding,
+                    tenant,
+                    event_type,
+                    payload,
+                    _newest(decided_at, payload.get("entity_ids", ())),
+                )
+                for event_type, payload in decided
+            ]
+        )
         report.entities_archived += len(leaving)
         report.entities_returned += len(back)
         report.facts_expired += len(expiring)
@@ -232,15 +245,15 @@ def _newest(decided_at: Mapping[str, Position | None], ids: Iterable[str]) -> Po
     return max((at for at in positions if at is not None), default=None)
 
 
-def _decide(
+def _decision(
     deciding: Deciding,
     tenant: str,
     event_type: str,
     payload: Mapping[str, Any],
     before: Position | None,
-) -> None:
+) -> Event:
     grounds = canonical_json(payload).decode()
-    deciding.append([deciding.decision(tenant, payload, grounds, before, event_type=event_type)])
+    return deciding.decision(tenant, payload, grounds, before, event_type=event_type)
 
 
 def _moment_ms(now_ms: int, age_h: float) -> int:
