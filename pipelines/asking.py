@@ -30,6 +30,7 @@ MAX_DEPTH = 10
 MAX_NODES = 30
 """Of a lineage that a person looks at."""
 MAX_ROUNDS = 4
+LINEAGE_TIMEOUT_MS = 30_000
 
 
 class Answer(NamedTuple):
@@ -75,11 +76,18 @@ class Asked:
 
     def _causes(self, node_id: str, tenant: str) -> dict[str, Any]:
         query = urlencode(
-            {"intent": "why", "max_depth": MAX_DEPTH, "max_nodes": MAX_NODES, "timeout_ms": 10_000}
+            {
+                "intent": "why",
+                "max_depth": MAX_DEPTH,
+                "max_nodes": MAX_NODES,
+                "timeout_ms": LINEAGE_TIMEOUT_MS,
+            }
         )
         path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
         headers = {"accept": _JSON, "x-tenant": tenant}
-        return _answer(*self._send("GET", path, b"", headers, 10.0), _JSON).document
+        return _answer(
+            *self._send("GET", path, b"", headers, LINEAGE_TIMEOUT_MS / 1000), _JSON
+        ).document
 
     def close(self) -> None:
         """End what was kept open."""
