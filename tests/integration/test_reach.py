@@ -1,0 +1,91 @@
+"""A decision waits for all of the enrichment, an ordinary event only for its own partition."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pipelines.adapters.block import Block
+from pipelines.consolidation_stage import with_ledger
+from pipelines.live import LiveRunner
+from pipelines.runner import Runner
+from pipelines.stages import CONSOLIDATION
+from projections.errors import Stopped
+from projections.events import Event
+from projections.identity import partition_of
+from tests.decided import boosted
+from tests.factories import event, sessions
+from tests.integration.consolidation_support import Consolidated
+from tests.integration.stack import Stack
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 5
+DECISIONS, ELSEWHERE = (
+    partition_of("default", session, PARTITIONS) for session in ("memory", "session-0")
+)
+
+
+@pytest.fixture
+def live(make_stack: Callable[..., Stack]) -> Consolidated:
+    made = Consolidated(make_stack(partitions=PARTITIONS))
+    made.take_in(*sessions(3, 2))
+    return made
+
+
+@pytest.fixture
+def runner(live: Consolidated) -> LiveRunner:
+    """It is to stop, so wherever it would wait it says so."""
+    stop = threading.Event()
+    stop.set()
+    return LiveRunner(
+        with_ledger(CONSOLIDATION, live.stack.services),
+        live.stack.writer,
+        live.stack.ledger,
+        target="blue",
+        max_attempts=1,
+        stop=stop,
+    )
+
+
+def block(live: Consolidated, runner: Runner, partition: int) -> Block:
+    at = runner.checkpoint(partition)
+    return Block(partition, tuple(live.stack.ledger.read(partition, at.position, 10)))
+
+
+def enrich(live: Consolidated, partition: int) -> None:
+    live.enrichment.apply(block(live, live.enrichment, partition))
+
+
+def came(live: Consolidated, *events: Event) -> None:
+    """Appended and projected, and enriched where decisions are."""
+    live.stack.append(*events)
+    live.stack.fold(runner=live.projection)
+    enrich(live, DECISIONS)
+
+
+def test_a_decision_waits_until_every_partition_is_enriched(
+    live: Consolidated, runner: LiveRunner
+) -> None:
+    assert DECISIONS != ELSEWHERE
+    came(live, event(50, at=900, session_id="session-0"), boosted(60, {1: 1.0}))
+    decision = block(live, runner, DECISIONS)
+    with pytest.raises(Stopped):
+        runner.apply(decision)
+    enrich(live, ELSEWHERE)
+    assert runner.apply(decision).position == decision.entries[-1].position
+
+
+def test_what_came_after_a_decision_is_not_waited_for(
+    live: Consolidated, runner: LiveRunner
+) -> None:
+    came(live, boosted(60, {1: 1.0}), event(50, at=900, session_id="session-0"))
+    live.stack.append(event(51, at=910, session_id="session-0"))
+    enrich_first = live.stack.ledger.read(
+        ELSEWHERE, live.enrichment.checkpoint(ELSEWHERE).position, 1
+    )
+    live.enrichment.apply(Block(ELSEWHERE, tuple(enrich_first)))
+    decision = block(live, runner, DECISIONS)
+    assert runner.apply(decision).position == decision.entries[-1].position
