@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.reading import have_passed
-from api.watch import Sample, by_stage, is_stale, lag_entries
+from api.watch import FOLD_VERSIONS, Sample, by_stage, is_stale, lag_entries
 from pipelines.adapters.ledger import Tail
 from pipelines.settings import Settings
 from projections.operations import Checkpoint
@@ -45,12 +45,15 @@ def test_a_stage_that_nobody_started_is_not_behind_but_the_projection_is() -> No
     assert by_stage([begun]) == {"projection": {}, "enrichment": {3: begun}}
 
 
+ENRICHED = Checkpoint("enrichment", 0, fold_version=FOLD_VERSIONS["enrichment"], models="a@1 b@1")
+
+
 @pytest.mark.parametrize(
     ("stage", "held", "installed", "expected"),
     [
-        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), "a@1 b@1", False),
-        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), "a@2 b@1", True),
-        ("enrichment", Checkpoint("enrichment", 0, models="a@1 b@1"), None, False),
+        ("enrichment", ENRICHED, "a@1 b@1", False),
+        ("enrichment", ENRICHED, "a@2 b@1", True),
+        ("enrichment", ENRICHED, None, False),
         ("enrichment", Checkpoint("enrichment", 0, fold_version=99, models="a"), "a", True),
         ("projection", Checkpoint("projection", 0), "a@1 b@1", False),
         ("projection", Checkpoint("projection", 0, fold_version=99), None, True),
