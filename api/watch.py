@@ -16,7 +16,7 @@ from consolidation import folding
 from enrichment import enriched
 from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Ledger, Tail
-from pipelines.adapters.reports import PASS_REPORT, verified_stage
+from pipelines.adapters.reports import CONSOLIDATE_REPORT, verified_stage
 from pipelines.models.installed import installed_models
 from pipelines.settings import Settings
 from projections import structural
@@ -254,7 +254,7 @@ class Watch:
                 )
             elif command == "rebuild":
                 telemetry.REBUILD_PROGRESS.labels(target).set(values["progress"])
-            elif command == PASS_REPORT:
+            elif command == CONSOLIDATE_REPORT:
                 telemetry.observe_pass(target, values)
 
 

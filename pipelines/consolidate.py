@@ -22,7 +22,7 @@ from pipelines.adapters.consolidation_reads import ConsolidationReader
 from pipelines.adapters.forgetting_reads import ForgettingReader
 from pipelines.adapters.pass_lease import PassLease
 from pipelines.adapters.pass_reads import PassReads
-from pipelines.adapters.reports import PASS_REPORT, Report
+from pipelines.adapters.reports import CONSOLIDATE_REPORT, Report
 from pipelines.adapters.request_reads import RequestReader
 from pipelines.adapters.targets import Target
 from pipelines.live import Decisions, LiveRunner
@@ -126,7 +126,7 @@ def consolidate(
 def last_whole_s(services: Services, target: str) -> float:
     """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
     for report in services.reports.all():
-        if (report.command, report.target) == (PASS_REPORT, target):
+        if (report.command, report.target) == (CONSOLIDATE_REPORT, target):
             return report.values["whole_at_s"]
     return 0.0
 
@@ -229,7 +229,7 @@ class _Run:
         values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}
         values |= {"ended_at_s": now_s, "duration_s": duration_s}
         values["whole_at_s"] = now_s if whole else last_whole_s(services, target.name)
-        services.reports.put(Report(PASS_REPORT, target.name, values))
+        services.reports.put(Report(CONSOLIDATE_REPORT, target.name, values))
         telemetry.observe_pass(target.name, values)
         return tiers
 

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 import uuid
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -71,10 +72,8 @@ class PassLease:
         self._ended.set()
         self._renewal.join()
         self._until_s = 0.0
-        try:
+        with suppress(RedisError):  # it ends by itself
             self._redis.eval(RELEASE, 1, self._key, self._name, self._lease_ms)
-        except RedisError:
-            pass  # it ends by itself
 
     def _renew(self) -> None:
         while not self._ended.wait(self._lease_ms / 1000 / _RENEWALS):

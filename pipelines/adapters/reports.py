@@ -14,7 +14,7 @@ import redis
 from pipelines.adapters.ledger_keys import LedgerKeys
 from pipelines.adapters.ledger_retry import call_patiently
 
-PASS_REPORT = "consolidate"
+CONSOLIDATE_REPORT = "consolidate"
 _VERIFY, _FIRST = "verify", "projection"  # whose command is the bare word
 
 
