@@ -130,7 +130,8 @@ class Gathering:
         (outcome,) = self._run({"context": lambda ms: reader.read(ask, timeout_ms=ms)}).values()
         events, agents = outcome.value or ([], [])
         notes.take("context", outcome._replace(value=events))
-        return Context(events, query_terms(asked.query, agents), self.scope(events))
+        terms = query_terms(asked.query, agents, now_ms=self._now_ms)
+        return Context(events, terms, self.scope(events))
 
     def scope(self, events: Sequence[SessionEvent]) -> Scope:
         """Whose memory: the named user's, else that of the session's events, newest first."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from api.retrieval.time_spans import TimeSpan, time_spans
 from enrichment.entities import canonical_name
 from enrichment.words import STOP_WORDS
 
@@ -42,6 +43,7 @@ class QueryTerms(NamedTuple):
         full_text: the words as Lucene reads "any of these"; empty: nothing to search by.
         embedding_text: the question without the agents' names; all of it when nothing is left.
         agents: those it names, in normal form.
+        spans: stretches of time that it names.
     """
 
     query: str
@@ -49,14 +51,16 @@ class QueryTerms(NamedTuple):
     full_text: str
     embedding_text: str
     agents: frozenset[str]
+    spans: tuple[TimeSpan, ...] = ()
 
 
-def query_terms(query: str, names: Iterable[str] = ()) -> QueryTerms:
+def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = None) -> QueryTerms:
     """The terms of a question.
 
     Args:
         query: in a person's words.
         names: agents that it may name; those that it does not name do no harm.
+        now_ms: the clock that "last week" counts from; None: times are not looked for.
     """
     asked = query[:MAX_QUERY_CHARACTERS]
     named = {
@@ -73,7 +77,8 @@ def query_terms(query: str, names: Iterable[str] = ()) -> QueryTerms:
     telling = [word for word in said if word not in STOP_WORDS] or said
     kept = tuple(dict.fromkeys(telling))[:MAX_WORDS]
     embedding_text = text if _WORD.search(text) else " ".join(asked.split())
-    return QueryTerms(asked, kept, " ".join(kept), embedding_text, frozenset(named))
+    spans = () if now_ms is None else time_spans(asked, now_ms)
+    return QueryTerms(asked, kept, " ".join(kept), embedding_text, frozenset(named), spans)
 
 
 def agent_name(name: str) -> str:

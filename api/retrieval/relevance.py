@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 
 from api.retrieval.query_terms import WORD_REST, QueryTerms, agent_name, plain, stem
+from api.retrieval.time_spans import DAY_MS, TimeSpan
 
 Column = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 """One number for each passage."""
@@ -34,6 +35,11 @@ _LATER: Final = 0.8
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.5
 """BM25's k1 and b. Windows differ less in length than turns do."""
+_TOLD_WITHIN_MS: Final = 14 * DAY_MS
+_EARLY_MS: Final = 7 * DAY_MS
+_LONG_MS: Final = 40 * DAY_MS
+_EXACTNESS: Final = (1.0, 0.4)
+"""Of a stretch of up to 40 days, and of a longer one: a year holds much else."""
 _SPREAD: Final = 3.0
 """Score between 1 and 1/e, in units of the regression: the best ten lie within it."""
 
@@ -43,7 +49,7 @@ class Passage(NamedTuple):
 
     Attributes:
         event_id: each once.
-        agent_id: who said or did it.
+        agent_id: who said or did it: an agent or a tool.
         text: what; empty when it has none.
         previous_id: the event before it in its session; one that is not among the passages is
             nobody.
@@ -68,6 +74,7 @@ class RelevanceWeights:
         cosine: of the turn itself.
         near_cosine: mean of its neighbours' cosines.
         agent: the question names who says it.
+        time: it happened when the question says, or soon after.
         asks: it is a question itself, which seldom answers one.
         answers: the turn before it is a question.
         length: ln(1 + words); what says more answers more.
@@ -77,6 +84,7 @@ class RelevanceWeights:
     cosine: float = 5.3
     near_cosine: float = 4.3
     agent: float = 2.5
+    time: float = 4.0
     asks: float = -0.95
     answers: float = 0.3
     length: float = 0.7
@@ -90,8 +98,8 @@ class Relevance(NamedTuple):
 
     Attributes:
         score: 0 to 1; the best of the pool has 1.
-        channels: what each channel says of it, 0 to 1: `full_text`, `vector`, `agent`; those that
-            say nothing are left out.
+        channels: what each channel says of it, 0 to 1: `full_text`, `vector`, `agent`, `time`;
+            those that say nothing are left out.
     """
 
     score: float
@@ -113,15 +121,18 @@ def relevance(
     if not passages:
         return {}
     neighbours = _neighbours(passages)
-    words = _words(terms.words, passages, neighbours)
+    lengths = _lengths(passages)
+    words = _words(_counts(terms.words, passages), lengths, neighbours)
     cosine = _cosines(passages)
     named = _named(terms.agents, passages)
-    total = weights.words * words + weights.agent * named + _form(passages, neighbours, weights)
+    timely = _timely(terms.spans, passages)
+    total = weights.words * words + weights.agent * named + weights.time * timely
+    total = total + _form(passages, lengths, neighbours, weights)
     if cosine is not None:
         near = _near_mean(cosine, neighbours)
         total = total + weights.cosine * cosine + weights.near_cosine * near
     scores = numpy.exp((total - total.max()) / _SPREAD)
-    said = {"full_text": words, "agent": named}
+    said = {"full_text": words, "agent": named, "time": timely}
     if cosine is not None:
         said["vector"] = numpy.clip(cosine, 0.0, 1.0)
     return {
@@ -139,7 +150,7 @@ def neighbour_weight(distance: int) -> float:
 
 
 class _Neighbour(NamedTuple):
-    """For each passage the index of one at some distance, -1: none, and what it counts."""
+    """For each passage the index of one at some distance, or how many there are: none."""
 
     distance: int
     index: Any
@@ -172,37 +183,36 @@ def _shifted(column: Any, neighbour: _Neighbour) -> Any:
     return padded[neighbour.index]
 
 
-def _words(
-    words: Sequence[str], passages: Sequence[Passage], neighbours: Iterable[_Neighbour]
-) -> Column:
+def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Column:
     """BM25 over each passage with its neighbours, the best being 1; 0 where no word occurs.
 
     How rare a word is, is counted in the pool, which stands for what was ever found to match.
     """
-    counts = _counts(words, passages)
     if not counts.any():
-        return numpy.zeros(len(passages))
-    lengths = _lengths(passages)
+        return numpy.zeros(len(lengths))
     holding = (counts > 0).sum(axis=0)
-    rarity = numpy.log1p((len(passages) - holding + 0.5) / (holding + 0.5))
+    rarity = numpy.log1p((len(lengths) - holding + 0.5) / (holding + 0.5))
     around, long = counts.copy(), lengths.copy()
     for neighbour in neighbours:
         around += neighbour.weight * _shifted(counts, neighbour)
         long += neighbour.weight * _shifted(lengths, neighbour)
-    relative = 1 - _LENGTH_SHARE + _LENGTH_SHARE * long / long.mean()
+    relative = 1 - _LENGTH_SHARE + _LENGTH_SHARE * long / max(long.mean(), 1.0)
     scores = (rarity * around / (around + _SATURATION * relative[:, None])).sum(axis=1)
     return numpy.asarray(scores / scores.max())
 
 
 def _counts(words: Sequence[str], passages: Sequence[Passage]) -> Any:
-    """How often each passage holds each stem of the words: a row a passage, a column a stem."""
+    """How often each passage holds each stem of the words: a row a passage, a column a stem.
+
+    Whose it is counts as its words: `cancel_booking` says what the call is about.
+    """
     columns = {term: place for place, term in enumerate(dict.fromkeys(map(stem, words)))}
     counts = numpy.zeros((len(passages), len(columns)))
     # What has a stem begins with it, but for the y that became an i.
     beginnings = [term[:-1] if term.endswith("i") else term for term in columns]
     pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, beginnings))}){WORD_REST}")
     for place, passage in enumerate(passages):
-        text = passage.text.lower()
+        text = f"{passage.agent_id or ''} {passage.text}".lower()
         # Most texts hold none, and looking for a string is much faster than a pattern.
         if not any(beginning in text for beginning in beginnings):
             continue
@@ -242,12 +252,30 @@ def _named(agents: frozenset[str], passages: Sequence[Passage]) -> Column:
     return numpy.array([float(known.get(p.agent_id or "", False)) for p in passages])
 
 
+def _timely(spans: Sequence[TimeSpan], passages: Sequence[Passage]) -> Column:
+    """1 within a stretch of time that is asked for, falling to either side; a long one tells less.
+
+    What happened is told afterwards: two weeks later it is 1/e; a plan is told a week before.
+    """
+    nearness = numpy.zeros(len(passages))
+    at = numpy.array([passage.occurred_at_ms for passage in passages], dtype=numpy.float64)
+    for span in spans:
+        late = numpy.maximum(0.0, at - span.end_ms + 1) / _TOLD_WITHIN_MS
+        early = numpy.maximum(0.0, span.first_ms - at) / _EARLY_MS
+        exactness = _EXACTNESS[0] if span.end_ms - span.first_ms <= _LONG_MS else _EXACTNESS[1]
+        nearness = numpy.maximum(nearness, exactness * numpy.exp(-late - early))
+    return nearness
+
+
 def _form(
-    passages: Sequence[Passage], neighbours: Iterable[_Neighbour], weights: RelevanceWeights
+    passages: Sequence[Passage],
+    lengths: Column,
+    neighbours: Iterable[_Neighbour],
+    weights: RelevanceWeights,
 ) -> Column:
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
     asks = numpy.array([float(p.text.rstrip().endswith("?")) for p in passages])
-    length = numpy.log1p(_lengths(passages))
+    length = numpy.log1p(lengths)
     before = next(one for one in neighbours if one.distance == -1)
     return numpy.asarray(
         weights.asks * asks + weights.answers * _shifted(asks, before) + weights.length * length

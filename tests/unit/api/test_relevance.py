@@ -14,8 +14,10 @@ from api.retrieval.relevance import (
     neighbour_weight,
     relevance,
 )
+from api.retrieval.time_spans import DAY_MS
 
-NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0)
+NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0, 0)
+NOW_MS = 1_700_000_000_000  # 14 November 2023
 
 
 def dialogue(*texts: str, **fields: object) -> list[Passage]:
@@ -85,6 +87,30 @@ def test_who_says_it_counts_when_the_question_names_them() -> None:
     assert best(query_terms("What did Bob buy?", ["bob"]), turns, weights) == ["bob", "e0"]
     found = relevance(query_terms("What was bought?", ["bob"]), turns, weights)
     assert found["bob"].score == found["e0"].score
+
+
+def test_what_happened_then_or_was_told_soon_after_counts() -> None:
+    weights = replace(NOTHING, time=2.0)
+    days = {"before": -20, "then": 0, "after": 10, "later": 120}
+    turns = [
+        Passage(name, None, "", occurred_at_ms=NOW_MS + day * DAY_MS) for name, day in days.items()
+    ]
+    terms = query_terms("Who came on 14 November 2023?", now_ms=NOW_MS)
+    found = relevance(terms, turns, weights)
+    assert found["then"].score == 1.0
+    assert 1.0 > found["after"].score > found["later"].score
+    assert found["after"].score > found["before"].score
+
+
+def test_a_tool_is_found_by_the_words_of_its_name() -> None:
+    weights = replace(NOTHING, words=5.0)
+    calls = [Passage("a", "get_order", "id: 4"), Passage("b", "cancel_booking", "id: 4")]
+    assert best(query_terms("Why was the booking cancelled?"), calls, weights)[0] == "b"
+
+
+def test_calls_without_any_text_are_found_by_their_names() -> None:
+    calls = [Passage("a", "get_order", ""), Passage("b", "cancel_booking", "")]
+    assert best(query_terms("Which booking?"), calls, DEFAULT_WEIGHTS) == ["b", "a"]
 
 
 def test_a_question_weighs_less_than_the_reply_to_it() -> None:
