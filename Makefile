@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-query chaos lock clean
+.PHONY: help setup demo test lint bench bench-query bench-retrieval chaos lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench: setup ## measure beside hand-written limits; BENCH_ARGS=--help lists the 
 
 bench-query: setup ## latency of reads at 10,000 and 100,000 events, beside a search by hand
 	$(BIN)/python -m tests.bench.query $(BENCH_ARGS)
+
+bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
+	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
 	$(BIN)/python -m tests.acceptance.chaos --faults $(CHAOS_FAULTS) --seed $(CHAOS_SEED) $(CHAOS_ARGS)
