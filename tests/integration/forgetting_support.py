@@ -64,7 +64,7 @@ class Forgetful(Consolidated):
 
     def make_alike(self, one: int, other: int, score: float) -> None:
         """A SIMILAR_TO edge, as enrichment would make it."""
-        self._edge(*sorted((one, other)), f"{SIMILAR_TO.type} {{score: {score}}}")
+        self._edge(min(one, other), max(one, other), f"{SIMILAR_TO.type} {{score: {score}}}")
 
     def make_cause(self, effect: int, cause: int) -> None:
         """An inferred cause."""

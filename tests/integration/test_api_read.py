@@ -308,7 +308,8 @@ def test_a_lineage_that_nobody_names_is_what_the_node_says(
 
     def inferred(node_id: str) -> tuple[dict[str, float], list[str]]:
         answer = client.get(f"/v1/nodes/{node_id}/lineage")
-        return dict(atlas(answer).meta.inferred_intents), ids_of(answer)
+        intents = atlas(answer).meta.inferred_intents
+        return {str(name): value for name, value in intents.items()}, ids_of(answer)
 
     assert inferred(ids[1]) == ({"when": 1.0}, [ids[1], ids[0]])
     assert inferred(ids[2]) == ({"why": 1.0}, [ids[2]])
