@@ -36,8 +36,9 @@ STAGE = "enrichment"
 def driver(request: pytest.FixtureRequest) -> Iterator[neo4j.Driver]:
     url = request.getfixturevalue("neo4j").url
     with neo4j.GraphDatabase.driver(url, notifications_min_severity="OFF") as driver:
-        driver.execute_query("MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 1000 ROWS")
-        GraphWriter(driver).ensure_schema()
+        writer = GraphWriter(driver)
+        writer.clear()
+        writer.ensure_schema()
         for tenant in TENANTS:
             write(driver, tenant, {"1": "she runs the shop", "2": "quiet as a mouse"})
             name(driver, tenant, {"e": "Café Zürich", "f": "It", "g": "John O'Neil-Smith"})
