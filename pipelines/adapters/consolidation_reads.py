@@ -6,7 +6,7 @@ beside live work: what it reads may be a moment old, which costs at most another
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import neo4j
@@ -52,9 +52,10 @@ _CHANGED_SESSION = (
     "RETURN s.session_id AS session_id, s.event_count AS event_count, "
     "s.importance_total AS importance_total, s.pending_importance AS pending"
 )
-_SESSION = (
+_SESSIONS = (
+    "UNWIND $ids AS own "
     f"MATCH (e:{EVENT.label}) USING INDEX e:{EVENT.label}({', '.join(EVENT.indexes[0])}) "
-    "WHERE e.tenant = $tenant AND e.session_id = $session_id "
+    "WHERE e.tenant = $tenant AND e.session_id = own "
     "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
     "RETURN e.event_id AS event_id, e.event_type AS event_type, "
     "e.occurred_at.epochMillis AS occurred_at_ms, e.session_id AS session_id, "
@@ -163,10 +164,19 @@ class ConsolidationReader(GraphQuestions):
 
     def session_events(self, tenant: str, session_id: str) -> list[SourceEvent]:
         """The retained events of a session; entities by the canonical one of their component."""
-        rows = self.ask(_SESSION, tenant=tenant, session_id=session_id, direct=DIRECT_CONFIDENCE)
+        return self.events_of_sessions(tenant, [session_id]).get(session_id, [])
+
+    def events_of_sessions(
+        self, tenant: str, session_ids: Collection[str]
+    ) -> dict[str, list[SourceEvent]]:
+        """The same of several sessions in one question, of those that retain anything."""
+        rows = self.ask(_SESSIONS, tenant=tenant, ids=sorted(session_ids), direct=DIRECT_CONFIDENCE)
         ids = {entity[0] for row in rows for entity in row["entities"]}
         canonical = self._canonical(tenant, ids)
-        return [_source_event(row, canonical) for row in rows]
+        found: dict[str, list[SourceEvent]] = {}
+        for row in rows:
+            found.setdefault(row["session_id"], []).append(_source_event(row, canonical))
+        return found
 
     def degrees(self, tenant: str, entity_ids: Iterable[str]) -> dict[str, int]:
         """How many references each entity has."""

@@ -38,6 +38,8 @@ from projections.events import Event
 
 KNOWN_EVENTS = 20_000
 """Events of sessions that are kept in memory, lest neighbours be read again and again."""
+READ_AT_ONCE = 10
+"""Neighbours that are read by one question."""
 MAX_LINKING = 50
 """Sessions that are looked at again because they are linked to one that changed."""
 MAX_CAUSING = 20
@@ -107,8 +109,7 @@ class Linking:
             *alike_sessions(own_id, profile.failures, failed),
             *self._reader.linking(self._tenant, own_id, MAX_LINKING),
         ]
-        found = {one: self._session(one) for one in dict.fromkeys(near)}
-        return {one: known for one, known in found.items() if known is not None}
+        return self._sessions(list(dict.fromkeys(near)))
 
     def _causing(self, own: Known) -> dict[str, str]:
         """The causes of its events in other sessions, and those sessions."""
@@ -229,6 +230,20 @@ class Linking:
             return known
         events = self._deciding.reader.session_events(self._tenant, session_id)
         return self._keep(session_id, events) if events else None
+
+    def _sessions(self, session_ids: Sequence[str]) -> dict[str, Known]:
+        """Those of several sessions that retain anything, in their order."""
+        found = {one: self._known[one] for one in session_ids if one in self._known}
+        missing = [one for one in session_ids if one not in found]
+        for first in range(0, len(missing), READ_AT_ONCE):
+            read = self._deciding.reader.events_of_sessions(
+                self._tenant, missing[first : first + READ_AT_ONCE]
+            )
+            found |= {one: self._keep(one, events) for one, events in read.items()}
+        for one in found:
+            if one in self._known:
+                self._known.move_to_end(one)
+        return {one: found[one] for one in session_ids if one in found}
 
     def _keep(self, session_id: str, events: Sequence[SourceEvent]) -> Known:
         known = Known(session_profile(events), tuple(map(slim, events)))
