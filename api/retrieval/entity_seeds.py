@@ -29,6 +29,7 @@ MAX_SEEDS: Final = 10
 _WORD = re.compile(r"\w+")
 _LETTERS = re.compile(r"[^\W_]+")
 _EDGE = re.compile(r"^[^\w]+|[^\w]+$")
+_POSSESSIVE = re.compile(r"['\u2019]s$", re.IGNORECASE)
 _PLURAL_MATCH = 0.9
 _COVERED, _ASKED = 0.6, 0.4
 
@@ -83,7 +84,11 @@ def query_terms(query: str) -> Terms:
 
 
 def _names(asked: str) -> tuple[str, ...]:
-    """Runs of up to four words as canonical names, joined as ids join them, too."""
+    """Runs of up to four words as canonical names, joined as ids join them, too.
+
+    A run that ends in a possessive counts with it and without: "McDonald's" has one in its name,
+    and "Ann's sister" is about Ann.
+    """
     raw = [word for part in asked.split() if (word := _EDGE.sub("", part))][:MAX_TERMS]
     found: dict[str, None] = {}
     for length in range(1, MAX_NAME_WORDS + 1):
@@ -92,8 +97,10 @@ def _names(asked: str) -> tuple[str, ...]:
             if length == 1 and run[0].lower() in STOP_WORDS:
                 continue
             for joint in " " if length == 1 else " _-":
-                if name := canonical_name(joint.join(run)):
-                    found[name] = None
+                written = joint.join(run)
+                for form in (written, _POSSESSIVE.sub("", written)):
+                    if name := canonical_name(form):
+                        found[name] = None
     return tuple(found)
 
 

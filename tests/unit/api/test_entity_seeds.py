@@ -43,6 +43,12 @@ def test_runs_of_words_are_looked_up_as_names() -> None:
     assert "the" not in names
 
 
+def test_whose_something_is_names_its_owner_too() -> None:
+    for asked in ("What does Ann Smith's sister do?", "What does Ann Smith\u2019s sister do?"):
+        assert "ann smith" in query_terms(asked).names
+    assert {"mcdonald's", "mcdonald"} <= set(query_terms("at McDonald's").names)
+
+
 def test_a_given_name_is_read_with_spaces_too() -> None:
     assert name_forms("Marias-Bakery") == ("marias-bakery", "marias bakery", "marias_bakery")
 
