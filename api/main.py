@@ -65,7 +65,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     check_settings(settings)
     connections = Connections(settings)
-    watch = Watch(settings, connections)
+    watch = Watch(settings, connections, switched=lambda: start_warming(services))
     services = Services(settings, connections, watch)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Before the first question: plans are made and pages are read while nobody waits.
+"""Before the first question to a graph: plans are made and pages are read while nobody waits.
 
 Neo4j plans each of the dozen questions of a query when it sees it first, which takes a second in
 all, and more on a busy machine. One query of ours, whoever's memory it is about, does that once.
@@ -18,7 +18,8 @@ from pipelines.settings import ALL_TENANTS
 from projections.errors import RecollectError
 from projections.events import DEFAULT_TENANT
 
-TIMEOUT_MS: Final = 30_000
+TIMEOUT_MS: Final = 10_000
+"""Of one query; who stops meanwhile waits for it."""
 PATIENCE_S: Final = 60.0
 """For the registry to say which graph is read."""
 MAX_TENANTS: Final = 20

@@ -84,11 +84,23 @@ class Sample:
 
 
 class Watch:
-    """Keeps `sample` and the active graph up to date until stopped."""
+    """Keeps `sample` and the active graph up to date until stopped.
 
-    def __init__(self, settings: Settings, connections: Connections) -> None:
+    Args:
+        settings: of the process.
+        connections: that it keeps up to date.
+        switched: called when another target has become the active one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connections: Connections,
+        switched: Callable[[], object] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._connections = connections
+        self._switched = switched
         self._stop = Event()
         self._models = installed_models(settings)
         self._checkpoints: Mapping[str, Checkpoints] = {}
@@ -152,6 +164,7 @@ class Watch:
             telemetry.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
                 telemetry.TARGET_ACTIVE.labels(before.name).set(0)
+                self._switched()
             _log.info("reading from target", target=target.name, generation=generation)
 
     def look(self) -> None:

@@ -374,7 +374,10 @@ def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
     out.print(f"[{'green' if good else 'red'}]{title}[/]")
     for name, value in document.items():
         label = name.replace("_", " ")
-        if isinstance(value, list):
+        if name == "stages":
+            for stage in value.values():
+                show_verified(out, stage)
+        elif isinstance(value, list):
             out.print(f"  {label}: {len(value):,}")
             for item in value[:SHOWN_DIFFERENCES]:
                 text = _line(item) if isinstance(item, Mapping) else str(item)
@@ -382,7 +385,7 @@ def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
             if len(value) > SHOWN_DIFFERENCES:
                 out.print(f"    and {len(value) - SHOWN_DIFFERENCES:,} more (--json lists them)")
         elif isinstance(value, Mapping):
-            out.print(f"  {label}: {_line(value)}", markup=False)
+            out.print(f"  {label}: {_line(value) or 0}", markup=False)
         elif name != "ok":
             shown = _shown(value)
             out.print(f"  {label}: {shown}", markup=False)
