@@ -243,8 +243,8 @@ class Settings(BaseSettings):
     channel_timeout_ms: int = Field(
         default=1_500, ge=10, le=30_000, description="of one channel; a slower one is left out"
     )
-    recency_weight: float = Field(default=0.05, ge=0, description="in the rank of a query")
-    importance_weight: float = Field(default=0.05, ge=0, description="in the rank of a query")
+    recency_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
+    importance_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
     relevance_weight: float = Field(default=1.0, gt=0, description="in the rank of a query")
     query_embedding_cache: int = Field(
         default=2_000, ge=0, description="queries whose vectors are remembered; 0: none"

@@ -102,8 +102,8 @@ def test_a_query_alone_is_enough_and_says_how_it_was_understood(
     assert found.meta.inferred_intents == {"why": 0.7, "what": 0.5, "when": 0.4}
     assert (found.meta.intent, found.meta.intent_override) == ("why", None)
     assert found.meta.scoring_weights.model_dump() == {
-        "recency": 0.05,
-        "importance": 0.05,
+        "recency": 0.01,
+        "importance": 0.01,
         "relevance": 1.0,
     }
     assert found.meta.capacity.model_dump() == {

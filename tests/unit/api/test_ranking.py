@@ -93,7 +93,7 @@ def test_the_most_important_events_of_a_session_newest_first() -> None:
 
 
 def test_what_says_more_ranks_higher_and_what_is_led_to_is_not_lost() -> None:
-    rows = [row(1, "payment failed today"), row(2, "rain"), row(3, "sun")]
+    rows = [row(1, "payment failed today", 0.9), row(2, "rain", 0.0), row(3, "sun", 0.0)]
     pool = Pool(
         text={own(1): Hit(own(1), 3.0)},
         graph={own(1): 1.0, own(2): 0.9, "entity:0f": 0.5},
