@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-import neo4j
+from collections.abc import Iterable, Mapping
 
 from consolidation.access_counts import Access, NodeKey
-from pipelines.adapters.graph_writer import GraphTransaction, driver_errors
+from pipelines.adapters.graph_audit import GraphAudit
+from pipelines.adapters.graph_writer import GraphTransaction
 from projections.schema import ENTITY, EVENT
 
 COUNTED = (EVENT, ENTITY)
@@ -32,23 +30,14 @@ _SET = {
 }
 
 
-class AccessAudit:
-    """Reads the accesses of one target.
-
-    Args:
-        driver: of the target.
-        database: of the target.
-    """
-
-    def __init__(self, driver: neo4j.Driver, database: str = "neo4j") -> None:
-        self._driver = driver
-        self._database = database
+class AccessAudit(GraphAudit):
+    """The part of verify's reading side that is about accesses, on one target."""
 
     def shown(self) -> dict[NodeKey, Access]:
         """All nodes that show any."""
         found: dict[NodeKey, Access] = {}
         for label, text in _STREAM.items():
-            for tenant, own_id, times, last_ms in self._ask(text):
+            for tenant, own_id, times, last_ms in self._stream(text):
                 found[label, tenant, own_id] = Access(times, last_ms)
         return found
 
@@ -59,19 +48,9 @@ class AccessAudit:
         for label, text in _PRESENT.items():
             ids = [list(key[1:]) for key in wanted if key[0] == label]
             for first in range(0, len(ids), _ROWS):
-                rows = self._ask(text, keys=ids[first : first + _ROWS])
+                rows = self._stream(text, keys=ids[first : first + _ROWS])
                 found |= {(label, tenant, own_id) for tenant, own_id in rows}
         return found
-
-    def _ask(self, text: str, **parameters: Any) -> Iterator[list[Any]]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS
-            ) as session,
-        ):
-            for record in session.run(text, parameters):
-                yield list(record)
 
 
 def set_accesses(transaction: GraphTransaction, accesses: Mapping[NodeKey, Access]) -> None:

@@ -6,15 +6,15 @@ by a page. Every question has the tenant in the key of its pattern.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import neo4j
 
 from consolidation.decay import Retrievals
 from consolidation.departures import FactKey, RetainedEntity, RetainedFact
 from consolidation.retention import RetainedEvent
-from pipelines.adapters.graph_writer import driver_errors
+from pipelines.adapters.graph_questions import GraphQuestions
 from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
@@ -121,21 +121,8 @@ class ShownEntity(NamedTuple):
     facts: tuple[RetainedFact, ...]
 
 
-class ForgettingReader:
-    """Answers what may be forgotten; safe to share between threads.
-
-    Args:
-        driver: of the target.
-        database: of the target.
-        timeout_s: of one question.
-    """
-
-    def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
-    ) -> None:
-        self._driver = driver
-        self._database = database
-        self._timeout_s = timeout_s
+class ForgettingReader(GraphQuestions):
+    """Answers what may be forgotten; safe to share between threads."""
 
     def events(
         self, tenant: str, *, until_ms: int, protected: int, page: int = EVENTS_AT_ONCE
@@ -148,7 +135,9 @@ class ForgettingReader:
             protected: `causes` are those that have at least so many edges from effects.
             page: so many at once.
         """
-        rows = self._pages(_EVENTS, tenant, until_ms, page, protected=protected)
+        rows = self.by_place(
+            _EVENTS, tenant=tenant, until_ms=until_ms, limit=page, protected=protected
+        )
         for some in rows:
             yield [
                 RetainedEvent(
@@ -167,7 +156,9 @@ class ForgettingReader:
         self, tenant: str, *, until_ms: int, least: int, page: int = SIMILAR_AT_ONCE
     ) -> Iterator[list[Alike]]:
         """Events with at least so many SIMILAR_TO that occurred until a moment, page by page."""
-        for some in self._pages(_SIMILAR, tenant, until_ms, page, least=least):
+        for some in self.by_place(
+            _SIMILAR, tenant=tenant, until_ms=until_ms, limit=page, least=least
+        ):
             yield [
                 Alike(
                     Aged(*_aged(row)),
@@ -181,7 +172,7 @@ class ForgettingReader:
 
     def tombstones(self, tenant: str, event_ids: Iterable[str]) -> dict[str, Position]:
         """Those of the events that were forgotten once, and where that was last decided of."""
-        rows = self._ask(_TOMBSTONES, tenant=tenant, ids=sorted(event_ids))
+        rows = self.ask(_TOMBSTONES, tenant=tenant, ids=sorted(event_ids))
         return {row["id"]: Position(*(row["decided_at"] or START)) for row in rows}
 
     def entities(
@@ -195,7 +186,7 @@ class ForgettingReader:
     ) -> Iterator[list[ShownEntity]]:
         """Entities by id, each with its facts that ended and have less confidence, page by page."""
         after = ""
-        while rows := self._ask(
+        while rows := self.ask(
             _ENTITIES,
             tenant=tenant,
             after=after,
@@ -206,30 +197,6 @@ class ForgettingReader:
         ):
             yield [_entity(row) for row in rows if not row["hidden"]]
             after = rows[-1]["entity_id"]
-
-    def _pages(
-        self, text: str, tenant: str, until_ms: int, page: int, **more: Any
-    ) -> Iterator[Sequence[neo4j.Record]]:
-        place: dict[str, Any] = {"session_id": "", "at_ms": 0, "event_id": ""}
-        while rows := self._ask(
-            text, tenant=tenant, until_ms=until_ms, limit=page, **place, **more
-        ):
-            yield rows
-            last = rows[-1]
-            place = {
-                "session_id": last["session_id"],
-                "at_ms": last["occurred_at_ms"],
-                "event_id": last["event_id"],
-            }
-
-    def _ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS
-            ) as session,
-        ):
-            return list(session.run(neo4j.Query(text, timeout=self._timeout_s), parameters))
 
 
 def _aged(row: neo4j.Record) -> tuple[str, int, int, int | None]:

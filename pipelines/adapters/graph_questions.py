@@ -62,6 +62,28 @@ class GraphQuestions:
         with self._session(fetch_size=fetch_size) as session:
             yield from session.run(self._query(text), parameters)
 
+    def by_place(
+        self, text: str, *, session_id: str = "", at_ms: int = 0, **parameters: Any
+    ) -> Iterator[list[neo4j.Record]]:
+        """The rows of a question in the order of session, time and event id, page by page.
+
+        Args:
+            text: takes `session_id`, `at_ms` and `event_id`, behind which its rows stand, and
+                returns `session_id`, `occurred_at_ms` and `event_id`.
+            session_id: where the first page begins.
+            at_ms: in that session, behind this moment.
+            parameters: further ones, among them how many rows a page has.
+        """
+        place = {"session_id": session_id, "at_ms": at_ms, "event_id": ""}
+        while rows := self.ask(text, **place, **parameters):
+            yield rows
+            last = rows[-1]
+            place = {
+                "session_id": last["session_id"],
+                "at_ms": last["occurred_at_ms"],
+                "event_id": last["event_id"],
+            }
+
     def _query(self, text: str) -> neo4j.Query:
         return neo4j.Query(text, timeout=self._timeout_s)
 

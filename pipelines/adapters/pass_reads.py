@@ -6,15 +6,10 @@ which there are few. How old all events are is asked once a pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import neo4j
-
 from consolidation.chains import EventKey
 from consolidation.decay import HOUR_MS, decay_score
 from consolidation.retention import DEFAULT_POLICY, Tier
-from pipelines.adapters.graph_writer import driver_errors
+from pipelines.adapters.graph_questions import GraphQuestions
 from projections.schema import (
     CONSOLIDATION_REQUEST,
     DEAD_LETTER,
@@ -55,25 +50,12 @@ _SAMPLE = (
 )
 
 
-class PassReads:
-    """Answers whether a pass is due; safe to share between threads.
-
-    Args:
-        driver: of the target.
-        database: of the target.
-        timeout_s: of one question.
-    """
-
-    def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
-    ) -> None:
-        self._driver = driver
-        self._database = database
-        self._timeout_s = timeout_s
+class PassReads(GraphQuestions):
+    """Answers whether a pass is due; safe to share between threads."""
 
     def are_requests(self) -> bool:
         """Whether any request for a pass waits."""
-        return bool(self._ask(_REQUESTING))
+        return bool(self.ask(_REQUESTING))
 
     def returning(self, limit: int, *, enriched: bool) -> list[EventKey]:
         """Events that were recalled and are not in the graph again, so many at most.
@@ -82,13 +64,13 @@ class PassReads:
             limit: how many.
             enriched: those that are there, and not enriched, too.
         """
-        rows = self._ask(_RETURNING, limit=limit, enriched=enriched)
+        rows = self.ask(_RETURNING, limit=limit, enriched=enriched)
         return [(row["tenant"], row["event_id"]) for row in rows]
 
     def tiers(self, now_ms: int) -> dict[str, int]:
         """How many events there are of each age, by the tiers that hold without overrides."""
         policy = DEFAULT_POLICY
-        rows = self._ask(
+        rows = self.ask(
             _TIERS,
             now_ms=now_ms,
             hour_ms=HOUR_MS,
@@ -104,15 +86,5 @@ class PassReads:
         """Decay scores of at most so many events, drawn at random."""
         return [
             decay_score(now_ms, row["occurred_ms"], importance=min(10.0, row["importance"]))
-            for row in self._ask(_SAMPLE, now_ms=now_ms, most=most)
+            for row in self.ask(_SAMPLE, now_ms=now_ms, most=most)
         ]
-
-    def _ask(self, text: str, **parameters: Any) -> Sequence[Mapping[str, Any]]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS
-            ) as session,
-        ):
-            query = neo4j.Query(text, timeout=self._timeout_s)
-            return [row.data() for row in session.run(query, parameters)]

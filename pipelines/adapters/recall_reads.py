@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import neo4j
 
-from pipelines.adapters.graph_writer import driver_errors
+from pipelines.adapters.graph_questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import EVENT, FORGOTTEN, PLACEHOLDER, SUMMARIZES, SUMMARY
 
@@ -84,28 +84,15 @@ class Gone(NamedTuple):
     back: bool
 
 
-class TombstoneReader:
-    """Answers which events were forgotten; safe to share between threads.
-
-    Args:
-        driver: of the target.
-        database: of the target.
-        timeout_s: of one question.
-    """
-
-    def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
-    ) -> None:
-        self._driver = driver
-        self._database = database
-        self._timeout_s = timeout_s
+class TombstoneReader(GraphQuestions):
+    """Answers which events were forgotten; safe to share between threads."""
 
     def pages(
         self, selection: Selection, *, page: int = TOMBSTONES_AT_ONCE
     ) -> Iterator[list[Gone]]:
         """Tombstones of the selected events, page by page."""
         if selection.summary_id is not None:
-            rows = self._ask(_LISTED, tenant=selection.tenant, id=selection.summary_id)
+            rows = self.ask(_LISTED, tenant=selection.tenant, id=selection.summary_id)
             listed = {one for row in rows for one in row["event_ids"]}
             named = selection.event_ids
             chosen = listed if named is None else listed & set(named)
@@ -118,42 +105,23 @@ class TombstoneReader:
     def _by_id(self, selection: Selection, ids: Sequence[str], page: int) -> Iterator[list[Gone]]:
         left = iter(ids)
         while some := list(islice(left, page)):
-            rows = self._ask(_BY_ID, tenant=selection.tenant, ids=some)
+            rows = self.ask(_BY_ID, tenant=selection.tenant, ids=some)
             yield [_gone(row) for row in rows if _is_within(row, selection)]
 
     def _by_place(self, selection: Selection, page: int) -> Iterator[list[Gone]]:
         text = _OF_TENANT if selection.session_id is None else _OF_SESSION
         since_ms = 0 if selection.since_ms is None else selection.since_ms
         until_ms = _LAST_MS if selection.until_ms is None else selection.until_ms
-        place: dict[str, Any] = {
-            "session_id": selection.session_id or "",
-            "at_ms": since_ms - 1,
-            "event_id": "",
-        }
-        while rows := self._ask(
+        for rows in self.by_place(
             text,
+            session_id=selection.session_id or "",
+            at_ms=since_ms - 1,
             tenant=selection.tenant,
             since_ms=since_ms,
             until_ms=until_ms,
             limit=page,
-            **place,
         ):
             yield [_gone(row) for row in rows]
-            last = rows[-1]
-            place = {
-                "session_id": last["session_id"],
-                "at_ms": last["occurred_at_ms"],
-                "event_id": last["event_id"],
-            }
-
-    def _ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS
-            ) as session,
-        ):
-            return list(session.run(neo4j.Query(text, timeout=self._timeout_s), parameters))
 
 
 def _is_within(row: neo4j.Record, selection: Selection) -> bool:
