@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from enrichment.enriched import EntityType
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
@@ -146,6 +146,31 @@ def question(candidate: Candidate) -> dict[str, Any]:
             for e in (candidate.one, candidate.other)
         ]
     }
+
+
+SAME_AS_ROUNDS: Final = 5
+"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def edges_of_sameness(ids: Iterable[str], ask: Callable[[list[str]], Iterable[Row]]) -> list[Row]:
+    """The edges around entities, around those that they lead to, and so on.
+
+    Args:
+        ids: of the entities.
+        ask: gives the edges at entities; `other` of a row is the id at the far end.
+    """
+    found: list[Row] = []
+    asked: set[str] = set()
+    wanted = set(ids)
+    for _ in range(SAME_AS_ROUNDS):
+        if not wanted:
+            break
+        asked |= wanted
+        rows = list(ask(sorted(wanted)))
+        found += rows
+        wanted = {row["other"] for row in rows} - asked
+    return found
 
 
 def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -37,6 +37,7 @@ from pipelines.adapters.retrieval_reads import (
     SessionEvent,
     named_agents,
     session_events,
+    session_user,
     text_hits,
     vector_hits,
     wire_id,
@@ -137,7 +138,7 @@ class Gathering:
         """Whose memory: the named user's, else that of the session's events, newest first."""
         user_id = self._asked.user_id
         if user_id is None:
-            user_id = next((one.user_id for one in events if one.user_id is not None), None)
+            user_id = session_user(events)
         position = self._asked.as_of_position
         until = None if position is None else Position.parse(position)
         return Scope(self._tenant, user_id, self._now_ms, until)

@@ -24,6 +24,7 @@ from api.retrieval.traverse import Bound
 from api.routes.context import READ_PROBLEMS, clock_ms
 from pipelines.adapters.fact_reads import FactReads
 from pipelines.adapters.graph_reader import GraphRead, GraphReader
+from pipelines.adapters.retrieval_reads import session_events, session_user
 from pipelines.settings import Settings
 from projections.errors import QueryTimeout
 from projections.events import timestamp_ms
@@ -139,7 +140,7 @@ class _Recalling:
         if user_id is None and asked.session_id is not None:
             session_id = asked.session_id
             user_id = reader.read(
-                lambda graph: FactReads(graph, self._tenant).session_user(session_id),
+                lambda graph: session_user(session_events(graph, self._tenant, session_id)),
                 timeout_ms=self._deadline.remaining_ms(),
             )
         return Recall(

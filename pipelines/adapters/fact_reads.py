@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from enrichment.resolution import edges_of_sameness
 from pipelines.adapters.fulltext import found_text, lucene_query
 from pipelines.adapters.graph_reader import GraphRead
 from projections.cypher import SERVER_VERSION
 from projections.schema import (
     ENTITY,
-    EVENT,
     MEMBER_OF,
     RELATES_TO,
     SAME_AS,
@@ -24,10 +24,6 @@ from projections.schema import (
 )
 
 IDS_AT_ONCE: Final = 490
-SAME_AS_ROUNDS: Final = 5
-"""Steps along SAME_AS: a component that is wider is cut."""
-_SESSION_EVENTS = 50
-"""The last events of a session among which its user is looked for."""
 
 _NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
@@ -132,9 +128,9 @@ FOUND_NEAR: Final = {
     True: f"""
 CYPHER 25
 MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
-WHERE n.tenant = $tenant LIMIT $limit) SCORE AS found
+WHERE n.tenant = $tenant LIMIT $limit) SCORE AS score
 WHERE {_KNOWN}
-RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
+RETURN {ENTITY_COLUMNS}, score
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $limit, $vector)
@@ -161,13 +157,16 @@ RETURN id, COUNT {{ (n)-[:{RELATES_TO.type}]-() }} AS degree,
 """
 # What ends a fact says until when it holds; a fact that expired without such an end holds until
 # then. A user's facts are the user's.
-_COUNTS = """r.valid_from <= datetime({epochMillis: $at})
-      AND CASE WHEN r.valid_to IS NOT NULL THEN r.valid_to > datetime({epochMillis: $at})
-               WHEN r.expired_at IS NOT NULL THEN r.expired_at > datetime({epochMillis: $at})
-               ELSE true END
+FACT_HOLDS: Final = """r.valid_from <= datetime({epochMillis: $now})
+    AND CASE WHEN r.valid_to IS NOT NULL THEN r.valid_to > datetime({epochMillis: $now})
+             WHEN r.expired_at IS NOT NULL THEN r.expired_at > datetime({epochMillis: $now})
+             ELSE true END"""
+FACT_IS_SHARED_OR_OWN: Final = (
+    "CASE WHEN r.user_id IS NULL THEN true ELSE coalesce(r.user_id = $user_id, false) END"
+)
+_COUNTS = f"""{FACT_HOLDS}
       AND CASE WHEN size($edge_types) = 0 THEN true ELSE r.edge_type IN $edge_types END
-      AND CASE WHEN $everyone THEN true WHEN r.user_id IS NULL THEN true
-               ELSE coalesce(r.user_id = $user_id, false) END"""
+      AND CASE WHEN $everyone THEN true ELSE {FACT_IS_SHARED_OR_OWN} END"""
 FACTS_OF: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
@@ -189,15 +188,6 @@ UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
 WHERE n.{ENTITY.vector} IS NOT NULL
 RETURN id, 2 * vector.similarity.cosine(n.{ENTITY.vector}, $vector) - 1 AS cosine
-"""
-SESSION_USER: Final = f"""
-MATCH (e:{EVENT.label})
-USING INDEX e:{EVENT.label}({", ".join(EVENT.indexes[0])})
-WHERE e.tenant = $tenant AND e.session_id = $session_id
-  AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL
-WITH e ORDER BY e.occurred_at DESC, e.event_id DESC LIMIT {_SESSION_EVENTS}
-WITH e WHERE e.user_id IS NOT NULL
-RETURN e.user_id AS user_id ORDER BY e.occurred_at DESC, e.event_id DESC LIMIT 1
 """
 
 
@@ -236,17 +226,8 @@ class FactReads:
 
     def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
         """Pairs that were found to be the same, from the ids on as far as five steps lead."""
-        pairs: list[tuple[str, str]] = []
-        asked: set[str] = set()
-        wanted = set(ids)
-        for _ in range(SAME_AS_ROUNDS):
-            if not wanted:
-                break
-            asked |= wanted
-            rows = [(row["one"], row["other"]) for row in self._chunked(SAME, sorted(wanted))]
-            pairs += rows
-            wanted = {other for _, other in rows} - asked
-        return pairs
+        rows = edges_of_sameness(ids, lambda wanted: self._chunked(SAME, wanted))
+        return [(row["one"], row["other"]) for row in rows]
 
     def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:
         """How an entity stands in the graph of facts, by id."""
@@ -260,7 +241,7 @@ class FactReads:
         rows = self._chunked(
             FACTS_OF,
             sorted(ids),
-            at=wanted.at_ms,
+            now=wanted.at_ms,
             edge_types=list(wanted.edge_types),
             user_id=wanted.user_id,
             per_entity=wanted.per_entity,
@@ -273,11 +254,6 @@ class FactReads:
         """Plain cosine of each entity's name and a vector; entities without one are missing."""
         rows = self._chunked(COSINES, sorted(ids), vector=list(vector))
         return {row["id"]: row["cosine"] for row in rows}
-
-    def session_user(self, session_id: str) -> str | None:
-        """The user of a session's last events; None: they are of nobody."""
-        rows = self._graph.rows(SESSION_USER, tenant=self._tenant, session_id=session_id)
-        return next((row["user_id"] for row in rows), None)
 
     def _entities(self, text: str, **parameters: Any) -> list[EntityName]:
         return [

@@ -8,11 +8,10 @@ from typing import Any
 
 import neo4j
 
+from enrichment.resolution import edges_of_sameness
 from pipelines.adapters.graph_writer import driver_errors
 from projections.schema import ENTITY, SAME_AS
 
-_SAME_AS_ROUNDS = 5
-"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
 SAME = (
     f"UNWIND $ids AS id MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})"
     f"-[s:{SAME_AS.type}]-(o:{ENTITY.label}) WHERE NOT coalesce(s.retracted, false) "
@@ -40,17 +39,7 @@ class GraphQuestions:
 
     def same(self, tenant: str, entity_ids: Iterable[str]) -> list[neo4j.Record]:
         """Edges of sameness around entities: one, other, and of the other what it is called."""
-        found: list[neo4j.Record] = []
-        asked: set[str] = set()
-        wanted = set(entity_ids)
-        for _ in range(_SAME_AS_ROUNDS):
-            if not wanted:
-                break
-            asked |= wanted
-            rows = self.ask(SAME, tenant=tenant, ids=sorted(wanted))
-            found.extend(rows)
-            wanted = {row["other"] for row in rows} - asked
-        return found
+        return edges_of_sameness(entity_ids, lambda ids: self.ask(SAME, tenant=tenant, ids=ids))
 
     def ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
         """All rows of an answer."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from enrichment.facts import VALUE
+from pipelines.adapters.fact_reads import FACT_HOLDS, FACT_IS_SHARED_OR_OWN
 from pipelines.adapters.fulltext import found_text, lucene_query
 from pipelines.adapters.graph_reader import (
     DEFAULT_IMPORTANCE,
@@ -50,8 +52,6 @@ NEIGHBOUR_STEPS: Final = 3
 """Events before and after a hit that are candidates too: an answer stands beside its question."""
 TEXT_CHARACTERS: Final = 1_000
 """Of an event's text that are compared with the query."""
-VALUE: Final = "value"
-"""Subtype of entities that are a literal ("dark mode"): everybody's, so no path leads through."""
 
 RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
 """Labels that an answer may hold."""
@@ -287,13 +287,8 @@ _BRANCHES: Final[Mapping[str, tuple[_Branch, ...]]] = {
     ),
     COMMUNITY.label: (_Branch(MEMBER_OF, "<-", "-", ENTITY, "m.entity_id"),),
 }
-FACT_HOLDS: Final = """r.valid_from <= datetime({epochMillis: $now})
-    AND CASE WHEN r.valid_to IS NOT NULL THEN r.valid_to > datetime({epochMillis: $now})
-             WHEN r.expired_at IS NOT NULL THEN r.expired_at > datetime({epochMillis: $now})
-             ELSE true END
-    AND CASE WHEN r.user_id IS NULL THEN true ELSE coalesce(r.user_id = $user_id, false) END"""
 _EDGE_VISIBLE: Final = {
-    RELATES_TO.type: FACT_HOLDS,
+    RELATES_TO.type: f"{FACT_HOLDS} AND {FACT_IS_SHARED_OR_OWN}",
     SAME_AS.type: "NOT coalesce(r.retracted, false)",
 }
 _QUALITIES = ("confidence", "score", "delta_ms")
@@ -310,6 +305,7 @@ def _branch_text(branch: _Branch) -> str:
     if row.type in _EDGE_VISIBLE:
         tests.append(_EDGE_VISIBLE[row.type])
     own = to.key[1]
+    # A literal ("dark mode") is everybody's, so no path leads through it.
     closed = f"coalesce(m.subtype = '{VALUE}', false)" if to is ENTITY else "false"
     view = "r.edge_type" if row is RELATES_TO else "''"
     at = "r.valid_from.epochMillis" if row is RELATES_TO else "null"
@@ -439,6 +435,11 @@ def session_events(graph: GraphRead, tenant: str, session_id: str) -> list[Sessi
         default_importance=DEFAULT_IMPORTANCE,
     )
     return [SessionEvent(*row) for row in rows]
+
+
+def session_user(events: Iterable[SessionEvent]) -> str | None:
+    """The user of a session, by its last events, newest first; None: they are of nobody."""
+    return next((one.user_id for one in events if one.user_id is not None), None)
 
 
 def named_agents(graph: GraphRead, tenant: str, names: Sequence[str]) -> list[str]:
