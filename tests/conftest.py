@@ -46,6 +46,16 @@ def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
 @pytest.fixture
 def redis_url(valkey: ValkeyServer) -> str:
     """URL of a Valkey that holds nothing, neither data nor scripts nor functions."""
+    return _emptied(valkey)
+
+
+@pytest.fixture(scope="module")
+def module_redis_url(valkey: ValkeyServer) -> str:
+    """The same, emptied once for a module."""
+    return _emptied(valkey)
+
+
+def _emptied(valkey: ValkeyServer) -> str:
     commands = (b"FLUSHALL SYNC", b"SCRIPT FLUSH SYNC", b"FUNCTION FLUSH SYNC")
     with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
         for command in commands:

@@ -34,11 +34,11 @@ def memory(neo4j_url: str) -> Iterator[Memory]:
 
 
 @pytest.fixture(scope="module")
-def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    valkey, graph = request.getfixturevalue("valkey"), request.getfixturevalue("neo4j")
+def api(module_redis_url: str, request: pytest.FixtureRequest) -> Iterator[Api]:
+    graph = request.getfixturevalue("neo4j")
     # No answer is given again: the graph of these tests changes behind the ledger's back.
     options = {"channel_timeout_ms": 30_000, "result_cache_s": 0}
-    with running_api(valkey.url, graph.url, **options) as running:
+    with running_api(module_redis_url, graph.url, **options) as running:
         yield running
 
 
