@@ -1,50 +1,49 @@
 """`make bench-retrieval`: the scorer's table of every method, and on request what each part brings.
 
     make bench-retrieval                                        # all questions, each method
-    make bench-retrieval BENCH_ARGS="--ablation --narrative"    # an hour
-    make bench-retrieval BENCH_ARGS="--every 8 --out results"   # each eighth question
+    make bench-retrieval BENCH_ARGS="--ablation --narrative"    # an hour and a half
+    make bench-retrieval BENCH_ARGS="--questions 25 --out results"
 
 The data set is a folder with `data/events.jsonl`, `data/questions.jsonl`, `data/anchor.jsonl` and
 `score.py`. Every question is asked in its tenant, by its text alone, from a session that nobody
-knows, with the clock just after the last event and all caches off.
+knows, with the clock just after the last event and all caches off. An answer that lacks something
+for want of time is asked for again; those that still do are counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-import httpx
 import orjson
 
-from projections.schema import EVENT
+from tests.bench.retrieval.asking import DEFAULT_METHOD, METHODS, Answered, Asking
+from tests.bench.retrieval.scores import MULTI_HOP, OVERALL, Scorer
 from tests.bench.retrieval.served import (
-    TIMEOUT_MS,
     Conversations,
-    key_of,
     read_conversations,
     read_lines,
     served,
 )
 from tests.bench.retrieval.switches import SWITCHES
-from tests.integration.api_support import Api
 
 DATA: Final = Path(__file__).resolve().parents[4] / "shared/bench/locomo"
-METHODS: Final = ("intent_weighted", "ppr", "activation")
 NARRATIVE_TOKENS: Final = (1_000, 2_000, 4_000)
-MAX_NODES: Final = 100
 WARM_UP: Final = 20
 """Questions before the first that counts: plans are made, the model of queries is loaded."""
+ABLATION_QUESTIONS: Final = 50
+"""Of each conversation, that each part is switched off for; an hour for all of them."""
+FIRST: Final = 10
 ADVERSARIAL: Final = 5
 """Category of questions that are put to the wrong speaker: not in the scorer's overall figure."""
+
+Questions = Sequence[Mapping[str, Any]]
 
 
 def _tell(text: str = "") -> None:
@@ -52,134 +51,128 @@ def _tell(text: str = "") -> None:
     sys.stdout.flush()
 
 
-class Asking:
-    """Asks questions, each in its tenant.
+def write_lines(path: Path, rows: Iterable[object]) -> Path:
+    """Write JSON lines."""
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return path
+
+
+def spread(questions: Questions, count: int) -> Questions:
+    """So many questions of each conversation, evenly spread; 0: all."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for question in questions:
+        groups.setdefault(question["sample_id"], []).append(question)
+    chosen = []
+    for group in groups.values():
+        taken = min(count or len(group), len(group))
+        chosen += [group[place * len(group) // taken] for place in range(taken)]
+    return chosen
+
+
+def run(asking: Asking, questions: Questions, method: str, path: Path) -> list[Answered]:
+    """Ask all questions by a method, and write what the scorer reads."""
+    answers = list(asking.each(lambda question: asking.ranked(question, method), questions))
+    write_lines(
+        path,
+        (
+            {"question_id": question["question_id"], "ranked_event_ids": answer.event_ids}
+            for question, answer in zip(questions, answers, strict=True)
+        ),
+    )
+    return answers
+
+
+def told_of(answers: Sequence[Answered]) -> str:
+    """A line about how they came."""
+    times = sorted(answer.ms for answer in answers)
+    p50, p95 = times[len(times) // 2], times[int(0.95 * len(times))]
+    partial = sum(answer.partial for answer in answers)
+    return f"{len(times)} questions, p50 {p50:.0f} ms, p95 {p95:.0f} ms, {partial} partial answers"
+
+
+class Bench:
+    """The questions of one call, and where their results go.
 
     Args:
-        api: that answers.
-        data: the conversations that it holds.
+        asking: the API.
+        folder: of the data set.
+        asked: the questions.
+        out: for results.
     """
 
-    def __init__(self, api: Api, data: Conversations) -> None:
-        self._data = data
-        self._stack = ExitStack()
-        self._clients = {
-            tenant: self._stack.enter_context(api.client(key_of(tenant))) for tenant in data.clocks
-        }
+    def __init__(self, asking: Asking, folder: Path, asked: Questions, out: Path) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._asking = asking
+        self._asked = asked
+        self._out = out
+        self._scorer = Scorer(folder, write_lines(out / "questions.jsonl", asked))
+        ids = {question["question_id"] for question in asked}
+        rows = read_lines(folder / "data/anchor.jsonl")
+        kept = (row for row in rows if row["question_id"] in ids)
+        self._anchor = write_lines(out / "anchor.jsonl", kept)
 
-    def __enter__(self) -> Asking:
-        return self
+    def method(self, name: str) -> Iterator[str]:
+        """The scorer's table of a method against the baseline, and against the default method."""
+        results = self._out / f"{name}.jsonl"
+        yield told_of(run(self._asking, self._asked, name, results))
+        yield self._scorer.printed(results, self._anchor).rstrip()
+        base = self._out / f"{DEFAULT_METHOD}.jsonl"
+        if name != DEFAULT_METHOD and base.exists():
+            for column in ("recall@10", "recall@20"):
+                change = self._scorer.change(results, base, column)
+                yield f"{column} minus {DEFAULT_METHOD} {change}"
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def narrative(self, tokens: int) -> str:
+        """Share of a question's evidence that the narrative of so many tokens holds."""
+        counted = [
+            question
+            for question in self._asked
+            if question["gold_event_ids"] and question["category"] != ADVERSARIAL
+        ]
+        told = list(self._asking.each(lambda one: self._asking.told(one, tokens), counted))
+        shares = [
+            fmean(event_id in narrative.text for event_id in set(question["gold_event_ids"]))
+            for question, narrative in zip(counted, told, strict=True)
+        ]
+        count = len(shares)
+        whole = sum(share == 1 for share in shares)
+        partial = sum(narrative.partial for narrative in told)
+        mean = fmean(shares) if shares else float("nan")
+        return f"| {tokens:,} | {mean:.3f} | {whole / max(1, count):.3f} | {count} | {partial} |"
 
-    def ask(
-        self, question: Mapping[str, Any], method: str, accept: str, **fields: Any
-    ) -> httpx.Response:
-        """The answer to one question."""
-        tenant = question["sample_id"]
-        body = {
-            "query": question["question"],
-            "session_id": "bench",
-            "agent_id": "bench",
-            "retrieval_method": method,
-            "max_nodes": MAX_NODES,
-            "timeout_ms": TIMEOUT_MS,
-            "record_access": False,
-            "as_of": self._data.clocks[tenant],
-            **fields,
-        }
-        answer = self._clients[tenant].post(
-            "/v1/query/subgraph", json=body, headers={"Accept": accept}
+    def ablation(self) -> Iterator[str]:
+        """The table of what is lost without each part, row by row."""
+        base = self._out / "with-all.jsonl"
+        full = run(self._asking, self._asked, DEFAULT_METHOD, base)
+        figures = self._scorer.figures(base)
+        counts = [round(figures[row]["n"]) if row in figures else 0 for row in (OVERALL, MULTI_HOP)]
+        yield f"{counts[0]} questions that count, {counts[1]} of them multi-hop; {told_of(full)}"
+        yield ""
+        yield (
+            "| without | recall@10 | recall@20 | multi-hop @10 | change of recall@10 (95 %) "
+            "| other first ten | partial |"
         )
-        answer.raise_for_status()
-        return answer
+        yield "|---|---:|---:|---:|---|---:|---:|"
+        yield self._ablated("nothing", full, full, base)
+        for number, (name, switch) in enumerate(SWITCHES.items()):
+            results = self._out / f"without-{number}.jsonl"
+            with switch():
+                answers = run(self._asking, self._asked, DEFAULT_METHOD, results)
+            yield self._ablated(name, answers, full, results)
 
-    def warm_up(self, questions: Sequence[Mapping[str, Any]]) -> None:
-        """Ask until plans are made and models loaded; what is not answered in time is no error."""
-        for question in questions:
-            for method in METHODS:
-                with suppress(httpx.HTTPStatusError):
-                    self.ask(question, method, "application/json")
-
-    def ranked(
-        self, question: Mapping[str, Any], method: str
-    ) -> tuple[list[str], float, list[str]]:
-        """Ids of the events found, the best first, milliseconds, and what was left out."""
-        began_s = time.perf_counter()
-        answer = self.ask(question, method, "application/json")
-        ms = (time.perf_counter() - began_s) * 1_000
-        document = answer.json()
-        found = [node["node_id"] for node in document["nodes"] if node["type"] == EVENT.label]
-        return found, ms, list(document["meta"].get("degraded") or ())
-
-    def told(self, question: Mapping[str, Any], tokens: int) -> str | None:
-        """The narrative; None: the API gives none."""
-        answer = self.ask(question, METHODS[0], "text/markdown", max_tokens=tokens)
-        kind = answer.headers["content-type"]
-        return answer.text if kind.startswith("text/markdown") else None
-
-
-def run(asking: Asking, questions: Sequence[Mapping[str, Any]], method: str, out: Path) -> None:
-    """Ask all questions by a method, and write what the scorer reads."""
-    times, lines, degraded = [], [], 0
-    for question in questions:
-        found, ms, left_out = asking.ranked(question, method)
-        times.append(ms)
-        degraded += bool(left_out)
-        lines.append({"question_id": question["question_id"], "ranked_event_ids": found})
-    out.write_bytes(b"\n".join(map(orjson.dumps, lines)) + b"\n")
-    ordered = sorted(times)
-    p50, p95 = ordered[len(ordered) // 2], ordered[int(0.95 * len(ordered))]
-    _tell(f"{len(times)} questions, p50 {p50:.0f} ms, p95 {p95:.0f} ms, {degraded} degraded")
-
-
-def score(folder: Path, questions: Path, results: Path, *options: str) -> str:
-    """What the data set's own scorer prints."""
-    command = [sys.executable, str(folder / "score.py"), str(questions), str(results), *options]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def overall(folder: Path, questions: Path, results: Path) -> Mapping[str, Any]:
-    """The scorer's figures over all categories that count."""
-    table = orjson.loads(score(folder, questions, results, "--json"))
-    return {name.partition(" ")[0]: row for name, row in table.items()}
-
-
-def ablation_rows(
-    asking: Asking, asked: Sequence[Mapping[str, Any]], folder: Path, questions: Path, out: Path
-) -> Iterable[str]:
-    """The table of what is lost without each part, row by row."""
-    full = overall(folder, questions, out / f"{METHODS[0]}.jsonl")
-    yield "| without | recall@10 | recall@20 | multi-hop @10 | change of @10 |"
-    yield "|---|---:|---:|---:|---:|"
-    yield _row("nothing", full, full)
-    for number, (name, switch) in enumerate(SWITCHES.items()):
-        results = out / f"without-{number}.jsonl"
-        with switch():
-            run(asking, asked, METHODS[0], results)
-        yield _row(name, overall(folder, questions, results), full)
-
-
-def _row(name: str, found: Mapping[str, Any], full: Mapping[str, Any]) -> str:
-    own, multi = found["overall"], found.get("1", {}).get("recall@10", float("nan"))
-    change = own["recall@10"] - full["overall"]["recall@10"]
-    figures = f"{own['recall@10']:.3f} | {own['recall@20']:.3f} | {multi:.3f} | {change:+.3f}"
-    return f"| {name} | {figures} |"
-
-
-def narrative_line(asking: Asking, questions: Sequence[Mapping[str, Any]], tokens: int) -> str:
-    """Share of a question's evidence that the narrative of so many tokens holds."""
-    shares = []
-    for question in questions:
-        gold = set(question["gold_event_ids"])
-        if not gold or question["category"] == ADVERSARIAL:
-            continue
-        text = asking.told(question, tokens)
-        if text is None:
-            return f"{tokens:,} tokens: the API gives no narrative of a subgraph"
-        shares.append(sum(event_id in text for event_id in gold) / len(gold))
-    return f"{tokens:,} tokens: evidence recall {fmean(shares):.3f} of {len(shares)} questions"
+    def _ablated(
+        self, name: str, answers: Sequence[Answered], full: Sequence[Answered], results: Path
+    ) -> str:
+        figures = self._scorer.figures(results)
+        own, multi = figures[OVERALL], figures.get(MULTI_HOP, {}).get("recall@10", float("nan"))
+        change = self._scorer.change(results, self._out / "with-all.jsonl", "recall@10")
+        other = sum(
+            one.event_ids[:FIRST] != before.event_ids[:FIRST]
+            for one, before in zip(answers, full, strict=True)
+        )
+        partial = sum(answer.partial for answer in answers)
+        recalls = f"{own['recall@10']:.3f} | {own['recall@20']:.3f} | {multi:.3f}"
+        return f"| {name} | {recalls} | {change} | {other} | {partial} |"
 
 
 def _asked_for(arguments: Sequence[str]) -> argparse.Namespace:
@@ -187,11 +180,46 @@ def _asked_for(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=DATA, help="the data set's folder")
     parser.add_argument("--out", type=Path, help="keep the results in this folder")
     parser.add_argument("--services", type=Path, help="keep the services' data in this folder")
-    parser.add_argument("--every", type=int, default=1, help="ask each n-th question alone")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--ablation", action="store_true", help="each part off in turn")
+    parser.add_argument("--conversations", nargs="+", metavar="ID", help="these alone are asked")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="of each conversation, evenly spread; 0: all"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=1, help="questions under way; times count with 1 alone"
+    )
+    parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
     parser.add_argument("--narrative", action="store_true", help="evidence within tokens")
+    parser.add_argument("--ablation", action="store_true", help="each part off in turn")
+    parser.add_argument(
+        "--ablation-questions",
+        type=int,
+        default=ABLATION_QUESTIONS,
+        help="of each conversation, evenly spread; 0: all that are asked",
+    )
     return parser.parse_args(arguments)
+
+
+def report(
+    asking: Asking, data: Conversations, options: argparse.Namespace, out: Path
+) -> Iterator[str]:
+    """What was asked for, a piece at a time."""
+    asked = spread(data.questions, options.questions)
+    if options.conversations:
+        asked = [one for one in asked if one["sample_id"] in options.conversations]
+    asking.warm_up(asked[:WARM_UP])
+    bench = Bench(asking, options.data, asked, out)
+    for method in options.methods:
+        yield f"\n## {method}\n"
+        yield from bench.method(method)
+    if options.narrative:
+        yield f"\n## Evidence within tokens of narrative, {DEFAULT_METHOD}\n"
+        yield "| tokens | evidence recall | all of it | questions | partial |"
+        yield "|---:|---:|---:|---:|---:|"
+        yield from map(bench.narrative, NARRATIVE_TOKENS)
+    if options.ablation:
+        yield f"\n## Ablation, {DEFAULT_METHOD}\n"
+        sample = spread(asked, options.ablation_questions)
+        yield from Bench(asking, options.data, sample, out / "ablation").ablation()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -201,36 +229,13 @@ def main(arguments: Sequence[str]) -> int:
         _tell(f"the data set is not here: {options.data.name}")
         return 1
     data = read_conversations(options.data / "data")
-    asked = data.questions[:: options.every]
     with tempfile.TemporaryDirectory() as temporary:
-        out = options.out or Path(temporary) / "results"
-        out.mkdir(parents=True, exist_ok=True)
-        questions = out / "questions.jsonl"
-        questions.write_bytes(b"\n".join(map(orjson.dumps, asked)) + b"\n")
-        anchor = out / "anchor.jsonl"
-        ids = {question["question_id"] for question in asked}
-        kept = [
-            r for r in read_lines(options.data / "data/anchor.jsonl") if r["question_id"] in ids
-        ]
-        anchor.write_bytes(b"\n".join(map(orjson.dumps, kept)) + b"\n")
         began_s = time.monotonic()
         services = options.services or Path(temporary) / "services"
-        with served(data, services) as api, Asking(api, data) as asking:
-            _tell(f"{len(data.events):,} events enriched in {time.monotonic() - began_s:.0f} s")
-            asking.warm_up(asked[:WARM_UP])
-            for method in options.methods:
-                _tell(f"\n## {method}\n")
-                results = out / f"{method}.jsonl"
-                run(asking, asked, method, results)
-                _tell(score(options.data, questions, results, "--against", str(anchor)))
-            if options.narrative:
-                _tell("\n## Narrative\n")
-                for tokens in NARRATIVE_TOKENS:
-                    _tell(narrative_line(asking, asked, tokens))
-            if options.ablation:
-                _tell("\n## Ablation\n")
-                for row in ablation_rows(asking, asked, options.data, questions, out):
-                    _tell(row)
+        with served(data, services) as api, Asking(api, data, options.at_once) as asking:
+            _tell(f"{len(data.events):,} events ready after {time.monotonic() - began_s:.0f} s")
+            for piece in report(asking, data, options, options.out or Path(temporary) / "results"):
+                _tell(piece)
     return 0
 
 

@@ -90,6 +90,7 @@ def served(data: Conversations, folder: Path) -> Iterator[Api]:
             "query_embedding_cache": 0,
             # Quality is measured here: a busy machine must not leave a channel out.
             "channel_timeout_ms": TIMEOUT_MS,
+            "activation_timeout_ms": TIMEOUT_MS,
         }
         try:
             with running_api(stack.settings.redis_url, stack.settings.neo4j_url, **options) as api:

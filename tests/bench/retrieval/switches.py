@@ -5,74 +5,118 @@ The bench's API runs in this process, so what it reads can be exchanged for a wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from functools import partial
-from types import ModuleType
 from typing import Any, Final
 
-from api.retrieval import answer, gather, ranking, relevance
-from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
+from api.retrieval import answer, gather, ranking
+from api.retrieval.rank import Weights
+from api.retrieval.ranking import Pool, Ranked
+from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights
+from api.retrieval.walk import Walk
+from pipelines.adapters.graph_reader import GraphRead
+from pipelines.adapters.retrieval_reads import CandidateRow
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]
 
+_passage = ranking._passage
+_ranking = ranking.ranking
+
 
 @contextmanager
-def exchanged(module: ModuleType, name: str, value: Any) -> Iterator[None]:
-    """A module's attribute is another one for a while."""
-    before = getattr(module, name)
-    setattr(module, name, value)
+def exchanged(owner: object, name: str, value: Any) -> Iterator[None]:
+    """An attribute of a module or a class is another one for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(module, name, before)
+        setattr(owner, name, before)
 
 
-@contextmanager
-def without_hits(channel: str) -> Iterator[None]:
+def without_hits(owner: object, name: str) -> AbstractContextManager[None]:
     """A channel finds nothing."""
 
     def nothing(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    with exchanged(gather, channel, nothing):
-        yield
+    return exchanged(owner, name, nothing)
 
 
-@contextmanager
-def with_weights(weights: RelevanceWeights) -> Iterator[None]:
+def without_walk() -> AbstractContextManager[None]:
+    """Nobody leaves the seeds."""
+
+    def stay(walk: Walk, _graph: GraphRead) -> None:
+        walk._begin()
+
+    return exchanged(Walk, "walk", stay)
+
+
+def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
     """Relevance is weighed otherwise."""
-    with exchanged(answer, "ranking", partial(ranking.ranking, channel_weights=weights)):
-        yield
+    return exchanged(answer, "ranking", partial(_ranking, channel_weights=weights))
+
+
+def without_neighbours() -> AbstractContextManager[None]:
+    """An event is judged by itself: nobody knows what was said around it."""
+
+    def alone(row: CandidateRow) -> Passage:
+        return _passage(row)._replace(previous_id=None)
+
+    return exchanged(ranking, "_passage", alone)
+
+
+def by_relevance_alone() -> AbstractContextManager[None]:
+    """How recent and how important an event is, is left out."""
+
+    def ranked(
+        pool: Pool, rows: Sequence[CandidateRow], weights: Weights, now_ms: int, **rest: Any
+    ) -> list[Ranked]:
+        return _ranking(pool, rows, Weights(0.0, 0.0, weights.relevance), now_ms, **rest)
+
+    return exchanged(answer, "ranking", ranked)
 
 
 @contextmanager
 def without_edges(type_: str) -> Iterator[None]:
-    """No intent walks edges of a type; without the order of events they have no neighbours."""
+    """No intent walks edges of a type."""
     before = {intent: weights[type_] for intent, weights in INTENT_WEIGHTS.items()}
     for weights in INTENT_WEIGHTS.values():
         weights[type_] = 0.0
-    reach = 0 if type_ == FOLLOWS.type else relevance.REACH
     try:
-        with exchanged(relevance, "REACH", reach):
-            yield
+        yield
     finally:
         for intent, weight in before.items():
             INTENT_WEIGHTS[intent][type_] = weight
 
 
-_HITS: Final = {"full text finds": "text_hits", "vector finds": "vector_hits"}
+@contextmanager
+def without_order() -> Iterator[None]:
+    """Nobody knows which event follows which: neither the walk nor what is said around one."""
+    with without_edges(FOLLOWS.type), without_neighbours():
+        yield
 
-SWITCHES: Final[dict[str, Switch]] = {
-    **{name: partial(without_hits, function) for name, function in _HITS.items()},
+
+WALKED: Final = tuple(type_ for type_ in EDGES if any(w[type_] for w in INTENT_WEIGHTS.values()))
+"""Edge types that weigh something for an intent; the others change no answer."""
+
+SWITCHES: Final[Mapping[str, Switch]] = {
+    "full text finds": partial(without_hits, gather, "text_hits"),
+    "vector finds": partial(without_hits, gather, "vector_hits"),
+    "entity finds": partial(without_hits, gather.Gathering, "_entities"),
+    "the walk": without_walk,
     **{
         f"relevance: {part.name}": partial(
             with_weights, replace(DEFAULT_WEIGHTS, **{part.name: 0.0})
         )
         for part in fields(RelevanceWeights)
     },
-    **{f"edges: {type_}": partial(without_edges, type_) for type_ in EDGES},
+    "relevance: neighbours": without_neighbours,
+    "recency and importance": by_relevance_alone,
+    **{f"edges: {type_}": partial(without_edges, type_) for type_ in WALKED},
+    f"edges: {FOLLOWS.type}, neighbours": without_order,
 }
 """What can be switched off, by what it is called in the table."""
