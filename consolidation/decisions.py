@@ -41,8 +41,10 @@ from consolidation.windows import EPISODE_EVENTS
 from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.payload_fields import Fields
 from enrichment.requests import REQUESTED_EVENT, parse_request
+from enrichment.sameness import DECIDER
 from projections.errors import InvalidEvent
-from projections.events import Event, canonical_json
+from projections.events import Event, canonical_json, derived_event_id
+from projections.system_events import PARTITION_KEY
 
 CONSOLIDATED_EVENT: Final = "memory.consolidated"
 
@@ -135,6 +137,37 @@ Decision = (
     | Feedback
     | Decided
 )
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def decision_event(
+    event_type: str, tenant: str, payload: Mapping[str, Any], now_ms: int, *about: object
+) -> Event:
+    """A decision as an event; its id is what it is about, so a crash never decides twice.
+
+    Args:
+        event_type: of the event.
+        tenant: that it is about.
+        payload: what is decided.
+        now_ms: the clock, which the decision bears.
+        about: what is decided on what grounds: the subject, a digest of what is said of it
+            and the position of the decision that the graph shows (None: there is none).
+            Without that position, what is decided a second time, after something else was,
+            would be taken for the first.
+    """
+    grounds = ("" if one is None else str(one) for one in about)
+    return Event(
+        tenant=tenant,
+        event_id=derived_event_id(event_type, tenant, *grounds),
+        event_type=event_type,
+        occurred_at_ms=now_ms,
+        session_id=PARTITION_KEY,
+        agent_id=DECIDER,
+        trace_id=PARTITION_KEY,
+        payload=payload,
+    )
 
 
 # -- payloads --------------------------------------------------------------------------------------

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from consolidation.decisions import CONSOLIDATED_EVENT
-from enrichment.sameness import DECIDER
+from consolidation.decisions import CONSOLIDATED_EVENT, decision_event
 from pipelines.adapters.consolidation_reads import ConsolidationReader
-from projections.events import Event, derived_event_id
-from projections.system_events import PARTITION_KEY
+from projections.events import Event
 
 Append = Callable[[Sequence[Event]], None]
 
@@ -81,25 +79,5 @@ class Deciding:
         *about: object,
         event_type: str = CONSOLIDATED_EVENT,
     ) -> Event:
-        """A decision as an event; its id is what it is about, so a crash never decides twice.
-
-        Args:
-            tenant: that it is about.
-            payload: what is decided.
-            about: what is decided on what grounds: the subject, a digest of what is said of it
-                and the position of the decision that the graph shows (None: there is none).
-                Without that position, what is decided a second time, after something else was,
-                would be taken for the first.
-            event_type: of the event.
-        """
-        grounds = ("" if one is None else str(one) for one in about)
-        return Event(
-            tenant=tenant,
-            event_id=derived_event_id(event_type, tenant, *grounds),
-            event_type=event_type,
-            occurred_at_ms=self.now_ms,
-            session_id=PARTITION_KEY,
-            agent_id=DECIDER,
-            trace_id=PARTITION_KEY,
-            payload=payload,
-        )
+        """A decision of this pass as an event; see `decision_event`."""
+        return decision_event(event_type, tenant, payload, self.now_ms, *about)
