@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.local import LocalServices
+from pipelines.logs import configure_logging
 from tests.acceptance.consolidated import story
 from tests.acceptance.enriched.story import locomo, tau_bench
 from tests.integration.stack import Stack
@@ -49,6 +50,7 @@ def _run(folder: Path, events: list[Any]) -> dict[str, Any]:
             partitions=4,
             log_level="warning",
         )
+        configure_logging(stack.services.settings)  # or each block is told
         try:
             return story.tell(stack, events, _say)
         finally:

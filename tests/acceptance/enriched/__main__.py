@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.local import LocalServices
+from pipelines.logs import configure_logging
 from tests.acceptance.enriched import story
 from tests.integration.stack import Stack
 
@@ -52,6 +53,7 @@ def _run(folder: Path, events: list[Any]) -> dict[str, Any]:
         def make_stack(**options: Any) -> Stack:
             made = Stack(**{**urls, "partitions": 4, "log_level": "warning", **options})
             opened.callback(made.close)
+            configure_logging(made.services.settings)  # or each block is told
             return made
 
         return story.tell(make_stack, events, _say)
