@@ -82,12 +82,13 @@ def run(asking: Asking, questions: Questions, method: str, path: Path) -> list[A
     return answers
 
 
-def told_of(answers: Sequence[Answered]) -> str:
-    """A line about how they came."""
+def told_of(answers: Sequence[Answered], at_once: int) -> str:
+    """A line about how they came; times tell nothing when questions wait for each other."""
     times = sorted(answer.ms for answer in answers)
     p50, p95 = times[len(times) // 2], times[int(0.95 * len(times))]
-    partial = sum(answer.partial for answer in answers)
-    return f"{len(times)} questions, p50 {p50:.0f} ms, p95 {p95:.0f} ms, {partial} partial answers"
+    partial = f"{sum(answer.partial for answer in answers)} partial answers"
+    took = f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, " if at_once == 1 else ""
+    return f"{len(times)} questions, {took}{partial}"
 
 
 class Bench:
@@ -114,7 +115,7 @@ class Bench:
     def method(self, name: str) -> Iterator[str]:
         """The scorer's table of a method against the baseline, and against the default method."""
         results = self._out / f"{name}.jsonl"
-        yield told_of(run(self._asking, self._asked, name, results))
+        yield told_of(run(self._asking, self._asked, name, results), self._asking.at_once)
         yield self._scorer.printed(results, self._anchor).rstrip()
         base = self._out / f"{DEFAULT_METHOD}.jsonl"
         if name != DEFAULT_METHOD and base.exists():
@@ -146,7 +147,8 @@ class Bench:
         full = run(self._asking, self._asked, DEFAULT_METHOD, base)
         figures = self._scorer.figures(base)
         counts = [round(figures[row]["n"]) if row in figures else 0 for row in (OVERALL, MULTI_HOP)]
-        yield f"{counts[0]} questions that count, {counts[1]} of them multi-hop; {told_of(full)}"
+        came = told_of(full, self._asking.at_once)
+        yield f"{counts[0]} questions that count, {counts[1]} of them multi-hop; {came}"
         yield ""
         yield (
             "| without | recall@10 | recall@20 | multi-hop @10 | change of recall@10 (95 %) "

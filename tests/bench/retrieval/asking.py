@@ -56,6 +56,7 @@ class Asking:
     """
 
     def __init__(self, api: Api, data: Conversations, at_once: int = 1) -> None:
+        self.at_once = at_once
         self._data = data
         self._stack = ExitStack()
         self._threads = self._stack.enter_context(ThreadPoolExecutor(at_once))
