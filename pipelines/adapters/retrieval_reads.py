@@ -21,6 +21,7 @@ from pipelines.adapters.graph_reader import (
     node_columns,
     plain_properties,
 )
+from pipelines.adapters.known_then import followed_then, known
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -170,12 +171,10 @@ def visible(row: NodeRow, variable: str) -> str:
     """Cypher that is true of a node that a reader in scope may see."""
     tests = [f"NOT {variable}:{row.placeholder}"]
     if row is EVENT:
-        position = f"split({variable}.global_position, '-')"
         tests += [
             f"CASE WHEN {variable}.user_id IS NULL THEN true "
             f"ELSE coalesce({variable}.user_id = $user_id, false) END",
-            f"CASE WHEN $until IS NULL THEN true "
-            f"ELSE [toInteger({position}[0]), toInteger({position}[1])] <= $until END",
+            f"CASE WHEN $until IS NULL THEN true ELSE {known(variable)} END",
         ]
     if any(prop.name == "gone" for prop in row.properties):
         tests.append(f"NOT coalesce({variable}.gone, false)")
@@ -520,11 +519,19 @@ def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, 
 
 
 def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[GraphEdge]:
-    """Edges of every type both of whose ends are among the nodes, sorted."""
+    """Edges of every type both of whose ends are among the nodes, sorted.
+
+    Of a session's order those that stood there before events came that are not seen.
+    """
     ids = list(node_ids)
     among = dict.fromkeys(ids, True)
     rows = _rows(graph, EDGES_BETWEEN, among=among, **_by_label(ids), **scope.parameters())
-    return [
+    found = [
         GraphEdge(type_, source, target, plain_properties(properties))
         for type_, source, target, properties in rows
     ]
+    if scope.until is None:
+        return found
+    events = ids_by_label(ids)[EVENT.label]
+    found += followed_then(graph, scope.tenant, events, scope.until)
+    return sorted(found, key=lambda edge: (edge.type, edge.source, edge.target))
