@@ -9,8 +9,9 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from api.event_schemas import Provenance
 from api.retrieval.rank import DECAY_WEIGHTS, MAX_IMPORTANCE, decay_score
-from api.schemas import Edge, Node, NodeProvenance, Provenance, Scores
+from api.schemas import Edge, Node, NodeProvenance, Scores
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
 from projections.events import timestamp_text
 from projections.positions import Position

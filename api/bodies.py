@@ -25,7 +25,8 @@ def body_of(model: type[M]) -> Callable[[JsonBytes], M]:
     def parse(body: JsonBytes) -> M:
         value = decode_json(body)
         try:
-            return model.model_validate(value)
+            # JSON has types: "100" is no number, and what is taken for one hides a mistake.
+            return model.model_validate(value, strict=True)
         except ValidationError as error:
             broken = [
                 {**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)

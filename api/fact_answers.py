@@ -126,10 +126,13 @@ def facts_response(
     cut_by: Iterable[Bound],
     timed_out: bool,
     query_ms: int,
+    more: bool,
+    next_cursor: str | None,
+    cached: bool,
 ) -> FactsResponse:
-    """The whole answer."""
+    """The whole answer; `more`: there are facts behind those of this page."""
     bounds = [str(bound) for bound in sorted(cut_by)]
-    if len(facts) == recall.max_facts:
+    if more:
         bounds.append("max_facts")
     return FactsResponse(
         facts=[fact_of(one) for one in facts],
@@ -158,5 +161,7 @@ def facts_response(
             user_id=recall.user_id,
             max_depth=recall.max_depth,
             max_facts=recall.max_facts,
+            cached=cached,
+            next_cursor=next_cursor,
         ),
     )

@@ -6,17 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from api.query_schemas import MAX_DEPTH, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, SeedReference
 from api.retrieval.entity_seeds import MAX_QUERY_CHARACTERS
-from api.schemas import (
-    MAX_DEPTH,
-    MAX_TIMEOUT_MS,
-    MIN_TIMEOUT_MS,
-    Moment,
-    Name,
-    PositionText,
-    SeedReference,
-    Wire,
-)
+from api.schemas import Moment, Name, PositionText, Wire
 from enrichment.relations import EdgeType
 
 MAX_FACTS = 500
@@ -24,6 +16,8 @@ MAX_SEED_NODES = 50
 MAX_QUERY = 8_192
 """Characters of a query; a recall of facts looks at the first 512."""
 MAX_TOKENS = 32_000
+MAX_CURSOR_CHARACTERS = 50_000
+"""Of the rest of a ranking of MAX_FACTS facts, none of which shares an end with another."""
 
 RecallMode = Literal["bfs", "activation"]
 SeedChannel = Literal["text", "embedding", "given", "none"]
@@ -75,6 +69,12 @@ class FactsQuery(Wire):
     min_position: PositionText | None = None
     max_tokens: int = Field(
         default=2_000, ge=50, le=MAX_TOKENS, description="Of the narrative (text/markdown)."
+    )
+    cursor: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_CURSOR_CHARACTERS,
+        description="`next_cursor` of the page before, with the same query. A narrative has none.",
     )
 
 
@@ -153,13 +153,17 @@ class FactsMeta(Wire):
     truncated: bool
     truncated_by: list[str]
     timed_out: bool = Field(description="The activation's time was over: the answer is empty.")
-    seed_nodes: list[str]
+    seed_nodes: list[str] = Field(description="Of the first page; none on those behind it.")
     seed_channel: SeedChannel = Field(description="What found the seeds.")
     edge_types: list[EdgeType]
     at_timestamp: Moment
     user_id: str | None = Field(description="Whose facts beside those of nobody.")
     max_depth: int
     max_facts: int
+    cached: bool = Field(default=False, description="The same answer as a moment ago.")
+    next_cursor: str | None = Field(
+        default=None, description="Sent again as `cursor`: the next page of the same ranking."
+    )
 
 
 class FactsResponse(Wire):

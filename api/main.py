@@ -22,8 +22,10 @@ from api.connections import Connections, check_settings
 from api.dependencies import Keyring, Services
 from api.entity_schemas import FeedbackBody
 from api.errors import install_problem_handlers
+from api.event_schemas import EventBatch, EventEnvelope
 from api.fact_schemas import FactsQuery
 from api.middleware import BodyLimit, RequestContext
+from api.query_schemas import SubgraphQuery
 from api.routes import (
     admin,
     context,
@@ -36,7 +38,8 @@ from api.routes import (
     query,
     summaries,
 )
-from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem, SubgraphQuery
+from api.schemas import Problem
+from api.statement_schemas import EntityCorrection
 from api.warming import start_warming
 from api.watch import Watch
 from pipelines import logs

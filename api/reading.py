@@ -16,6 +16,23 @@ _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.1
 
 
+async def begin_read(services: Services, timeout_ms: int, min_position: str | None) -> Deadline:
+    """The time limit of a read, begun; returns when the graph has what the caller wants to see.
+
+    Args:
+        services: whose graph.
+        timeout_ms: of the whole read.
+        min_position: of the newest event that the caller must see; None: whatever is there.
+
+    Raises:
+        QueryTimeout, LedgerUnavailable, GraphUnavailable: as `wait_until_projected`.
+    """
+    deadline = Deadline(timeout_ms)
+    if min_position is not None:
+        await wait_until_projected(services, Position.parse(min_position), deadline)
+    return deadline
+
+
 async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:
     """Return when the active target has the event at `position`.
 

@@ -12,16 +12,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from api.schemas import AtlasResponse
 from pipelines import telemetry
 from pipelines.adapters.ledger import Ledger
-from projections.errors import LedgerError, UndecodableEntry
+from projections.errors import UndecodableEntry
 from projections.events import decode_event
 from projections.identity import partition_of
 from projections.positions import START, Position
 from projections.system_events import is_system_event
+
+A = TypeVar("A")
 
 MAX_LOOKED_AT: Final = 200
 """Entries of a partition that are looked at; with more behind it, an answer is not given again."""
@@ -29,7 +30,7 @@ MAX_LOOKED_AT: Final = 200
 
 @dataclass(slots=True)
 class _Entry:
-    response: AtlasResponse
+    answer: object
     size: int
     until_s: float
     target: str
@@ -53,9 +54,16 @@ class ResultCache:
         self._lock = threading.Lock()
 
     def get(
-        self, tenant: str, question: bytes, ledger: Ledger, target: str | None
-    ) -> AtlasResponse | None:
+        self, tenant: str, question: bytes, kind: type[A], ledger: Ledger, target: str | None
+    ) -> A | None:
         """An answer to the same question that still stands.
+
+        Args:
+            tenant: whose.
+            question: everything that the answer depends on.
+            kind: of the answer; one of another kind is none.
+            ledger: to be asked for what is new.
+            target: that is read from now.
 
         Raises:
             LedgerError: Redis is away, so that nobody knows.
@@ -66,18 +74,20 @@ class ResultCache:
         outcome = "miss"
         if entry is not None:
             fresh = entry.until_s > time.monotonic() and entry.target == target
-            if fresh and self._stands(entry, tenant, ledger):
+            if fresh and isinstance(entry.answer, kind) and self._stands(entry, tenant, ledger):
                 outcome = "hit"
             else:
                 self._drop(key)
         telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
-        return entry.response if entry is not None and outcome == "hit" else None
+        if entry is not None and outcome == "hit" and isinstance(entry.answer, kind):
+            return entry.answer
+        return None
 
     def put(
         self,
         tenant: str,
         question: bytes,
-        response: AtlasResponse,
+        answer: object,
         *,
         size: int,
         target: str,
@@ -90,7 +100,7 @@ class ResultCache:
         Args:
             tenant: whose.
             question: everything that the answer depends on.
-            response: the answer.
+            answer: that nobody changes.
             size: of it as JSON, bytes.
             target: that it was read from.
             sessions: that it shows, and the one it was asked in.
@@ -103,7 +113,7 @@ class ResultCache:
         numbers = {partition_of(tenant, session, partitions) for session in involved}
         seen = {number: projected.get(number, START) for number in numbers}
         until_s = time.monotonic() + self._ttl_s
-        entry = _Entry(response, size, until_s, target, involved, seen)
+        entry = _Entry(answer, size, until_s, target, involved, seen)
         self._drop((tenant, question))
         with self._lock:
             self._entries[tenant, question] = entry
@@ -139,6 +149,3 @@ class ResultCache:
                     return False
             entry.seen[partition] = tail
         return True
-
-
-__all__ = ["LedgerError", "ResultCache"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from api.dependencies import Caller
+from starlette.responses import Response
+
+from api.answers import JsonResponse
+from api.dependencies import Caller, Services
 from api.errors import current_request_id
-from api.schemas import Accepted
+from api.event_schemas import Accepted
+from api.routes.events import refuse_when_busy
 from enrichment.offered import offered_event
 from pipelines import logs
 from pipelines.adapters.ledger import Appended, Ledger
@@ -19,7 +23,42 @@ from projections.system_events import PARTITION_KEY
 
 _log = logs.get_logger(__name__)
 
+STATEMENT_PROBLEMS: Final = (
+    "unauthenticated",
+    "forbidden",
+    "malformed-json",
+    "body-too-large",
+    "unsupported-media-type",
+    "invalid-input",
+    "event-conflict",
+    "overloaded",
+    "ledger-unavailable",
+    "partition-halted",
+    "internal",
+)
+"""What a route may answer that takes a statement."""
 _PAYLOAD: Final = "payload."
+
+
+async def take_statement(services: Services, event: Callable[[], Event], done: str) -> Response:
+    """Append what a caller states, unless ingest has to wait; the answer says where it can be read.
+
+    Args:
+        services: of the ledger.
+        event: makes it from the request; called on a thread of its own.
+        done: what has happened then, for the log.
+
+    Raises:
+        ApiProblem: the API is overloaded, or the body is no JSON.
+        InvalidInput: naming the fields as the request has them.
+        EventConflict: the id is taken by anything else.
+        LedgerUnavailable, GraphAhead: nothing can be appended now.
+    """
+    refuse_when_busy(services)
+    accepted = await services.append(lambda: _append_stated(services.ledger(), event(), done))
+    return JsonResponse(
+        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    )
 
 
 def system_event(
@@ -57,7 +96,7 @@ def system_event(
         ) from None
 
 
-def append_stated(ledger: Ledger, event: Event, done: str) -> Accepted:
+def _append_stated(ledger: Ledger, event: Event, done: str) -> Accepted:
     """Append it; sent again with the same id and payload it is the same, whenever that was.
 
     Raises:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from api.answers import atlas_edges, atlas_node
+from api.query_schemas import SubgraphQuery
 from api.retrieval.answer import Found
 from api.retrieval.channels import Outcome
 from api.retrieval.intent import strongest_intent
 from api.retrieval.ranking import Ranked
 from api.retrieval.traverse import Bound
-from api.schemas import (
-    AtlasResponse,
-    Capacity,
-    ChannelReport,
-    Meta,
-    Node,
-    ScoringWeights,
-    SubgraphQuery,
-)
+from api.schemas import AtlasResponse, Capacity, ChannelReport, Meta, Node, ScoringWeights
 
 
 def subgraph_response(

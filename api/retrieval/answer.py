@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from api.dependencies import Deadline, Services
+from api.query_schemas import SubgraphQuery
 from api.retrieval.activation import ActivationConfig
 from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.diversity import MAX_COMPARED, diversified
@@ -33,7 +34,7 @@ from api.retrieval.ranking import (
 )
 from api.retrieval.traverse import Bound
 from api.retrieval.walk import Walk
-from api.schemas import RetrievalMethod, SubgraphQuery
+from api.schemas import RetrievalMethod
 from consolidation.digests import summary_id
 from pipelines import telemetry
 from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead, GraphReader

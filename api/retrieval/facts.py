@@ -30,17 +30,31 @@ _LOOKED_AT_BEYOND = 10
 """Facts of an entity of the last level, to tell whether there are more."""
 
 
+class FactScore(NamedTuple):
+    """Why a fact stands where it stands.
+
+    Attributes:
+        confidence: effective, A-MEM's boost included, 0 to 1.
+        match: of the seed that it scores by, 0 to 1.
+        hop: edges between that seed and the fact's nearer end.
+        composite: match x 1 / (1 + hop) x confidence; in an activation, what reached both ends.
+        score: what facts are sorted by; 0 to 2.
+    """
+
+    confidence: float
+    match: float
+    hop: int
+    composite: float
+    score: float
+
+
 class RecalledFact(NamedTuple):
     """A fact with its score.
 
     Attributes:
         source, target: as the canonical entities of their components.
         properties: of the edge.
-        confidence: effective, A-MEM's boost included, 0 to 1.
-        match: of the seed that it scores by, 0 to 1.
-        hop: edges between that seed and the fact's nearer end.
-        composite: match x 1 / (1 + hop) x confidence; in an activation, what reached both ends.
-        score: what facts are sorted by; 0 to 2.
+        confidence, match, hop, composite, score: as of `FactScore`.
         sources: ids of the events that say so, the one that names it first, at most 20.
         key: of the edge, between the entities as they were mentioned.
     """
@@ -173,6 +187,12 @@ class FactWalk:
         if len(rows) > (room := MAX_FACTS_READ - len(self.facts)):
             self.cut_by.add(Bound.NODES)
             rows = rows[:room]
+        found = self.take(reads, rows)
+        self._spend(reads, rows)
+        return found if len(self.facts) < MAX_FACTS_READ else []
+
+    def take(self, reads: FactReads, rows: Sequence[FactRow]) -> list[str]:
+        """Facts that were met; the entities that they lead to, those that are the same included."""
         self.facts.update((row.key, row) for row in rows)
         ends = {end.entity_id: end for row in rows for end in (row.source, row.target)}
         # a literal is everybody's, so nothing that shares one is connected by it
@@ -180,8 +200,7 @@ class FactWalk:
         for own_id, end in ends.items():
             if own_id == self.of(own_id) or self.of(own_id) not in self.names:
                 self.names[self.of(own_id)] = end._replace(entity_id=self.of(own_id))
-        self._spend(reads, rows)
-        return found if len(self.facts) < MAX_FACTS_READ else []
+        return found
 
     def _cheapest(self, frontier: Sequence[str]) -> list[str]:
         """The entities of a level in order of their cost, as many as are walked on from."""
@@ -278,7 +297,8 @@ def recalled(
         confidence = confidence_of(row.properties, now_ms)
         composite = best[0] * confidence
         score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
-        scored.append(_recalled(walk, row, confidence, best[1], best[2], composite, score))
+        scores = FactScore(confidence, best[1], best[2], composite, score)
+        scored.append(recalled_fact(walk, row, scores))
     return _best_of_each(walk, scored)[:limit]
 
 
@@ -308,32 +328,40 @@ def activated(
         match = max(matches.get(one, 0.0), matches.get(other, 0.0))
         hop = min(hops.get(one, walk.max_depth), hops.get(other, walk.max_depth))
         confidence = confidence_of(row.properties, now_ms)
-        scored.append(_recalled(walk, row, confidence, match, hop, score, score))
+        scored.append(recalled_fact(walk, row, FactScore(confidence, match, hop, score, score)))
     return _best_of_each(walk, scored)[:limit]
 
 
-def _recalled(
-    walk: FactWalk,
-    row: FactRow,
-    confidence: float,
-    match: float,
-    hop: int,
-    composite: float,
-    score: float,
-) -> RecalledFact:
+def recalled_fact(walk: FactWalk, row: FactRow, scores: FactScore) -> RecalledFact:
+    """A fact of a walk with its scores."""
     properties = row.properties
     said_by = [properties["event_id"], *reversed(properties.get("supporting_event_ids") or ())]
     sources = tuple(dict.fromkeys(said_by))[:MAX_SOURCES]
-    ends = walk.end(row.source), walk.end(row.target)
-    key = FactKey(
-        row.source.entity_id,
-        properties["relation"],
-        properties["edge_type"],
-        row.target.entity_id,
-        properties["valid_from"],
-        properties["event_id"],
+    return RecalledFact(
+        walk.end(row.source),
+        walk.end(row.target),
+        properties,
+        scores.confidence,
+        scores.match,
+        scores.hop,
+        scores.composite,
+        scores.score,
+        sources,
+        key_of(row),
     )
-    return RecalledFact(*ends, properties, confidence, match, hop, composite, score, sources, key)
+
+
+def key_of(row: FactRow) -> FactKey:
+    """What tells a fact from every other."""
+    known = row.properties
+    return FactKey(
+        row.source.entity_id,
+        known["relation"],
+        known["edge_type"],
+        row.target.entity_id,
+        known["valid_from"],
+        known["event_id"],
+    )
 
 
 def _best_of_each(walk: FactWalk, scored: Iterable[RecalledFact]) -> list[RecalledFact]:

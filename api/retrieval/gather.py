@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from api.dependencies import Deadline, Services
+from api.query_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, run_side_by_side
 from api.retrieval.entity_seeds import Seed
 from api.retrieval.entity_seeds import query_terms as name_terms
@@ -25,7 +26,7 @@ from api.retrieval.seeds import (
     most_important,
 )
 from api.retrieval.traverse import Bound
-from api.schemas import Channel, SubgraphQuery
+from api.schemas import Channel
 from enrichment.enriched import EntityType
 from enrichment.entities import canonical_name, entity_id
 from pipelines import telemetry

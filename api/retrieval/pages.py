@@ -58,11 +58,7 @@ def cursor_of(question: Sequence[Any], ranking: Sequence[Ranked], now_ms: int) -
     """
     if not ranking:
         return None
-    rows = b"".join(map(_packed, ranking[:MAX_RANKING]))
-    body = _HEAD.pack(_VERSION, _digest(question), now_ms) + zlib.compress(rows, 6)
-    # Over the compressed bytes: some of their bits could change without a change of what they say.
-    checked = _CHECKSUM.pack(zlib.crc32(body)) + body
-    return base64.urlsafe_b64encode(checked).decode().rstrip("=")
+    return sealed(question, b"".join(map(_packed, ranking[:MAX_RANKING])), now_ms)
 
 
 def page_of(question: Sequence[Any], cursor: str) -> Page:
@@ -70,6 +66,27 @@ def page_of(question: Sequence[Any], cursor: str) -> Page:
 
     Raises:
         InvalidInput: it is none, was changed, or is of another question.
+    """
+    rows, now_ms = opened(question, cursor)
+    try:
+        return Page(_unpacked(rows), now_ms)
+    except (ValueError, struct.error, IndexError):
+        raise InvalidInput((("cursor", _RULE),)) from None
+
+
+def sealed(question: Sequence[Any], rows: bytes, now_ms: int) -> str:
+    """A cursor: rows of a ranking, the clock, and the digest of the question, checked."""
+    body = _HEAD.pack(_VERSION, _digest(question), now_ms) + zlib.compress(rows, 6)
+    # Over the compressed bytes: some of their bits could change without a change of what they say.
+    checked = _CHECKSUM.pack(zlib.crc32(body)) + body
+    return base64.urlsafe_b64encode(checked).decode().rstrip("=")
+
+
+def opened(question: Sequence[Any], cursor: str) -> tuple[bytes, int]:
+    """The rows and the clock that were sealed.
+
+    Raises:
+        InvalidInput: it is no cursor, was changed, or is of another question.
     """
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
@@ -82,9 +99,9 @@ def page_of(question: Sequence[Any], cursor: str) -> Page:
         rows = unpacker.decompress(body[_HEAD.size :], _MAX_BYTES)
         if not unpacker.eof or unpacker.unused_data:
             raise ValueError(len(packed))
-        return Page(_unpacked(rows), now_ms)
-    except (ValueError, zlib.error, struct.error, binascii.Error, IndexError):
+    except (ValueError, zlib.error, struct.error, binascii.Error):
         raise InvalidInput((("cursor", _RULE),)) from None
+    return rows, now_ms
 
 
 def _digest(question: Sequence[Any]) -> bytes:
@@ -100,7 +117,7 @@ def _packed(one: Ranked) -> bytes:
 
 
 def _id_bytes(label: str, own_id: str) -> bytes:
-    return uuid.UUID(own_id).bytes if label == EVENT.label else bytes.fromhex(own_id)
+    return bytes.fromhex(own_id.replace("-", "") if label == EVENT.label else own_id)
 
 
 def _unpacked(rows: bytes) -> list[Ranked]:

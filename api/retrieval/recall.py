@@ -32,6 +32,8 @@ from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads
 
 ENTITY_PREFIX: Final = "entity:"
 MAX_CANDIDATES: Final = 50
+MAX_RANKING: Final = 500
+"""Facts of a ranking that pages are made of."""
 MIN_COSINE: Final = 0.4
 """Of a name and a query of which the text names nothing: below, they have nothing in common."""
 
@@ -48,6 +50,7 @@ class Recall(NamedTuple):
         given: references to begin at instead, `entity:<hash>` or `entity:<name>`.
         at_ms: the facts count that were valid then.
         now_ms: the clock, for ages and boosts.
+        max_facts: of a page.
         user_id: whose facts beside those of nobody.
     """
 
@@ -178,4 +181,4 @@ def by_activation(
         for one, other, row in walk.links()
     ]
     reached = activation({seed.entity_id: seed.score for seed in seeds}, links, config)
-    return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=recall.max_facts)
+    return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=MAX_RANKING)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from api.retrieval.rank import edge_quality
-from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead
+from pipelines.adapters.graph_reader import GraphEdge, GraphNode
+from pipelines.adapters.known_then import EventReads
 from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT, EdgeRow
 
 
@@ -77,7 +78,7 @@ class Lineage:
         directions = both if direction is Direction.BOTH else (direction,)
         return cls(event_id, lineage_edge(intent), intent, directions, max_depth, max_nodes)
 
-    def walk(self, tenant: str, graph: GraphRead) -> bool:
+    def walk(self, tenant: str, graph: EventReads) -> bool:
         """Fill the walk; False when the event is not in the graph.
 
         Both directions together are the ancestors and the descendants: a walk never turns round,
@@ -116,7 +117,7 @@ class Lineage:
     def _step(
         self,
         tenant: str,
-        graph: GraphRead,
+        graph: EventReads,
         direction: Direction,
         frontier: Sequence[str],
         depth: int,
@@ -141,7 +142,7 @@ class Lineage:
         return [node.node_id for node in level]
 
     def _look_beyond(
-        self, tenant: str, graph: GraphRead, frontiers: Mapping[Direction, Sequence[str]]
+        self, tenant: str, graph: EventReads, frontiers: Mapping[Direction, Sequence[str]]
     ) -> None:
         """Whether the last level has neighbours that `max_depth` leaves out."""
         for direction, frontier in frontiers.items():

@@ -8,15 +8,15 @@ from typing import Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from api.answers import JsonResponse
+from api.bodies import documented_body
 from api.dependencies import Admin, Caller, JsonBytes, ServicesOf, no_query
 from api.errors import problem_responses
-from api.routes.events import decode_json, refuse_when_busy
-from api.schemas import Accepted, ReconsolidationRequest
-from api.statements import append_stated, system_event
+from api.event_schemas import Accepted
+from api.routes.events import decode_json
+from api.statement_schemas import EntityCorrection, ReconsolidationRequest
+from api.statements import STATEMENT_PROBLEMS, system_event, take_statement
 from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED
-from pipelines.adapters.ledger import Ledger
 from projections.errors import InvalidInput
 from projections.events import Event
 
@@ -27,27 +27,8 @@ router = APIRouter(prefix="/v1/admin", tags=["admin"], dependencies=[Depends(no_
     "/entities/{entity_id}/corrections",
     status_code=202,
     response_model=Accepted,
-    responses=problem_responses(
-        "unauthenticated",
-        "forbidden",
-        "malformed-json",
-        "body-too-large",
-        "unsupported-media-type",
-        "invalid-input",
-        "event-conflict",
-        "overloaded",
-        "ledger-unavailable",
-        "partition-halted",
-        "internal",
-    ),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/EntityCorrection"}}
-            },
-        }
-    },
+    responses=problem_responses(*STATEMENT_PROBLEMS),
+    openapi_extra=documented_body(EntityCorrection),
 )
 async def correct_entity(
     entity_id: str, caller: Admin, services: ServicesOf, body: JsonBytes
@@ -57,12 +38,8 @@ async def correct_entity(
     The entity (`entity:<hash>`) may be one that no event has mentioned yet. A read with
     `min_position` waits for the projection, not for the enrichment.
     """
-    refuse_when_busy(services)
-    accepted = await services.append(
-        lambda: _append_correction(services.ledger(), decode_json(body), entity_id, caller)
-    )
-    return JsonResponse(
-        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    return await take_statement(
+        services, lambda: _correction(decode_json(body), entity_id, caller), "entity corrected"
     )
 
 
@@ -70,19 +47,7 @@ async def correct_entity(
     "/reconsolidate",
     status_code=202,
     response_model=Accepted,
-    responses=problem_responses(
-        "unauthenticated",
-        "forbidden",
-        "malformed-json",
-        "body-too-large",
-        "unsupported-media-type",
-        "invalid-input",
-        "event-conflict",
-        "overloaded",
-        "ledger-unavailable",
-        "partition-halted",
-        "internal",
-    ),
+    responses=problem_responses(*STATEMENT_PROBLEMS),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -96,14 +61,8 @@ async def reconsolidate(caller: Admin, services: ServicesOf, body: JsonBytes) ->
     The request is an event of the ledger and waits for its turn: while a pass is under way it is
     accepted all the same, and the next pass answers it, together with all others of the tenant.
     """
-    refuse_when_busy(services)
-    accepted = await services.append(
-        lambda: append_stated(
-            services.ledger(), _request(decode_json(body), caller), "a pass is asked for"
-        )
-    )
-    return JsonResponse(
-        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    return await take_statement(
+        services, lambda: _request(decode_json(body), caller), "a pass is asked for"
     )
 
 
@@ -117,10 +76,6 @@ def _request(raw: Any, caller: Caller) -> Event:
         raise InvalidInput((("request", "a JSON object, which may be empty"),))
     payload = {name: value for name, value in raw.items() if name != "event_id"}
     return system_event(raw.get("event_id"), REQUESTED_EVENT, payload, caller)
-
-
-def _append_correction(ledger: Ledger, raw: Any, entity_id: str, caller: Caller) -> Accepted:
-    return append_stated(ledger, _correction(raw, entity_id, caller), "entity corrected")
 
 
 def _correction(raw: Any, entity_id: str, caller: Caller) -> Event:

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from api.answers import JsonResponse, atlas_edges, atlas_node
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import problem_responses
-from api.reading import wait_until_projected
+from api.query_schemas import ContextQuery
+from api.reading import begin_read
 from api.retrieval.rank import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, decay_score
 from api.retrieval.traverse import Bound
-from api.schemas import AtlasResponse, Capacity, ContextQuery, Meta, ScoringWeights
+from api.schemas import AtlasResponse, Capacity, Meta, ScoringWeights
 from pipelines.adapters.graph_reader import Candidate, GraphEdge, GraphNode, GraphRead, GraphReader
+from pipelines.adapters.known_then import reads_until
 from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
-from projections.positions import Position
 
 READ_PROBLEMS = (
     "unauthenticated",
@@ -50,9 +51,7 @@ async def read_context(
     query: Annotated[ContextQuery, Query()],
 ) -> Response:
     """The session's events ranked by decay score, and the edges between them."""
-    deadline = Deadline(query.timeout_ms)
-    if query.min_position is not None:
-        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    deadline = await begin_read(services, query.timeout_ms, query.min_position)
     now_ms = clock_ms(query.as_of)
 
     def work() -> AtlasResponse:
@@ -71,11 +70,12 @@ def _context(
     deadline: Deadline,
 ) -> AtlasResponse:
     def ask(graph: GraphRead) -> tuple[list[GraphNode], list[GraphEdge], int]:
-        candidates, total = graph.session_candidates(tenant, session_id, query.max_nodes)
+        reads = reads_until(graph, query.as_of_position)
+        candidates, total = reads.session_candidates(tenant, session_id, query.max_nodes)
         best = [item.event_id for item in ranked(candidates, now_ms, query.max_nodes)]
-        nodes = graph.events(tenant, best)
+        nodes = reads.events(tenant, best)
         found = [nodes[event_id] for event_id in best if event_id in nodes]
-        return found, graph.edges_between(tenant, best), total
+        return found, reads.edges_between(tenant, best), total
 
     nodes, edges, total = reader.read(ask, timeout_ms=deadline.remaining_ms())
     truncated = total > len(nodes)

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from api.answers import JsonResponse
 from api.cursors import cursor_of, place_of
-from api.dependencies import Deadline, Reader, ServicesOf
+from api.dependencies import Reader, ServicesOf
 from api.entity_answers import entity_item, entity_response
 from api.entity_schemas import EntitiesQuery, EntityList, EntityQuery, EntityResponse, PageMeta
 from api.errors import ApiProblem, problem_responses
-from api.reading import wait_until_projected
+from api.reading import begin_read
 from api.retrieval.entity_seeds import Seed, match_score, name_forms, query_terms
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.recall import ENTITY_PREFIX
@@ -25,7 +25,6 @@ from pipelines.adapters.entity_reads import EntityNode, EntityReads, Mention
 from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads
 from pipelines.adapters.graph_reader import GraphNode, GraphRead
 from projections.events import MAX_NAME_CHARACTERS
-from projections.positions import Position
 
 MAX_MATCHES = 1_000
 """Of a search: what is found beyond is nobody's page."""
@@ -40,10 +39,8 @@ async def list_entities(
     caller: Reader, services: ServicesOf, query: Annotated[EntitiesQuery, Query()]
 ) -> Response:
     """Entities by name; with `query` those whose names have its words, the best first."""
-    deadline = Deadline(query.timeout_ms)
     search = _Search(caller.tenant, query)
-    if query.min_position is not None:
-        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    deadline = await begin_read(services, query.timeout_ms, query.min_position)
 
     def work() -> EntityList:
         with services.connections.graph.reader() as reader:
@@ -128,10 +125,8 @@ async def read_entity(
     `entity_id` is `entity:<hash>`, the bare hash, or `entity:<name>`; of several by one name the
     one that is mentioned most. What was found to be the same is one entity here.
     """
-    deadline = Deadline(query.timeout_ms)
     found = _Found(caller.tenant, entity_id, query, services.settings.temporal_decay_rate)
-    if query.min_position is not None:
-        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    deadline = await begin_read(services, query.timeout_ms, query.min_position)
 
     def work() -> bool:
         with services.connections.graph.reader() as reader:

@@ -27,14 +27,8 @@ from api.errors import (
     problem,
     problem_responses,
 )
-from api.schemas import (
-    Accepted,
-    BatchAccepted,
-    BatchCounts,
-    BatchResult,
-    LedgerReadQuery,
-    StoredEvent,
-)
+from api.event_schemas import Accepted, BatchAccepted, BatchCounts, BatchResult, StoredEvent
+from api.query_schemas import LedgerReadQuery
 from enrichment.offered import offered_event
 from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, NamedTuple
 
+import orjson
 from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
@@ -13,20 +14,30 @@ from api.bodies import body_of, documented_body
 from api.dependencies import Caller, Deadline, Reader, Services, ServicesOf, no_query
 from api.errors import problem_responses
 from api.fact_answers import facts_narrative, facts_response
-from api.fact_schemas import MAX_FACTS, FactsQuery, FactsResponse, RecallMode
+from api.fact_schemas import FactsQuery, FactsResponse, RecallMode
 from api.markdown import MarkdownResponse, also_markdown, wants_markdown
-from api.reading import wait_until_projected
+from api.reading import begin_read
+from api.repeating import keep_answer, known_answer
 from api.retrieval.activation import ActivationConfig
+from api.retrieval.fact_pages import cursor_of, page_of, ranked_fact, read_page
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.narrative import MAX_ANCHORS, MAX_HOPS
-from api.retrieval.recall import ENTITY_PREFIX, Found, Recall, SeedRules, by_activation, seeds_of
+from api.retrieval.recall import (
+    ENTITY_PREFIX,
+    MAX_RANKING,
+    Found,
+    Recall,
+    SeedRules,
+    by_activation,
+    seeds_of,
+)
 from api.retrieval.traverse import Bound
 from api.routes.context import READ_PROBLEMS, clock_ms
 from pipelines.adapters.fact_reads import FactReads
 from pipelines.adapters.graph_reader import GraphRead, GraphReader
 from pipelines.adapters.retrieval_reads import session_events, session_user
 from pipelines.settings import Settings
-from projections.errors import QueryTimeout
+from projections.errors import GraphUnavailable, InvalidInput, QueryTimeout
 from projections.events import timestamp_ms
 from projections.positions import Position
 
@@ -55,9 +66,7 @@ async def recall_facts(
     `Accept: text/markdown` gives their narrative within `max_tokens`: the three best seeds, two
     levels around them, at most 10 facts an entity and 30 in all.
     """
-    deadline = Deadline(asked.timeout_ms)
-    if asked.min_position is not None:
-        await wait_until_projected(services, Position.parse(asked.min_position), deadline)
+    deadline = await begin_read(services, asked.timeout_ms, asked.min_position)
     as_text = wants_markdown(accept)
     recalling = _Recalling(services, caller, asked, deadline, as_text=as_text)
     answer = await services.read(recalling.answer, timeout_ms=deadline.remaining_ms())
@@ -68,15 +77,27 @@ async def recall_facts(
 
 
 class _Answer(NamedTuple):
+    """What was recalled, and how; never changed, for it may be given again.
+
+    Attributes:
+        facts: of the page.
+        more: there are facts behind them.
+        next_cursor: of the page behind this one.
+        complete: nothing was left out for want of time or of the embedder.
+    """
+
     recall: Recall
     found: Found
-    facts: list[RecalledFact]
-    cut_by: set[Bound]
-    timed_out: bool
+    facts: Sequence[RecalledFact]
+    cut_by: frozenset[Bound] = frozenset()
+    more: bool = False
+    next_cursor: str | None = None
+    timed_out: bool = False
+    complete: bool = True
 
 
 class _Recalling:
-    """One recall, on a thread of its own."""
+    """One recall, on a thread of its own: from the cache, or the next page, or found anew."""
 
     def __init__(
         self,
@@ -95,15 +116,90 @@ class _Recalling:
         chosen: RecallMode = "activation" if self._settings.spreading_activation else "bfs"
         self._mode: RecallMode = asked.mode or chosen
         self._as_text = as_text
+        self._cached = False
+        self._embedder_was_away = False
+        fields = asked.model_dump(exclude=_NOT_THE_QUESTION)
+        self._question = ["facts", caller.tenant, as_text, fields]
 
     def answer(self) -> _Answer:
-        """What is recalled; called on a thread of its own."""
+        """What is recalled; called on a thread of its own.
+
+        Raises:
+            InvalidInput: the cursor is none, or of another question.
+        """
+        key = orjson.dumps([self._question, self._asked.max_facts, self._asked.cursor])
+        if self._asked.min_position is None:  # nobody who waits for a position gets what was before
+            known = known_answer(self._services, self._tenant, key, _Answer)
+            if known is not None:
+                self._cached = True
+                return known
+        projected = self._services.watch.projected()
         with self._services.connections.graph.reader() as reader:
-            recall = self._recall(reader)
-            found = self._found(reader, recall)
-            walk = FactWalk(recall.wanted, recall.max_depth, self._query_vector(found))
-            facts, timed_out = self._facts(reader, recall, found, walk)
-        return _Answer(recall, found, facts, walk.cut_by, timed_out)
+            cursor = self._asked.cursor
+            answer = self._first(reader) if cursor is None else self._page(reader, cursor)
+            if answer.complete:
+                self._keep(reader, key, answer, projected)
+        return answer
+
+    def _first(self, reader: GraphReader) -> _Answer:
+        recall = self._recall(reader, clock_ms(self._asked.as_of))
+        found = self._found(reader, recall)
+        walk = FactWalk(recall.wanted, recall.max_depth, self._query_vector(found))
+        ranked, timed_out = self._facts(reader, recall, found, walk)
+        facts, rest = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        return _Answer(
+            recall,
+            found,
+            facts,
+            frozenset(walk.cut_by),
+            more=bool(rest) or len(ranked) == MAX_RANKING,
+            next_cursor=cursor_of(self._question, map(ranked_fact, rest), recall.now_ms),
+            timed_out=timed_out,
+            complete=not (timed_out or Bound.TIME in walk.cut_by or self._embedder_was_away),
+        )
+
+    def _page(self, reader: GraphReader, cursor: str) -> _Answer:
+        """The next page of a ranking that was made before; in scope as if it were made now."""
+        if self._as_text:
+            raise InvalidInput((("cursor", "none: a narrative has no pages"),))
+        ranked, now_ms = page_of(self._question, cursor)
+        recall = self._recall(reader, now_ms)
+        walk = FactWalk(recall.wanted, recall.max_depth)
+        page, rest = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        facts = reader.read(
+            lambda graph: read_page(FactReads(graph, self._tenant), walk, page, recall.user_id),
+            timeout_ms=self._deadline.remaining_ms(),
+        )
+        next_cursor = cursor_of(self._question, rest, now_ms)
+        return _Answer(recall, Found([], "none"), facts, more=bool(rest), next_cursor=next_cursor)
+
+    def _keep(
+        self,
+        reader: GraphReader,
+        key: bytes,
+        answer: _Answer,
+        projected: Mapping[int, Position] | None,
+    ) -> None:
+        """For the next minute, unless a session goes on from which one of the facts is known."""
+        if not self._settings.result_cache_s:
+            return
+        events = {event_id for fact in answer.facts for event_id in fact.sources}
+        try:
+            sessions = reader.read(
+                lambda graph: FactReads(graph, self._tenant).sessions(events),
+                timeout_ms=self._deadline.remaining_ms(),
+            )
+        except (QueryTimeout, GraphUnavailable):
+            return  # what was found is answered all the same
+        keep_answer(
+            self._services,
+            self._tenant,
+            key,
+            answer,
+            size=len(self.response(answer).model_dump_json()),
+            sessions=[self._asked.session_id, *sessions],
+            projected=projected,
+        )
 
     def response(self, answer: _Answer) -> FactsResponse:
         """As JSON has it."""
@@ -115,6 +211,9 @@ class _Recalling:
             cut_by=answer.cut_by,
             timed_out=answer.timed_out,
             query_ms=self._deadline.elapsed_ms(),
+            more=answer.more,
+            next_cursor=answer.next_cursor,
+            cached=self._cached,
         )
 
     def record(self, answer: _Answer) -> None:
@@ -133,9 +232,8 @@ class _Recalling:
         max_tokens = self._asked.max_tokens
         return facts_narrative(answer.recall, answer.found, answer.facts, max_tokens)
 
-    def _recall(self, reader: GraphReader) -> Recall:
+    def _recall(self, reader: GraphReader, now_ms: int) -> Recall:
         asked = self._asked
-        now_ms = clock_ms(asked.as_of)
         user_id = asked.user_id
         if user_id is None and asked.session_id is not None:
             session_id = asked.session_id
@@ -148,7 +246,7 @@ class _Recalling:
             now_ms if asked.at_timestamp is None else timestamp_ms(asked.at_timestamp),
             now_ms,
             MAX_HOPS if self._as_text else asked.max_depth or self._settings.max_hops,
-            MAX_FACTS if self._as_text else asked.max_facts,
+            MAX_RANKING if self._as_text else asked.max_facts,
             tuple(asked.seed_nodes),
             tuple(dict.fromkeys(asked.edge_types)),
             user_id,
@@ -166,7 +264,9 @@ class _Recalling:
         limit_ms = round(self._settings.query_embedding_timeout_s * 1000)
         # half of what is left: without a vector there is still an answer to give
         timeout_ms = min(limit_ms, self._deadline.remaining_ms() // 2 + 1)
-        return self._services.embedder.embed(text, timeout_ms=timeout_ms)
+        vector = self._services.embedder.embed(text, timeout_ms=timeout_ms)
+        self._embedder_was_away |= vector is None
+        return vector
 
     def _query_vector(self, found: Found) -> Sequence[float] | None:
         """PRISM's; without one the confidence alone decides, and nobody is told (S2)."""
@@ -213,8 +313,19 @@ class _Recalling:
             found.seeds,
             now_ms=recall.now_ms,
             decay_rate=self._settings.temporal_decay_rate,
-            limit=recall.max_facts,
+            limit=MAX_RANKING,
         )
+
+
+_NOT_THE_QUESTION: Final = {
+    "cursor",
+    "max_facts",
+    "timeout_ms",
+    "min_position",
+    "record_access",
+    "max_tokens",
+}
+"""Fields that may differ from page to page, and change no ranking."""
 
 
 def _config(settings: Settings, max_hops: int) -> ActivationConfig:

@@ -8,14 +8,13 @@ from typing import Any
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from api.answers import JsonResponse
 from api.bodies import documented_body
 from api.dependencies import Caller, JsonBytes, ServicesOf, Writer, no_query
 from api.entity_schemas import FeedbackBody
 from api.errors import problem_responses
-from api.routes.events import decode_json, refuse_when_busy
-from api.schemas import Accepted
-from api.statements import append_stated, system_event
+from api.event_schemas import Accepted
+from api.routes.events import decode_json
+from api.statements import STATEMENT_PROBLEMS, system_event, take_statement
 from enrichment.feedback import FEEDBACK_EVENT
 from projections.errors import InvalidInput
 from projections.events import Event
@@ -27,30 +26,13 @@ router = APIRouter(prefix="/v1/feedback", tags=["memory"], dependencies=[Depends
     "",
     status_code=202,
     response_model=Accepted,
-    responses=problem_responses(
-        "unauthenticated",
-        "forbidden",
-        "malformed-json",
-        "body-too-large",
-        "unsupported-media-type",
-        "invalid-input",
-        "event-conflict",
-        "overloaded",
-        "ledger-unavailable",
-        "partition-halted",
-        "internal",
-    ),
+    responses=problem_responses(*STATEMENT_PROBLEMS),
     openapi_extra=documented_body(FeedbackBody),
 )
 async def give_feedback(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append a judgement of nodes; what is useful is remembered better."""
-    refuse_when_busy(services)
-    event = _feedback(decode_json(body), caller)
-    accepted = await services.append(
-        lambda: append_stated(services.ledger(), event, "feedback given")
-    )
-    return JsonResponse(
-        accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
+    return await take_statement(
+        services, lambda: _feedback(decode_json(body), caller), "feedback given"
     )
 
 

@@ -10,16 +10,17 @@ from starlette.responses import Response
 from api.answers import JsonResponse, atlas_edges, atlas_node
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import ApiProblem, problem_responses
-from api.reading import wait_until_projected
+from api.query_schemas import LineageQuery
+from api.reading import begin_read
 from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound, Lineage
 from api.routes.context import READ_PROBLEMS, clock_ms
-from api.schemas import AtlasResponse, Capacity, LineageQuery, Meta, ScoringWeights
+from api.schemas import AtlasResponse, Capacity, Meta, ScoringWeights
 from pipelines.adapters.graph_reader import GraphReader
+from pipelines.adapters.known_then import reads_until
 from pipelines.adapters.lineage_reads import Surroundings, surroundings
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
-from projections.positions import Position
 
 DEFAULT_INTENT: Intent = "why"
 TEMPORAL: Intent = "when"
@@ -44,9 +45,7 @@ async def read_lineage(
     Without `intent` the node says what is meant: `why` when it has causes or effects, or failed;
     `when` when all that is known of it is what came before and after; else `why`.
     """
-    deadline = Deadline(query.timeout_ms)
-    if query.min_position is not None:
-        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    deadline = await begin_read(services, query.timeout_ms, query.min_position)
 
     def work() -> Lineage | None:
         with services.connections.graph.reader() as reader:
@@ -58,7 +57,8 @@ async def read_lineage(
                 max_depth=query.max_depth,
                 max_nodes=query.max_nodes,
             )
-            return walk if _walk(reader, caller.tenant, walk, deadline) else None
+            until = query.as_of_position
+            return walk if _walk(reader, caller.tenant, walk, until, deadline) else None
 
     walk = await services.read(work, timeout_ms=deadline.remaining_ms())
     if walk is None:
@@ -81,11 +81,14 @@ def inferred_lineage_intent(found: Surroundings) -> Intent:
     return TEMPORAL
 
 
-def _walk(reader: GraphReader, tenant: str, walk: Lineage, deadline: Deadline) -> bool:
+def _walk(
+    reader: GraphReader, tenant: str, walk: Lineage, until: str | None, deadline: Deadline
+) -> bool:
     """Whether the node was found; out of time, what was found until then is the answer."""
     try:
         return reader.read(
-            lambda graph: walk.walk(tenant, graph), timeout_ms=deadline.remaining_ms()
+            lambda graph: walk.walk(tenant, reads_until(graph, until)),
+            timeout_ms=deadline.remaining_ms(),
         )
     except QueryTimeout:
         if not walk.answered:

@@ -17,15 +17,17 @@ from api.dependencies import Deadline, Reader, Services, ServicesOf, no_query
 from api.errors import problem_responses
 from api.evidence import subgraph_markdown
 from api.markdown import MarkdownResponse, also_markdown, wants_markdown
-from api.reading import wait_until_projected
+from api.query_schemas import SubgraphQuery
+from api.reading import begin_read
+from api.repeating import keep_answer, known_answer
 from api.retrieval.answer import Retrieval
 from api.retrieval.pages import cursor_of, page_of
 from api.routes.context import READ_PROBLEMS, clock_ms
-from api.schemas import AtlasResponse, SubgraphQuery
+from api.schemas import AtlasResponse
 from api.subgraph_answers import subgraph_response
 from pipelines import telemetry
 from pipelines.adapters.evidence_reads import texts
-from projections.errors import GraphError, LedgerError
+from projections.errors import GraphError
 from projections.positions import Position
 from projections.schema import EVENT
 
@@ -55,9 +57,7 @@ async def query_subgraph(
     found out here; `intent` and `seed_nodes` override that. `Accept: text/markdown` gives the
     events as evidence in reading order, the best that fit into `max_tokens`.
     """
-    deadline = Deadline(asked.timeout_ms)
-    if asked.min_position is not None:
-        await wait_until_projected(services, Position.parse(asked.min_position), deadline)
+    deadline = await begin_read(services, asked.timeout_ms, asked.min_position)
     answering = _Answering(services, caller.tenant, asked, deadline)
     if wants_markdown(accept):
         text = await services.read(answering.evidence, timeout_ms=deadline.remaining_ms())
@@ -138,15 +138,9 @@ class _Answering:
 
     def _cached(self) -> AtlasResponse | None:
         """What was answered a moment ago; nobody who waits for a position gets that."""
-        if self._asked.min_position is not None or not self._services.settings.result_cache_s:
+        if self._asked.min_position is not None:
             return None
-        target = self._services.connections.graph.target
-        name = None if target is None else target.name
-        try:
-            ledger = self._services.ledger()
-            response = self._services.results.get(self._tenant, self._key(), ledger, name)
-        except LedgerError:
-            return None  # nobody can say whether it still stands
+        response = known_answer(self._services, self._tenant, self._key(), AtlasResponse)
         if response is None:
             return None
         method = response.meta.retrieval_method or ""
@@ -157,19 +151,17 @@ class _Answering:
         return response.model_copy(update={"meta": meta})
 
     def _keep(self, response: AtlasResponse, projected: Mapping[int, Position] | None) -> None:
-        target = self._services.connections.graph.target
-        if projected is None or target is None:
-            return
-        sessions = {node.provenance.session_id for node in response.nodes} - {None}
-        self._services.results.put(
+        keep_answer(
+            self._services,
             self._tenant,
             self._key(),
             response,
             size=len(response.model_dump_json()),
-            target=target.name,
-            sessions={self._asked.session_id, *filter(None, sessions)},
+            sessions=[
+                self._asked.session_id,
+                *(node.provenance.session_id for node in response.nodes),
+            ],
             projected=projected,
-            partitions=self._services.settings.partitions,
         )
 
     def _record(self, response: AtlasResponse) -> None:

@@ -21,13 +21,12 @@ from api.entity_schemas import (
     SummaryScope,
 )
 from api.errors import ApiProblem, problem_responses
-from api.reading import wait_until_projected
+from api.reading import begin_read
 from api.routes.context import READ_PROBLEMS
 from consolidation.digests import summary_id
 from pipelines.adapters.entity_reads import EntityReads, Link
 from pipelines.adapters.graph_reader import GraphNode, GraphRead
 from projections.events import MAX_NAME_CHARACTERS
-from projections.positions import Position
 
 MAX_SCOPE_ID = 3 * MAX_NAME_CHARACTERS
 """Of an episode: its session, its trace and a number."""
@@ -55,9 +54,8 @@ async def read_summary(
     `scope_id` is the session's or the agent's id, an episode's as its summary names it, or
     `summary:<hash>`.
     """
-    deadline = Deadline(query.timeout_ms)
     own_id = _summary_id(caller.tenant, scope, scope_id)
-    page = await _page(services, caller.tenant, own_id, query, deadline)
+    page, meta = await _page(services, caller.tenant, own_id, query)
     if page.node is None or page.node.properties["scope"] != scope:
         raise ApiProblem("not-found", "No such summary is in the graph; a pass may not be due yet.")
     return JsonResponse(
@@ -66,7 +64,7 @@ async def read_summary(
             children=page.items(),
             links=[link_item(one) for one in page.links],
             next_cursor=page.next_cursor(),
-            meta=page.meta(deadline),
+            meta=meta,
         )
     )
 
@@ -83,11 +81,10 @@ async def list_episodes(
     query: Annotated[SummaryQuery, Query()],
 ) -> Response:
     """The episodes of a session in order, as far as consolidation has come; maybe none yet."""
-    deadline = Deadline(query.timeout_ms)
     own_id = summary_id(caller.tenant, "session", session_id)
-    page = await _page(services, caller.tenant, own_id, query, deadline)
+    page, meta = await _page(services, caller.tenant, own_id, query)
     return JsonResponse(
-        EpisodeList(episodes=page.items(), next_cursor=page.next_cursor(), meta=page.meta(deadline))
+        EpisodeList(episodes=page.items(), next_cursor=page.next_cursor(), meta=meta)
     )
 
 
@@ -143,15 +140,14 @@ class _Page:
 
 
 async def _page(
-    services: Services, tenant: str, own_id: str, query: SummaryQuery, deadline: Deadline
-) -> _Page:
+    services: Services, tenant: str, own_id: str, query: SummaryQuery
+) -> tuple[_Page, PageMeta]:
     page = _Page(tenant, own_id, query)
-    if query.min_position is not None:
-        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    deadline = await begin_read(services, query.timeout_ms, query.min_position)
 
     def work() -> None:
         with services.connections.graph.reader() as reader:
             reader.read(page.read, timeout_ms=deadline.remaining_ms())
 
     await services.read(work, timeout_ms=deadline.remaining_ms())
-    return page
+    return page, page.meta(deadline)

@@ -27,6 +27,8 @@ from projections.schema import (
 
 MAX_PREFIXED: Final = 200
 MAX_LINKS: Final = 50
+MAX_COUNTED: Final = 10_000
+"""Entities of a tenant among which the most mentioned are looked for."""
 
 _KNOWN = f"NOT n:{ENTITY.placeholder}"
 _TYPED = (
@@ -40,6 +42,14 @@ WHERE n.tenant = $tenant AND n.canonical_name >= $name AND {_KNOWN} AND {_TYPED}
   AND CASE WHEN n.canonical_name = $name THEN n.entity_id > $id ELSE true END
 RETURN {ENTITY_COLUMNS}, n.canonical_name AS canonical_name
 ORDER BY n.canonical_name, n.entity_id LIMIT $limit
+"""
+MOST_MENTIONED: Final = f"""
+MATCH (n:{ENTITY.label}) {_BY_NAME}
+WHERE n.tenant = $tenant AND n.canonical_name IS NOT NULL AND n.entity_id IS NOT NULL AND {_KNOWN}
+WITH n LIMIT $most
+WITH n, COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS mentions
+ORDER BY mentions DESC, n.entity_id LIMIT $limit
+RETURN n.entity_id AS entity_id
 """
 PREFIXED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -163,6 +173,11 @@ class EntityReads:
         name, own_id = after
         rows = self._rows(LISTED, name=name, id=own_id, type=entity_type, limit=limit)
         return [(row["canonical_name"], entity_name(row)) for row in rows]
+
+    def most_mentioned(self, limit: int) -> list[str]:
+        """Ids of the entities that events mention most, among the first MAX_COUNTED by name."""
+        rows = self._rows(MOST_MENTIONED, most=MAX_COUNTED, limit=limit)
+        return [row["entity_id"] for row in rows]
 
     def prefixed(self, canonical_name: str) -> list[EntityName]:
         """The first entities whose canonical name begins so, sorted by it."""

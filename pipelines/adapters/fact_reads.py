@@ -15,6 +15,7 @@ from pipelines.adapters.graph_reader import GraphRead
 from projections.cypher import SERVER_VERSION
 from projections.schema import (
     ENTITY,
+    EVENT,
     MEMBER_OF,
     RELATES_TO,
     SAME_AS,
@@ -167,6 +168,11 @@ FACT_IS_SHARED_OR_OWN: Final = (
 _COUNTS = f"""{FACT_HOLDS}
       AND CASE WHEN size($edge_types) = 0 THEN true ELSE r.edge_type IN $edge_types END
       AND CASE WHEN $everyone THEN true ELSE {FACT_IS_SHARED_OR_OWN} END"""
+_FACT_COLUMNS = f"""s.entity_id AS source_id, {_NAME.format("s")} AS source_name,
+       {_TYPE.format("s")} AS source_type, s.subtype AS source_subtype,
+       t.entity_id AS target_id, {_NAME.format("t")} AS target_name,
+       {_TYPE.format("t")} AS target_type, t.subtype AS target_subtype,
+       {_columns("r", RELATES_TO.properties)} AS properties"""
 FACTS_OF: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
@@ -177,11 +183,21 @@ CALL (n) {{
   LIMIT $per_entity
 }}
 WITH DISTINCT r, startNode(r) AS s, endNode(r) AS t
-RETURN s.entity_id AS source_id, {_NAME.format("s")} AS source_name,
-       {_TYPE.format("s")} AS source_type, s.subtype AS source_subtype,
-       t.entity_id AS target_id, {_NAME.format("t")} AS target_name,
-       {_TYPE.format("t")} AS target_type, t.subtype AS target_subtype,
-       {_columns("r", RELATES_TO.properties)} AS properties
+RETURN {_FACT_COLUMNS}
+"""
+FACTS_BETWEEN: Final = f"""
+UNWIND $ends AS pair
+MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}})
+MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}})
+MATCH (s)-[r:{RELATES_TO.type}]->(t)
+WHERE r.event_id IN pair[2] AND {FACT_IS_SHARED_OR_OWN}
+RETURN {_FACT_COLUMNS}
+"""
+SESSIONS: Final = f"""
+UNWIND $ids AS id
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+WHERE e.session_id IS NOT NULL
+RETURN DISTINCT e.session_id AS session_id
 """
 COSINES: Final = f"""
 UNWIND $ids AS id
@@ -249,6 +265,28 @@ class FactReads:
         )
         found = (_fact(row) for row in rows)
         return list({fact.key: fact for fact in found}.values())
+
+    def facts_between(
+        self, ends: Iterable[tuple[str, str, str]], user_id: str | None
+    ) -> list[FactRow]:
+        """Facts from one entity to another that an event said: (source, target, event id) each.
+
+        Whether they hold is not asked; of other users than this one they are never seen.
+        """
+        said: dict[tuple[str, str], list[str]] = {}
+        for source_id, target_id, event_id in ends:
+            said.setdefault((source_id, target_id), []).append(event_id)
+        asked = [[*pair, events] for pair, events in said.items()]
+        found: list[FactRow] = []
+        for first in range(0, len(asked), IDS_AT_ONCE):
+            chunk = asked[first : first + IDS_AT_ONCE]
+            rows = self._graph.rows(FACTS_BETWEEN, tenant=self._tenant, ends=chunk, user_id=user_id)
+            found += map(_fact, rows)
+        return found
+
+    def sessions(self, event_ids: Iterable[str]) -> set[str]:
+        """Sessions of the events that are in the graph."""
+        return {row["session_id"] for row in self._chunked(SESSIONS, sorted(set(event_ids)))}
 
     def cosines(self, ids: Iterable[str], vector: Sequence[float]) -> dict[str, float]:
         """Plain cosine of each entity's name and a vector; entities without one are missing."""

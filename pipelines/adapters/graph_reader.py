@@ -150,30 +150,33 @@ def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
 
 
 _PLACEHOLDERS = {row.label: row.placeholder for row in NODES.values() if row.placeholder}
-_EVENT_COLUMNS = node_columns("e", EVENT)
+EVENT_COLUMNS = node_columns("e", EVENT)
 _IMPORTANCE = _coalesce("e", ("importance_score", "importance_hint"), "$default_importance")
 _ACCESS_COUNT = _coalesce("e", ("access_count",), "0")
 _LAST_ACCESS = _coalesce("e", ("last_accessed_at",), "0")
-_VISIBLE = f"NOT e:{PLACEHOLDER}"
+IS_EVENT = f"NOT e:{PLACEHOLDER}"
 
 _EVENTS = f"""
 UNWIND $ids AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
-WHERE {_VISIBLE}
-RETURN {_EVENT_COLUMNS} AS node
+WHERE {IS_EVENT}
+RETURN {EVENT_COLUMNS} AS node
 """
 
 # Named, for a plan made while the graph was empty scans all labels; the index answers only when
 # each of its columns is asked for, if only to exist.
 _SESSION_INDEX = EVENT.indexes[0]
 
+
 # The decay score falls with age alone once importance and access count are given, so the best k
 # of each such group contain the best k of the session: the formula stays in one place, in Python,
 # and a session of 100,000 events sends a few hundred rows.
-_CANDIDATES = f"""
+def candidates_text(test: str = "") -> str:
+    """The question for the events of a session that may be its best; `test` narrows it further."""
+    return f"""
 MATCH (e:{EVENT.label} {{tenant: $tenant, session_id: $session_id}})
 USING INDEX e:{EVENT.label}({", ".join(_SESSION_INDEX)})
-WHERE {_VISIBLE} AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL
+WHERE {IS_EVENT} AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL {test}
 WITH e, {_IMPORTANCE} AS importance, {_ACCESS_COUNT} AS access_count,
      e.occurred_at.epochMillis AS occurred_at, {_LAST_ACCESS} AS accessed_at
 WITH e, importance, access_count, occurred_at,
@@ -186,13 +189,16 @@ RETURN row[0] AS event_id, row[1] AS occurred_at, row[2] AS used_at, importance,
 """
 
 
+_CANDIDATES = candidates_text()
+
+
 def _edges_between(rows: Sequence[EdgeRow]) -> str:
     types = "|".join(row.type for row in rows)
     return f"""
 UNWIND $ids AS id
 MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})-[r:{types}]->
       (e:{EVENT.label} {{tenant: $tenant}})
-WHERE {_VISIBLE} AND e.event_id IN $ids
+WHERE {IS_EVENT} AND e.event_id IN $ids
 RETURN type(r) AS type, a.event_id AS source, e.event_id AS target, properties(r) AS properties
 ORDER BY type, source, target
 """
@@ -204,9 +210,9 @@ def _neighbours(row: EdgeRow, forward: bool) -> str:
 UNWIND $ids AS id
 MATCH (:{EVENT.label} {{tenant: $tenant, event_id: id}}){left}[:{row.type}]{right}
       (e:{EVENT.label} {{tenant: $tenant}})
-WHERE {_VISIBLE} AND NOT e.event_id IN $seen
+WHERE {IS_EVENT} AND NOT e.event_id IN $seen
 WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
-RETURN {_EVENT_COLUMNS} AS node
+RETURN {EVENT_COLUMNS} AS node
 """
 
 
@@ -265,7 +271,7 @@ class GraphRead:
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """The events that are in the graph, by id."""
         rows = self.rows(_EVENTS, tenant=tenant, ids=list(event_ids))
-        return {node.node_id: node for node in map(_event_node, rows)}
+        return {node.node_id: node for node in map(event_node, rows)}
 
     def session_candidates(
         self, tenant: str, session_id: str, limit: int
@@ -278,18 +284,7 @@ class GraphRead:
             limit=limit,
             default_importance=DEFAULT_IMPORTANCE,
         )
-        totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
-        candidates = [
-            Candidate(
-                row["event_id"],
-                row["occurred_at"],
-                row["used_at"],
-                row["importance"],
-                row["access_count"],
-            )
-            for row in rows
-        ]
-        return candidates, sum(totals.values())
+        return candidates_of(rows)
 
     def neighbours(
         self,
@@ -318,7 +313,7 @@ class GraphRead:
             seen=list(seen),
             limit=limit,
         )
-        return [_event_node(item) for item in rows]
+        return [event_node(item) for item in rows]
 
     def edges_between(
         self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
@@ -463,7 +458,24 @@ def graph_error(error: Exception, timeout_ms: int) -> GraphError:
     return GraphUnavailable(reason=code)
 
 
-def _event_node(row: neo4j.Record) -> GraphNode:
+def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[Candidate], int]:
+    """The candidates of an answer to `candidates_text`, and how many events there are in all."""
+    totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
+    candidates = [
+        Candidate(
+            row["event_id"],
+            row["occurred_at"],
+            row["used_at"],
+            row["importance"],
+            row["access_count"],
+        )
+        for row in rows
+    ]
+    return candidates, sum(totals.values())
+
+
+def event_node(row: neo4j.Record) -> GraphNode:
+    """The event of a row with EVENT_COLUMNS as `node`."""
     properties = {name: value for name, value in row["node"].items() if value is not None}
     return GraphNode(EVENT.label, properties.pop("event_id"), properties)
 

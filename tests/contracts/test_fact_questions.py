@@ -22,6 +22,7 @@ ASKED: Mapping[str, Any] = {
     "events": ["x"],
     "words": "+tenant_term:x",
     "ids": ["x"],
+    "ends": [["x", "x", ["x"]]],
     "names": ["x"],
     "edge_types": [],
     "vector": [0.05] * 384,
@@ -51,7 +52,7 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 20
+    assert len(QUESTIONS) == 23
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

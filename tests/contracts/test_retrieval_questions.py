@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import neo4j
 import pytest
 
-from pipelines.adapters import proactive_reads, retrieval_reads
+from pipelines.adapters import known_then, proactive_reads, retrieval_reads
 from pipelines.adapters.graph_writer import GraphWriter
 from tests.contracts.test_graph_writer import walk
 
@@ -24,10 +24,14 @@ QUESTIONS = {
     "steps": retrieval_reads.STEPS,
     "edges": retrieval_reads.EDGES_BETWEEN,
     "proactive": proactive_reads.PROACTIVE,
+    "followed then": known_then.FOLLOWED,
+    "candidates then": known_then.CANDIDATES,
+    **{f"neighbours then {key}": text for key, text in known_then.NEIGHBOURS.items()},
     **{f"nodes {label}": text for label, text in retrieval_reads.NODE_QUESTIONS.items()},
 }
 IDS = (
     "ids",
+    "seen",
     "around",
     "names",
     "event_ids",
@@ -40,7 +44,7 @@ IDS = (
 )
 PARAMETERS = {
     **dict.fromkeys(("tenant", "session_id", "user_id", "success", "retry"), "x"),
-    **dict.fromkeys(("now", "most", "default_importance", "least_score"), 1),
+    **dict.fromkeys(("now", "most", "limit", "default_importance", "least_score"), 1),
     **dict.fromkeys(("least_importance", "least_accesses"), 1),
     **{name: ["x"] for name in IDS},
     "until": [1, 0],
@@ -75,7 +79,7 @@ def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
 
 def test_every_question_is_asked_about() -> None:
     known = set(QUESTIONS.values())
-    for module in (retrieval_reads, proactive_reads):
+    for module in (retrieval_reads, proactive_reads, known_then):
         for name, text in vars(module).items():
             if name.isupper() and isinstance(text, str) and "$tenant" in text and "MATCH" in text:
                 assert any(text.strip() in one for one in known), name

@@ -63,7 +63,8 @@ def story() -> Facts:
 
 @pytest.fixture(scope="module")
 def services(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[tuple[Stack, Api]]:
-    with told(valkey, neo4j, story().events) as both:
+    # No recall is given again: what these tests change is not new in a session.
+    with told(valkey, neo4j, story().events, result_cache_s=0) as both:
         yield both
 
 

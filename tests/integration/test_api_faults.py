@@ -286,6 +286,26 @@ def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_
     assert set(statuses) == {200}
 
 
+def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
+    redis_url: str, neo4j_url: str
+) -> None:
+    targets = Targets(connect_redis(Settings(redis_url=redis_url)))
+    for name in ("blue", "green"):
+        targets.register(Target(name, neo4j_url, "neo4j"))
+    targets.activate("blue")
+
+    def answered() -> float:
+        name = "recollect_query_step_duration_seconds_count"
+        return telemetry.REGISTRY.get_sample_value(name, {"step": "read"}) or 0.0
+
+    with running_api(redis_url, neo4j_url) as api:
+        before = answered()
+        targets.activate("green")
+        # nobody asks anything but the API itself: in words, and from nodes of every kind
+        wait_until(lambda: answered() >= before + 2, "questions of our own", patience_s=60)
+        assert _active(api) == "green"
+
+
 def _active(api: Api) -> str | None:
     target = api.app.state.services.connections.graph.target
     return None if target is None else str(target.name)

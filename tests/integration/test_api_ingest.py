@@ -12,7 +12,7 @@ import orjson
 import pytest
 import structlog
 
-from api.schemas import BatchAccepted, StoredEvent
+from api.event_schemas import BatchAccepted, StoredEvent
 from pipelines.adapters.connect import connect_redis
 from pipelines.adapters.ledger import Ledger
 from pipelines.settings import Settings

@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from api.errors import PROBLEMS, ApiProblem, describe
+from api.event_schemas import EventEnvelope
 from api.routes.events import decode_json
-from api.schemas import EntityCorrection, EventEnvelope
+from api.statement_schemas import EntityCorrection
 from enrichment.statements import ENTITY_CORRECTED, parse_statement
 from projections import errors
 from projections.errors import InvalidEvent, PassUnderWay, RecollectError
