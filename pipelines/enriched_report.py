@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from enrichment.expected import KINDS, Numbers, add_numbers
-from projections.comparison import Difference
+from pipelines.comparison_report import ComparisonReport
 from projections.digest import digest_text
-
-LISTED = 1_000
-"""Differences listed at most; all are counted."""
 
 
 @dataclass
-class EnrichmentReport:
-    """What verify found. `ok`: no difference, no matter how much lag.
+class EnrichmentReport(ComparisonReport):
+    """What verify found.
 
     Attributes:
         sample: events asked for; None: all, or those of one session.
@@ -25,7 +22,6 @@ class EnrichmentReport:
         unread: events whose payload lies elsewhere and cannot be read now: not compared.
         without_embedding: events that have a text and no embedding, because the model failed.
         judged: events, entities and histories that were looked at again under a lock.
-        repaired: differences that were dealt with.
         numbers: digests by kind; entities, facts and sameness only of the whole graph.
     """
 
@@ -40,18 +36,7 @@ class EnrichmentReport:
     unread: int = 0
     without_embedding: int = 0
     judged: int = 0
-    repaired: int = 0
-    dead_letter_count: int = 0
-    lag_entries: int = 0
-    duration_s: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
-    difference_count: int = 0
     numbers: Numbers = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the graph is what follows from the ledger up to the checkpoints."""
-        return self.difference_count == 0
 
     @property
     def digest(self) -> str:
@@ -62,12 +47,6 @@ class EnrichmentReport:
     def digests(self) -> Mapping[str, str]:
         """By kind."""
         return {kind: digest_text(self.numbers[kind]) for kind in KINDS if kind in self.numbers}
-
-    def add(self, difference: Difference) -> None:
-        """Count a difference, and list it while there is room."""
-        self.difference_count += 1
-        if len(self.differences) < LISTED:
-            self.differences.append(difference)
 
     def count(self, numbers: Numbers) -> None:
         """Add to the digests."""

@@ -22,6 +22,7 @@ from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Ledger
 from pipelines.adapters.reports import verified
+from pipelines.comparison_report import LISTED, ComparisonReport
 from pipelines.judge import ROUNDS, Judge, Judgement, decodable
 from pipelines.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
 from pipelines.services import Progress, Services
@@ -49,9 +50,6 @@ from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
 
-LISTED = 1_000
-"""Differences, dead letters and waiting parents listed at most; all are counted."""
-
 _SESSION, _TIME = NAMES.index("session_id"), NAMES.index("occurred_at")
 _TYPES = [row.type for row in event_edges()]
 _FOLLOWS = _TYPES.index(FOLLOWS.type)
@@ -59,34 +57,17 @@ _CAUSES = [n for n in range(len(_TYPES)) if n != _FOLLOWS]
 
 
 @dataclass
-class Report:
-    """What verify found. `ok`: no difference, no matter how many dead letters or how much lag."""
+class Report(ComparisonReport):
+    """What verify found."""
 
     target: str
     events: int = 0
     system_events: int = 0
     digest: str = ""
-    differences: list[Difference] = field(default_factory=list)
-    difference_count: int = 0
-    repaired: int = 0
     judged_sessions: int = 0
     waiting_parents: list[tuple[str, str]] = field(default_factory=list)
     waiting_parent_count: int = 0
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
-    dead_letter_count: int = 0
-    lag_entries: int = 0
-    duration_s: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether the graph equals the ledger up to the checkpoints."""
-        return self.difference_count == 0
-
-    def add(self, difference: Difference) -> None:
-        """Count a difference, and list it while there is room."""
-        self.difference_count += 1
-        if len(self.differences) < LISTED:
-            self.differences.append(difference)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -301,7 +301,7 @@ def test_one_session_is_compared_alone(projected: Stack) -> None:
 def test_much_that_is_wrong_is_counted_and_part_of_it_listed(
     projected: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LISTED", 3)
+    monkeypatch.setattr("pipelines.comparison_report.LISTED", 3)
     projected.cypher("MATCH (e:Event) WHERE e.occurred_at IS NOT NULL SET e.agent_id = 'x'")
     report = projected.verify()
     assert (report.difference_count, len(report.differences)) == (len(GRAPH), 3)
