@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound
-from projections.events import (
-    MAX_NAME_CHARACTERS,
-    timestamp_ms,
-)
+from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
 from projections.positions import Position
 from projections.schema import EDGES, NODES
 

@@ -27,6 +27,12 @@ from projections.schema import CAUSED_BY, EVENT, FOLLOWS, EdgeRow
 
 MAX_LATER: Final = 200
 """Events in a row that came later and are passed over: an order with more between is not shown."""
+_MAX_INTEGER: Final = 2**63 - 1
+
+
+def until_parameter(position: Position) -> list[int]:
+    """A position as `$until`: the database holds integers of 63 bits, which no event is behind."""
+    return [min(part, _MAX_INTEGER) for part in position]
 
 
 def known(variable: str) -> str:
@@ -82,7 +88,7 @@ def followed_then(
         tenant=tenant,
         event_ids=ids,
         among=dict.fromkeys(ids, True),
-        until=list(until),
+        until=until_parameter(until),
     )
     return [
         GraphEdge(
@@ -126,7 +132,7 @@ class KnownThen:
             session_id=session_id,
             limit=limit,
             default_importance=DEFAULT_IMPORTANCE,
-            until=list(self._until),
+            until=until_parameter(self._until),
         )
         return candidates_of(rows)
 
@@ -147,7 +153,7 @@ class KnownThen:
             ids=list(event_ids),
             seen=list(seen),
             limit=limit,
-            until=list(self._until),
+            until=until_parameter(self._until),
         )
         return [event_node(item) for item in rows]
 

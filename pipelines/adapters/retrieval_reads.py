@@ -21,7 +21,7 @@ from pipelines.adapters.graph_reader import (
     node_columns,
     plain_properties,
 )
-from pipelines.adapters.known_then import followed_then, known
+from pipelines.adapters.known_then import followed_then, known, until_parameter
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -79,7 +79,7 @@ class Scope(NamedTuple):
             "tenant": self.tenant,
             "user_id": self.user_id,
             "now": self.now_ms,
-            "until": None if self.until is None else list(self.until),
+            "until": None if self.until is None else until_parameter(self.until),
         }
 
 

@@ -79,6 +79,7 @@ def test_what_came_late_does_not_break_the_order_that_was_known(
     assert all(len(ids) == 7 for ids, _ in after[:2])
     assert all(steps[0] not in [(e.source, e.target) for e in edges] for _, edges in after)
     assert answers(client, as_of_position=then) == before
+    assert answers(client, as_of_position=f"{2**64 - 1}-{2**64 - 1}") == after
     late = f"/v1/nodes/{event_id(4)}/lineage"
     assert client.get(late).status_code == 200
     assert_problem(client.get(late, params={"as_of_position": then}), 404, "not-found")
