@@ -50,7 +50,7 @@ class Failure(NamedTuple):
     resolution_event_id: str | None = None
 
 
-@lru_cache(maxsize=1_024)  # a tool says the same again and again
+@lru_cache(maxsize=8_192)  # a tool says the same again and again, and so is asked for it
 def failure_signature(text: str) -> str:
     """What an error text says, without whom and what it says it about.
 

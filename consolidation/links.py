@@ -144,8 +144,8 @@ def rare_entities(
     """
     return tuple(
         RareEntity(key, entities[key], session_counts[key])
-        for key in sorted(entities)
-        if 1 <= session_counts.get(key, 0) <= rare
+        for key in sorted(entities.keys() & session_counts.keys())
+        if 1 <= session_counts[key] <= rare
     )
 
 

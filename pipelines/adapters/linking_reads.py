@@ -35,8 +35,8 @@ _SAID_CHARACTERS = 1_000
 _MENTIONING = (
     f"UNWIND $ids AS id MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}}) "
     f"WITH id, n WHERE COUNT {{ (n)<-[:{REFERENCES.type}]-() }} <= $most "
-    f"RETURN id, COLLECT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label}) "
-    "WHERE e.session_id IS NOT NULL RETURN DISTINCT e.session_id LIMIT $few } AS sessions"
+    f"RETURN collect([id, COLLECT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label}) "
+    "WHERE e.session_id IS NOT NULL RETURN DISTINCT e.session_id LIMIT $few }]) AS entities"
 )
 _FAILED = (
     "UNWIND $tools AS tool UNWIND $statuses AS status CALL (tool, status) { "
@@ -44,10 +44,9 @@ _FAILED = (
     "WHERE e.tenant = $tenant AND e.tool_name = tool AND e.status = status "
     "AND e.occurred_at IS NOT NULL "
     "RETURN e ORDER BY e.occurred_at DESC LIMIT $most } "
-    "WITH tool, e, coalesce(e.text, '') AS text "
-    "RETURN e.session_id AS session_id, tool, "
-    "left(CASE WHEN text = '' THEN coalesce(e.summary, '') ELSE text END, $characters) AS said "
-    "ORDER BY e.occurred_at DESC, e.event_id"
+    "WITH tool, e, coalesce(e.text, '') AS text ORDER BY e.occurred_at DESC, e.event_id "
+    "RETURN tool, collect([e.session_id, tool, "
+    "left(CASE WHEN text = '' THEN coalesce(e.summary, '') ELSE text END, $characters)]) AS failed"
 )
 _LINKS = (
     f"UNWIND $ids AS id MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: id}}) "
@@ -57,21 +56,22 @@ _LINKS = (
     "ended_at_ms: o.time_range[1].epochMillis}] AS links"
 )
 _LINKING = (
-    f"MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})"
-    f"<-[:{LINKED_TO.type}]-(o:{SUMMARY.label}) "
-    "WHERE o.session_id IS NOT NULL RETURN DISTINCT o.session_id AS session_id LIMIT $most"
+    f"UNWIND $ids AS id MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: id}}) "
+    f"RETURN id, COLLECT {{ MATCH (s)<-[:{LINKED_TO.type}]-(o:{SUMMARY.label}) "
+    "WHERE o.session_id IS NOT NULL RETURN DISTINCT o.session_id LIMIT $most } AS sessions"
 )
 _WEIGHTS = (
     f"UNWIND $ids AS id MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}}) "
     f"WHERE NOT e:{PLACEHOLDER} "
-    "RETURN id, e.session_id AS session_id, e.importance_boost AS boost, "
-    "e.importance_boost_decided_at AS decided_at, "
+    "RETURN collect([id, e.session_id, "
     f"COUNT {{ MATCH (e)<-[:{CAUSED_BY.type}]-(x:{EVENT.label}) WHERE NOT x:{PLACEHOLDER} "
-    "RETURN DISTINCT x LIMIT $effects } AS effects"
+    "RETURN DISTINCT x LIMIT $effects }, coalesce(e.importance_boost, 0.0), "
+    "e.importance_boost_decided_at]) AS weights"
 )
-_PENDING = (
+_STATES = (
     f"UNWIND $ids AS id MATCH (s:{SCOPE.label} {{tenant: $tenant, session_id: id}}) "
-    "WHERE s.pending_importance > 0 RETURN id"
+    "RETURN collect([id, coalesce(s.event_count, 0), "
+    "coalesce(s.pending_importance > 0, false)]) AS states"
 )
 
 
@@ -98,6 +98,18 @@ class Weight(NamedTuple):
     decided_at: Position | None
 
 
+class SessionState(NamedTuple):
+    """What is known of a session before it is read.
+
+    Attributes:
+        event_count: how many came; those that were forgotten are counted, too.
+        pending: a pass will look at it because it changed itself.
+    """
+
+    event_count: int = 0
+    pending: bool = False
+
+
 class LinkingReader(GraphQuestions):
     """Answers the part of a pass that links sessions."""
 
@@ -121,19 +133,19 @@ class LinkingReader(GraphQuestions):
         )
         sessions: dict[str, set[str]] = {one: set() for one in wanted}
         answered = set()
-        for row in rows:
-            answered.add(row["id"])
-            sessions.setdefault(canonical[row["id"]], set()).update(row["sessions"])
+        for own_id, some in (one for row in rows for one in row["entities"]):
+            answered.add(own_id)
+            sessions.setdefault(canonical[own_id], set()).update(some)
         for one in canonical.keys() - answered:  # mentioned too often to be counted
             sessions.pop(canonical[one], None)
         return {
             one: frozenset(sessions[one]) for one in wanted if 0 < len(sessions.get(one, ())) <= few
         }
 
-    def failed(self, tenant: str, tools: Collection[str]) -> list[FailedEvent]:
-        """Events of tools that failed, the latest first."""
+    def failed(self, tenant: str, tools: Collection[str]) -> dict[str, list[FailedEvent]]:
+        """Events of each tool that failed, the latest first."""
         if not tools:
-            return []
+            return {}
         rows = self.ask(
             _FAILED,
             tenant=tenant,
@@ -142,7 +154,7 @@ class LinkingReader(GraphQuestions):
             most=FAILED_EVENTS,
             characters=_SAID_CHARACTERS,
         )
-        return [FailedEvent(*row.values()) for row in rows]
+        return {row["tool"]: [FailedEvent(*one) for one in row["failed"]] for row in rows}
 
     def recorded_links(self, tenant: str, session_ids: Iterable[str]) -> dict[str, RecordedLinks]:
         """The links of sessions as decided; nothing of a session of which nothing was decided."""
@@ -170,27 +182,24 @@ class LinkingReader(GraphQuestions):
             if row["decided_at"] is not None
         }
 
-    def linking(self, tenant: str, session_id: str, most: int) -> list[str]:
-        """Sessions that are linked to a session."""
-        own_id = summary_id(tenant, "session", session_id)
-        rows = self.ask(_LINKING, tenant=tenant, id=own_id, most=most)
-        return [row["session_id"] for row in rows]
+    def linking(self, tenant: str, session_ids: Iterable[str], most: int) -> dict[str, list[str]]:
+        """Sessions that are linked to each of some sessions, so many at most."""
+        own = {summary_id(tenant, "session", one): one for one in session_ids}
+        rows = self.ask(_LINKING, tenant=tenant, ids=sorted(own), most=most)
+        return {own[row["id"]]: row["sessions"] for row in rows}
 
     def weights(self, tenant: str, event_ids: Iterable[str]) -> dict[str, Weight]:
         """What events weigh, of those that are retained."""
         ids = sorted(set(event_ids))
         rows = self.ask(_WEIGHTS, tenant=tenant, ids=ids, effects=_EFFECTS) if ids else []
         return {
-            row["id"]: Weight(
-                row["session_id"],
-                row["effects"],
-                row["boost"] or 0.0,
-                Position(*row["decided_at"]) if row["decided_at"] else None,
-            )
+            own_id: Weight(session_id, effects, boost, Position(*at) if at else None)
             for row in rows
+            for own_id, session_id, effects, boost, at in row["weights"]
         }
 
-    def pending(self, tenant: str, session_ids: Iterable[str]) -> set[str]:
-        """Those of the sessions that a pass will look at because they changed themselves."""
-        rows = self.ask(_PENDING, tenant=tenant, ids=sorted(session_ids))
-        return {row["id"] for row in rows}
+    def states(self, tenant: str, session_ids: Iterable[str]) -> dict[str, SessionState]:
+        """What there is of sessions, of those that have anything."""
+        ids = sorted(session_ids)
+        rows = self.ask(_STATES, tenant=tenant, ids=ids) if ids else []
+        return {own_id: SessionState(*state) for row in rows for own_id, *state in row["states"]}

@@ -15,6 +15,7 @@ from pipelines.adapters import (
     graph_questions,
     linking_reads,
     request_reads,
+    session_reads,
 )
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import (
@@ -76,6 +77,7 @@ READERS = (
     graph_questions,
     linking_reads,
     request_reads,
+    session_reads,
 )
 READS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": text
@@ -112,7 +114,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert (len(QUESTIONS), len(READS)) == (18, 31)
+    assert (len(QUESTIONS), len(READS)) == (18, 34)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from consolidation.links import session_profile
+from consolidation.sources import SourceEvent
+from pipelines.passes import sessions as pages
+from pipelines.passes import surroundings as runs
+from pipelines.passes.run import Pass
+from projections.events import Event
 from projections.schema import LINKED_TO
-from tests.factories import event, event_id, sessions
+from tests.factories import NOW_MS, event, event_id, sessions
 from tests.integration.pass_support import Passing, entity_id
 from tests.integration.stack import Stack
 
@@ -194,3 +200,62 @@ def test_a_hub_that_everybody_mentions_and_everything_goes_back_to_ends(stack: S
     assert not live.run().sessions_written
     assert all(score <= 3 for score in live.boosts().values())
     assert len(live.stack.cypher(f"MATCH ()-[l:{LINKED_TO.type}]->() RETURN l")) <= 40 * 10
+
+
+def decided(live: Passing) -> list[Event]:
+    """What a pass would decide."""
+    found: list[Event] = []
+    Pass(live.reader(), found.extend, lambda: None, now_ms=NOW_MS, run_id="run-1").run()
+    return found
+
+
+def test_how_much_is_read_at_once_changes_no_decision(
+    live: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alone(live: Passing) -> list[Event]:
+        with monkeypatch.context() as patched:
+            patched.setattr(pages, "SESSIONS_AT_ONCE", 1)
+            for name in ("RUN_EVENTS", "READ_EVENTS", "KNOWN_EVENTS"):
+                patched.setattr(runs, name, 0)
+            return decided(live)
+
+    for number in (1, 2, 3):
+        live.mention(number, "GV1N64")
+    fail(live, 21, "session-0")
+    fail(live, 31, "session-1", "Error: no seats left!")
+    solve(live, 31, 33, "session-1")
+    first = decided(live)
+    assert (len(first) > 6, alone(live)) == (True, first)
+    live.run()
+    live.take_in(
+        *(
+            event(n, session_id=f"session-{n}", parent_event_id=event_id(n - 89))
+            for n in (90, 91, 92)
+        )
+    )
+    live.mention(90, "GV1N64")
+    live.mention(91, "GV1N64")
+    second = decided(live)
+    assert (len(second) > 6, alone(live)) == (True, second)
+
+
+def test_a_session_is_to_others_what_it_is_to_itself(live: Passing) -> None:
+    def connected(event: SourceEvent) -> tuple[object, ...]:
+        return event.event_id, {one.entity_id for one in event.entities}, event.causes
+
+    live.mention(1, "GV1N64", "HAT136")
+    fail(live, 21, "session-0")
+    solve(live, 21, 23, "session-0")
+    call = event(30, at=300, session_id="session-0", tool_name="book_flight")
+    live.take_in(call, call._replace(event_id=event_id(31)))
+    live.say(30, "no reply")
+    live.cause(31, 30, "retry")  # which tells that the first failed, whatever its status says
+    sessions = live.reader().sessions
+    own = sessions.events("default", ["session-0"])["session-0"]
+    seen = sessions.slim_events("default", ["session-0"])["session-0"]
+    assert session_profile(seen) == session_profile(own)
+    assert [one.signature for one in session_profile(own).failures] == [
+        "error: no seats left",
+        "no reply",
+    ]
+    assert list(map(connected, seen)) == list(map(connected, own))
