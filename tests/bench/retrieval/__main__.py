@@ -69,6 +69,11 @@ def spread(questions: Questions, count: int) -> Questions:
     return chosen
 
 
+def counts(question: Mapping[str, Any]) -> bool:
+    """Whether a question is in the scorer's overall figure."""
+    return bool(question["gold_event_ids"]) and question["category"] != ADVERSARIAL
+
+
 def run(asking: Asking, questions: Questions, method: str, path: Path) -> list[Answered]:
     """Ask all questions by a method, and write what the scorer reads."""
     answers = list(asking.each(lambda question: asking.ranked(question, method), questions))
@@ -125,11 +130,7 @@ class Bench:
 
     def narrative(self, tokens: int) -> str:
         """Share of a question's evidence that the narrative of so many tokens holds."""
-        counted = [
-            question
-            for question in self._asked
-            if question["gold_event_ids"] and question["category"] != ADVERSARIAL
-        ]
+        counted = list(filter(counts, self._asked))
         told = list(self._asking.each(lambda one: self._asking.told(one, tokens), counted))
         shares = [
             fmean(event_id in narrative.text for event_id in set(question["gold_event_ids"]))
@@ -146,9 +147,9 @@ class Bench:
         base = self._out / "with-all.jsonl"
         full = run(self._asking, self._asked, DEFAULT_METHOD, base)
         figures = self._scorer.figures(base)
-        counts = [round(figures[row]["n"]) if row in figures else 0 for row in (OVERALL, MULTI_HOP)]
+        sizes = [round(figures[row]["n"]) if row in figures else 0 for row in (OVERALL, MULTI_HOP)]
         came = told_of(full, self._asking.at_once)
-        yield f"{counts[0]} questions that count, {counts[1]} of them multi-hop; {came}"
+        yield f"{sizes[0]} questions that count, {sizes[1]} of them multi-hop; {came}"
         yield ""
         yield (
             "| without | recall@10 | recall@20 | multi-hop @10 | change of recall@10 (95 %) "
@@ -196,7 +197,7 @@ def _asked_for(arguments: Sequence[str]) -> argparse.Namespace:
         "--ablation-questions",
         type=int,
         default=ABLATION_QUESTIONS,
-        help="of each conversation, evenly spread; 0: all that are asked",
+        help="of each conversation's that count, evenly spread; 0: all that are asked",
     )
     return parser.parse_args(arguments)
 
@@ -220,7 +221,7 @@ def report(
         yield from map(bench.narrative, NARRATIVE_TOKENS)
     if options.ablation:
         yield f"\n## Ablation, {DEFAULT_METHOD}\n"
-        sample = spread(asked, options.ablation_questions)
+        sample = spread(list(filter(counts, asked)), options.ablation_questions)
         yield from Bench(asking, options.data, sample, out / "ablation").ablation()
 
 
