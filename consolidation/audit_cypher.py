@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from consolidation.expected import DECIDED, LINKS, WHOLE, compared, decided_property
+from consolidation.expected import DECIDED, LINKS, PLACED, WHOLE, compared, decided_property
 from consolidation.folding import NAME
 from projections.cypher import DECIDED_AT, comparable
-from projections.schema import NODES, SCOPE, EdgeRow, Kind, NodeRow, Property
+from projections.schema import (
+    ENTITY,
+    FORGOTTEN,
+    NODES,
+    RELATES_TO,
+    SCOPE,
+    EdgeRow,
+    Kind,
+    NodeRow,
+    Property,
+)
 
 SUMS: Final = ("event_count", "importance_total", "seen_events", "seen_importance")
 """Properties of a Scope; the others follow from them."""
+
+
+_REMEMBERED = (FORGOTTEN, "parted_from")
 
 
 def _key(row: NodeRow, variable: str) -> str:
@@ -31,8 +44,10 @@ def _nodes(row: NodeRow) -> str:
 
 def _decided(row: NodeRow, name: str) -> str:
     value = _value(decided_property(row, name), f"n.{name}")
+    # what a tombstone remembers, once its event came back, is a copy of what that shows
+    shown = " AND NOT coalesce(n.recalled, false)" if (row, name) == _REMEMBERED else ""
     return (
-        f"MATCH (n:{row.label}) WHERE n.{name} IS NOT NULL "
+        f"MATCH (n:{row.label}) WHERE n.{name} IS NOT NULL{shown} "
         f"RETURN {_key(row, 'n')}, {value}, n.{name}{DECIDED_AT}"
     )
 
@@ -57,6 +72,19 @@ STREAM_EDGES: Final = {
     (row.type, target.label): _edges(row, target) for row in LINKS for target in _targets(row)
 }
 """By type and label of the end: keys of both ends, and values."""
+STREAM_TOMBSTONES: Final = (
+    f"MATCH (n:{FORGOTTEN.label}) RETURN {_key(FORGOTTEN, 'n')}, "
+    f"[{', '.join(_value(FORGOTTEN.property(name), f'n.{name}') for name in PLACED)}]"
+)
+"""Key, and what is compared of each."""
+_FACT = {p.name: _value(p, f"r.{p.name}") for p in RELATES_TO.properties}
+STREAM_FADED: Final = (
+    f"MATCH (a:{ENTITY.label})-[r:{RELATES_TO.type}]->(b:{ENTITY.label}) "
+    "WHERE r.faded_at IS NOT NULL "
+    f"RETURN [a.tenant, a.entity_id, '{ENTITY.label}', b.entity_id, "
+    f"{', '.join(_FACT[name] for name in RELATES_TO.key)}], {_FACT['faded_at']}"
+)
+"""Key of the element, and when."""
 STREAM_SCOPES: Final = (
     f"MATCH (s:{SCOPE.label}) RETURN {_key(SCOPE, 's')}, "
     f"[{', '.join(f'coalesce(s.{name}, 0)' for name in SUMS)}]"
@@ -95,3 +123,18 @@ SET_SCOPES: Final = (
     "s.pending_importance = CASE WHEN row[3] > row[5] THEN row[3] - row[5] ELSE 0 END"
 )
 """Rows [tenant, session id, the four sums]."""
+
+SET_PLACES: Final = (
+    f"UNWIND $rows AS row MATCH (f:{FORGOTTEN.label} {{tenant: row[0], event_id: row[1]}}) "
+    "SET f.session_id = row[2], f.occurred_at = CASE WHEN row[3] IS NULL THEN NULL "
+    "ELSE datetime({epochMillis: row[3]}) END, f.summary_id = row[4], "
+    "f.importance_score = coalesce(f.importance_score, row[5])"
+)
+"""Rows [tenant, event id, session id, time in ms, summary id, importance if there is none]."""
+CLEAR_FADED: Final = (
+    f"UNWIND $keys AS k MATCH (a:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}})"
+    f"-[r:{RELATES_TO.type}]->(b:{ENTITY.label} {{tenant: k[0], entity_id: k[3]}}) "
+    "WHERE r.relation = k[4] AND r.edge_type = k[5] "
+    "AND r.valid_from = datetime({epochMillis: k[6]}) AND r.event_id = k[7] REMOVE r.faded_at"
+)
+"""Keys as STREAM_FADED has them."""

@@ -5,81 +5,78 @@ over the graph compares. Nothing is locked: live work that goes on makes differe
 finds some is taken again, and reported is what three looks in a row have found. Memory grows with
 the decisions and with what was ever returned, not with the events. What only counts up is looked
 at by `verify_accesses`.
+
+Of one session the same is compared of what decisions say of it alone: its summaries, what they list
+and link to, boosts, pairs that its events lost, tombstones, sums. What others share with it
+(communities, entities, facts, accesses) is compared with everything only.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from consolidation.accesses import Accessed
-from consolidation.decisions import SessionDecided
 from consolidation.expected import (
+    PLACED,
     Element,
     Elements,
+    Known,
     element_differences,
     elements_number,
     expected_elements,
+    named,
+    session_elements,
+    summaries_of,
 )
-from consolidation.expected_accesses import ExpectedAccesses
 from consolidation.folding import FOLD_VERSION, NAME
 from consolidation.scopes import Sums
-from consolidation.stage import Derived, derive
-from enrichment.feedback import Feedback
-from enrichment.importance import importance_score
-from enrichment.text import event_text
+from consolidation.stage import Derived
 from pipelines.adapters.access_audit import AccessAudit
-from pipelines.adapters.consolidation_audit import ConsolidationAudit, clear_elements, set_scopes
+from pipelines.adapters.consolidation_audit import (
+    ConsolidationAudit,
+    clear_elements,
+    set_places,
+    set_scopes,
+)
 from pipelines.adapters.ledger import Entry
 from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
+from pipelines.comparison_report import LISTED, ComparisonReport
+from pipelines.decided_entries import DecidedEntries, later_sums, plus, read_entries
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION, ready
 from pipelines.verify_accesses import access_differences, concerns_accesses, mend_accesses
 from projections.comparison import Difference
 from projections.digest import digest_text
-from projections.errors import FoldVersionMismatch, GraphAhead, InvalidEvent, UndecodableEntry
-from projections.events import Event, decode_event
+from projections.errors import FoldVersionMismatch, GraphAhead
+from projections.events import DEFAULT_TENANT
 from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.positions import Position
-from projections.schema import DEAD_LETTER, SCOPE
+from projections.schema import DEAD_LETTER, FORGOTTEN, SCOPE
 from projections.structural import SessionKey
 
 logger = structlog.get_logger(__name__)
 
 ROUNDS = 3
 """How often a difference must be found in a row."""
-LISTED = 1_000
-"""Differences listed at most; all are counted."""
 CHUNK = 500
 """Decisions that are folded at once to mend."""
 
 
 @dataclass
-class ConsolidationVerified:
-    """What verify found. `ok`: no difference, no matter how many dead letters or how much lag."""
+class ConsolidationVerified(ComparisonReport):
+    """What verify found."""
 
     target: str
     events: int = 0
     decisions: int = 0
     digest: str = ""
-    differences: list[Difference] = field(default_factory=list)
-    difference_count: int = 0
-    repaired: int = 0
-    dead_letter_count: int = 0
-    lag_entries: int = 0
-    duration_s: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether the graph is what was decided, up to the checkpoints."""
-        return self.difference_count == 0
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -103,6 +100,8 @@ def verify_consolidation(
     services: Services,
     *,
     target: str | None = None,
+    session: str | None = None,
+    tenant: str | None = None,
     repair: bool = False,
     progress: Progress | None = None,
 ) -> ConsolidationVerified:
@@ -111,6 +110,8 @@ def verify_consolidation(
     Args:
         services: ledger and targets.
         target: name of the target.
+        session: only this session.
+        tenant: of the session, `default` if not given.
         repair: mend what differs, then look again.
         progress: called with done, total and what is being done.
 
@@ -123,36 +124,26 @@ def verify_consolidation(
     chosen = services.targets.get(target) if target else services.active()
     verifier = _Verifier(services, chosen, progress or (lambda done, total, what: None))
     verifier.test()
-    report = verifier.run()
+    only = (tenant or DEFAULT_TENANT, session) if session else None
+    report = verifier.run(only)
     repaired = 0
     for _ in range(ROUNDS if repair else 0):
         if report.ok:
             break
         repaired += verifier.repair()
-        report = verifier.run()
+        report = verifier.run(only)
     report.repaired = repaired
     report.duration_s = time.perf_counter() - begun
-    services.reports.put(
-        verified(
-            NAME,
-            chosen.name,
-            differences=report.difference_count,
-            duration_s=report.duration_s,
+    if only is None:
+        services.reports.put(
+            verified(
+                NAME,
+                chosen.name,
+                differences=report.difference_count,
+                duration_s=report.duration_s,
+            )
         )
-    )
     return report
-
-
-@dataclass
-class _Ledger:
-    """What the ledger holds up to the checkpoints."""
-
-    until: Mapping[int, Checkpoint]
-    decisions: dict[str, list[Derived]] = field(default_factory=dict)
-    sums: dict[SessionKey, Sums] = field(default_factory=dict)
-    accesses: ExpectedAccesses = field(default_factory=ExpectedAccesses)
-    events: int = 0
-    broken: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Verifier:
@@ -167,7 +158,8 @@ class _Verifier:
         self._audit = ConsolidationAudit(services.driver(target), target.database)
         self._access_audit = AccessAudit(services.driver(target), target.database)
         self._differing: list[Difference] = []
-        self._seen = _Ledger({})
+        self._seen = DecidedEntries({})
+        self._places: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     def test(self) -> None:
         """Refuse a graph that other rules folded, or whose ledger lost entries.
@@ -187,16 +179,16 @@ class _Verifier:
                 partition=lost.partition, position=str(lost.position), reason="its entry is gone"
             )
 
-    def run(self) -> ConsolidationVerified:
+    def run(self, only: SessionKey | None = None) -> ConsolidationVerified:
         """Look up to three times; reported is what every look has found."""
         survivors: dict[tuple[Any, ...], Difference] | None = None
         for _ in range(ROUNDS):
-            report, found = self._look()
-            named = {one[:4]: one for one in found}
+            report, found = self._look(only)
+            by_name = {one[:4]: one for one in found}
             if survivors is None:
-                survivors = named
+                survivors = by_name
             else:
-                survivors = {name: one for name, one in named.items() if name in survivors}
+                survivors = {name: one for name, one in by_name.items() if name in survivors}
             if not survivors:
                 break
         self._differing = sorted((survivors or {}).values(), key=repr)
@@ -204,29 +196,50 @@ class _Verifier:
         report.difference_count = len(self._differing)
         return report
 
-    def _look(self) -> tuple[ConsolidationVerified, list[Difference]]:
+    def _look(self, only: SessionKey | None) -> tuple[ConsolidationVerified, list[Difference]]:
         report = ConsolidationVerified(self._target.name)
-        seen = self._seen = self._read_ledger(report)
+        seen = self._seen = self._read_ledger(report, only)
         report.events = seen.events
         report.decisions = sum(map(len, seen.decisions.values()))
         self._progress(0, None, "comparing decisions")
-        expected: Elements = {}
-        for decided in seen.decisions.values():
-            expected.update(expected_elements(decided))
-        found = dict(self._audit.stream_elements())
+        expected, found = self._expected(seen), dict(self._audit.stream_elements())
+        scopes = self._audit.scopes()
+        if only is not None:
+            own = summaries_of(expected, only) | summaries_of(found, only)
+            expected = session_elements(expected, only, own, seen.own)
+            found = session_elements(found, only, own, seen.own)
+            scopes = {one: sums for one, sums in scopes.items() if one == only}
         differences = [
             Difference("missing", "node", DEAD_LETTER.label, (NAME, *place))
             for place in seen.broken
         ]
         differences += element_differences(expected, found)
-        differences += _sum_differences(seen.sums, self._audit.scopes())
-        differences += access_differences(seen.accesses, self._access_audit)
+        differences += _sum_differences(seen.sums, scopes)
+        if only is None:
+            differences += access_differences(seen.accesses, self._access_audit)
         report.digest = digest_text(elements_number(found))
+        self._places = {
+            one.key: tuple(values[name] for name in PLACED)
+            for one, values in expected.items()
+            if one[:2] == ("node", FORGOTTEN.label)
+        }
         return report, differences
 
-    # -- the ledger's side -------------------------------------------------------------------------
+    def _expected(self, seen: DecidedEntries) -> Elements:
+        """What follows from all decisions that were read."""
+        expected: Elements = {}
+        for decided in seen.decisions.values():
+            asked = named(decided)
+            seen.find_places(self._ledger, asked.forgotten)
+            known = Known(
+                seen.places, self._audit.present(asked.parted), self._audit.facts(asked.expired)
+            )
+            expected.update(expected_elements(decided, known))
+        return expected
 
-    def _read_ledger(self, report: ConsolidationVerified) -> _Ledger:
+    def _read_ledger(
+        self, report: ConsolidationVerified, only: SessionKey | None
+    ) -> DecidedEntries:
         until = {
             partition: Checkpoint(NAME, partition) for partition in range(self._ledger.partitions)
         } | {one.partition: one for one in self._writer.checkpoints(NAME)}
@@ -236,50 +249,17 @@ class _Verifier:
         for letter in self._audit.dead_letters(NAME):
             dead.setdefault(letter["partition"], set()).add(letter["seq"])
             report.dead_letter_count += 1
-        seen = _Ledger(until)
-        total, done = sum(one.seq for one in until.values()), 0
-        for partition, checkpoint in until.items():
-            for entries in self._ledger.scan(partition, until=checkpoint.position):
+        seen = DecidedEntries(until, self._audit.tombstones(), only)
+        chosen = seen.partitions()
+        total, done = sum(until[partition].seq for partition in chosen), 0
+        for partition in chosen:
+            for entries in self._ledger.scan(partition, until=until[partition].position):
                 passed = [one for one in entries if one.seq not in dead.get(partition, ())]
-                self._take(seen, passed)
+                seen.take(passed, self._audit)
                 done += len(entries)
                 self._progress(done, total, "reading the ledger")
-        for tenant in seen.decisions:
-            seen.decisions[tenant].sort(key=lambda one: one.position)
-            for one in seen.decisions[tenant]:
-                if isinstance(one.decision, SessionDecided):
-                    _see(seen.sums, tenant, one.decision)
+        seen.complete()
         return seen
-
-    def _take(self, seen: _Ledger, entries: Sequence[Entry]) -> None:
-        """Decisions are gathered, events added up."""
-        events: list[Event] = []
-        for _, one in _read(entries, seen.broken):
-            seen.accesses.take(one)
-            if one.decision is None:
-                events.append(one.event)
-            elif not isinstance(one.decision, Accessed | Feedback):
-                seen.decisions.setdefault(one.event.tenant, []).append(one)
-        seen.events += len(events)
-        for session, sums in self._added(events).items():
-            known = seen.sums.get(session, Sums())
-            seen.sums[session] = Sums(*(a + b for a, b in zip(known, sums, strict=True)))
-
-    def _added(self, events: Sequence[Event]) -> dict[SessionKey, Sums]:
-        """The sums of events, by session."""
-        known = self._audit.importance([event.key for event in events]) if events else {}
-        added: dict[SessionKey, Sums] = {}
-        for event in events:
-            importance = known.get(event.key)
-            if importance is None:
-                importance = importance_score(event, event_text(event))
-            session = (event.tenant, event.session_id)
-            before = added.get(session, Sums())
-            added[session] = before._replace(
-                event_count=before.event_count + 1,
-                importance_total=before.importance_total + importance,
-            )
-        return added
 
     # -- mending -----------------------------------------------------------------------------------
 
@@ -292,15 +272,14 @@ class _Verifier:
         sums = {one.key: one for one in self._differing if one.type == SCOPE.label}
         decided = [one for one in self._differing if not concerns_accesses(one)]
         elements = [
-            Element(one.element, one.type, one.key)
-            for one in decided
-            if one.kind != "missing" and one.type not in (SCOPE.label, DEAD_LETTER.label)
+            Element(one.element, one.type, one.key) for one in decided if _is_taken_out(one)
         ]
         if elements:
             with self._writer.transaction() as transaction:
                 clear_elements(transaction, elements)
         if len(sums) < len(decided):
             self._refold()
+        self._set_places()
         mend_accesses(
             self._differing,
             self._seen.accesses,
@@ -312,13 +291,27 @@ class _Verifier:
         logger.info("repaired", stage=NAME, target=self._target.name, count=len(self._differing))
         return len(self._differing)
 
+    def _set_places(self) -> None:
+        """Set what tombstones tell of events that are not there to be asked any more."""
+        places = {}
+        for one in self._differing:
+            if one.type == FORGOTTEN.label and one.kind != "extra":
+                known = self._seen.places.get((one.key[0], one.key[1]))
+                importance = known.importance if known else None
+                places[one.key[0], one.key[1]] = (*self._places[one.key], importance)
+        if places:
+            with self._writer.transaction() as transaction:
+                set_places(transaction, places)
+
     def _refold(self) -> None:
         stage = ready(CONSOLIDATION, self._services, self._target)
         runner = Runner(stage, self._writer, target=self._target.name)
         for partition, checkpoint in self._seen.until.items():
             held: list[Entry] = []
             for entries in self._ledger.scan(partition, until=checkpoint.position):
-                held += [entry for entry, one in _read(entries, []) if one.decision is not None]
+                held += [
+                    entry for entry, one in read_entries(entries, []) if one.decision is not None
+                ]
                 while len(held) >= CHUNK:
                     runner.refold(partition, held[:CHUNK])
                     del held[:CHUNK]
@@ -335,54 +328,28 @@ class _Verifier:
                 current = transaction.lock(NAME, partition)
                 if current is None:
                     continue
-                later = self._later(partition, current.position, chosen)
+                between = self._seen.until[partition].position, current.position
+                later = later_sums(self._ledger, self._audit, partition, between, chosen)
                 set_scopes(
                     transaction,
-                    {one: _plus(self._seen.sums.get(one), later.get(one)) for one in chosen},
+                    {one: plus(self._seen.sums.get(one), later.get(one)) for one in chosen},
                 )
 
     def _since(self, partition: int, until: Position) -> Iterator[Derived]:
         """What the last look did not see of a partition."""
         after = self._seen.until[partition].position
         for entries in self._ledger.scan(partition, after, until):
-            yield from (one for _, one in _read(entries, []))
-
-    def _later(
-        self, partition: int, until: Position, sessions: Set[SessionKey]
-    ) -> dict[SessionKey, Sums]:
-        """What the last look did not see of sessions."""
-        seen = _Ledger({})
-        after = self._seen.until[partition].position
-        for entries in self._ledger.scan(partition, after, until):
-            self._take(seen, entries)
-        return {session: seen.sums[session] for session in sessions if session in seen.sums}
+            yield from (one for _, one in read_entries(entries, []))
 
 
-def _read(
-    entries: Sequence[Entry], broken: list[tuple[int, int]]
-) -> Iterator[tuple[Entry, Derived]]:
-    """What entries say; `broken` takes in those that a dead letter should stand for."""
-    for entry in entries:
-        try:
-            event = decode_event(entry.data)
-            for one in derive([(entry.position, event)]):
-                yield entry, one
-        except (UndecodableEntry, InvalidEvent):
-            broken.append((entry.partition, entry.seq))
+def _is_taken_out(difference: Difference) -> bool:
+    """Whether to mend it begins with taking out what is there.
 
-
-def _see(sums: dict[SessionKey, Sums], tenant: str, decided: SessionDecided) -> None:
-    """A session's summary was made when its sums were these; the last one counts."""
-    session = (tenant, decided.summary.session_id)
-    known = sums.get(session, Sums())
-    sums[session] = known._replace(
-        seen_events=decided.seen_events, seen_importance=decided.seen_importance
-    )
-
-
-def _plus(one: Sums | None, other: Sums | None) -> Sums:
-    pairs = zip(one or Sums(), other or Sums(), strict=True)
-    return Sums(*(a + b for a, b in pairs))
+    A tombstone holds what nobody else tells any more, so it is set right as it stands.
+    """
+    if difference.kind == "missing" or difference.type in (SCOPE.label, DEAD_LETTER.label):
+        return False
+    return difference.kind == "extra" or difference.type != FORGOTTEN.label
 
 
 def _sum_differences(

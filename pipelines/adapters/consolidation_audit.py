@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from consolidation import audit_cypher as texts
 from consolidation import cypher
+from consolidation.access_counts import FactPlace
 from consolidation.chains import EventKey
+from consolidation.departure_payloads import chunks
+from consolidation.departures import FactKey
 from consolidation.expected import (
     DECIDED,
     DECIDED_AT,
+    FADED,
     LINKS,
+    PLACED,
     VALUE,
     WHOLE,
     Element,
@@ -22,8 +27,10 @@ from consolidation.scopes import Sums
 from enrichment.expected import frozen
 from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.adapters.graph_writer import GraphTransaction
-from projections.schema import EDGES, NODES
+from projections.schema import EDGES, FORGOTTEN, NODES
 from projections.structural import SessionKey
+
+_ROWS = 1_000
 
 
 class ConsolidationAudit(GraphAudit):
@@ -41,6 +48,11 @@ class ConsolidationAudit(GraphAudit):
                 element = Element("node", f"{row.label}.{name}", frozen(key))
                 yield element, {VALUE: frozen(value), DECIDED_AT: frozen(position)}
         yield from self._edges()
+        for key, values in self._stream(texts.STREAM_TOMBSTONES):
+            shown = dict(zip(PLACED, frozen(values), strict=True))
+            yield Element("node", FORGOTTEN.label, frozen(key)), shown
+        for key, faded_at in self._stream(texts.STREAM_FADED):
+            yield Element("edge", FADED, frozen(key)), {VALUE: frozen(faded_at)}
 
     def _edges(self) -> Iterator[tuple[Element, dict[str, Any]]]:
         for (edge_type, label), text in texts.STREAM_EDGES.items():
@@ -60,6 +72,22 @@ class ConsolidationAudit(GraphAudit):
             if any(sums := Sums(*values))
         }
 
+    def present(self, keys: Iterable[EventKey]) -> set[EventKey]:
+        """Those of the events that have a node, be it a placeholder."""
+        found: set[EventKey] = set()
+        for some in chunks(sorted(keys), _ROWS):
+            rows = self._stream(cypher.PRESENT_EVENTS, keys=[list(key) for key in some])
+            found |= {(row["tenant"], row["event_id"]) for row in rows}
+        return found
+
+    def facts(self, places: Iterable[FactPlace]) -> set[FactPlace]:
+        """Those of the facts that there are."""
+        found: set[FactPlace] = set()
+        for some in chunks(sorted(places), _ROWS):
+            rows = self._stream(cypher.FACTS, keys=[[tenant, *key] for tenant, key in some])
+            found |= {(tenant, FactKey(*key)) for tenant, *key in (row["key"] for row in rows)}
+        return found
+
     def importance(self, keys: Sequence[EventKey]) -> dict[EventKey, int | None]:
         """What events, or their tombstones, count for in the sums."""
         rows = self._stream(cypher.COUNTED, keys=[list(key) for key in keys])
@@ -68,7 +96,7 @@ class ConsolidationAudit(GraphAudit):
 
 def clear_elements(transaction: GraphTransaction, elements: Sequence[Element]) -> None:
     """Take elements out of the graph, so that they can be made once more."""
-    for row in WHOLE:
+    for row in (*WHOLE, FORGOTTEN):
         keys = [list(one.key) for one in elements if one[:2] == ("node", row.label)]
         if keys:
             transaction.ask(texts.remove_nodes_text(row), {"keys": keys})
@@ -84,6 +112,20 @@ def clear_elements(transaction: GraphTransaction, elements: Sequence[Element]) -
                 if one[:2] == ("edge", edge.type) and one.key[2] == label
             ]
             transaction.ask(texts.remove_edges_text(edge, NODES[label]), {"keys": keys})
+
+    keys = [list(one.key) for one in elements if one.type == FADED]
+    if keys:
+        transaction.ask(texts.CLEAR_FADED, {"keys": keys})
+
+
+def set_places(transaction: GraphTransaction, places: Mapping[EventKey, Sequence[Any]]) -> None:
+    """Set of tombstones where their events stood: session, time in ms, Summary, importance.
+
+    The importance is set where there is none.
+    """
+    rows = [[*key, *one] for key, one in sorted(places.items())]
+    for some in chunks(rows, _ROWS):
+        transaction.ask(texts.SET_PLACES, {"rows": list(some)})
 
 
 def set_scopes(transaction: GraphTransaction, sums: dict[SessionKey, Sums]) -> None:

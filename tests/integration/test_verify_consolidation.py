@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from consolidation.departure_payloads import FORGOTTEN_EVENT, expired_payloads
+from consolidation.departures import FactKey
 from pipelines.rebuild import replay
 from pipelines.stages import CONSOLIDATION
 from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
-from projections.schema import LINKED_TO, MEMBER_OF, SUMMARIZES
-from tests.decided import consolidated
-from tests.factories import event, event_id
+from projections.schema import LINKED_TO, MEMBER_OF, RELATES_TO, SUMMARIZES
+from tests.decided import ENTITIES, consolidated, system
+from tests.factories import START_MS, event, event_id
 from tests.integration.consolidation_support import Consolidated, story
 from tests.integration.stack import Stack
 
@@ -42,6 +44,22 @@ CHANGES = {
     ),
     "an entity is active": "MATCH (n:Entity) WHERE n.status = 'archived' SET n.status = 'active'",
     "a tombstone tells another tier": "MATCH (f:Forgotten) SET f.tier = 'cold'",
+    "a tombstone is lost": "MATCH (f:Forgotten) WITH f ORDER BY f.event_id LIMIT 1 DELETE f",
+    "a tombstone that nobody decided of": (
+        "CREATE (:Forgotten {tenant: 'default', event_id: 'x', session_id: 'session-0'})"
+    ),
+    "a tombstone stands in another session": "MATCH (f:Forgotten) SET f.session_id = 'session-9'",
+    "a tombstone stands at another time": (
+        "MATCH (f:Forgotten) SET f.occurred_at = f.occurred_at + duration({minutes: 1})"
+    ),
+    "a tombstone names no summary": "MATCH (f:Forgotten) REMOVE f.summary_id",
+    "a tombstone knows no more whom it was parted from": (
+        "MATCH (f:Forgotten) WHERE f.parted_from IS NOT NULL "
+        "REMOVE f.parted_from, f.parted_from_decided_at"
+    ),
+    "a tombstone was parted from another": (
+        "MATCH (f:Forgotten) WHERE f.parted_from IS NOT NULL SET f.parted_from = ['x']"
+    ),
     "a tombstone is recalled": (
         "MATCH (f:Forgotten) SET f.recalled = true, f.recalled_decided_at = [1, 1]"
     ),
@@ -56,11 +74,55 @@ CHANGES = {
 }
 
 
+FADING = FactKey(ENTITIES[2], "knows", "semantic", ENTITIES[3], START_MS, event_id(17))
+LASTING = FADING._replace(target_id=ENTITIES[4])
+LATE_CHANGES = {
+    "an event knows no more whom it was parted from": (
+        "MATCH (e:Event) WHERE e.parted_from IS NOT NULL "
+        "REMOVE e.parted_from, e.parted_from_decided_at"
+    ),
+    "an event was parted from more": (
+        "MATCH (e:Event) WHERE e.parted_from IS NOT NULL SET e.parted_from = e.parted_from + 'x'"
+    ),
+    "an event was parted from somebody": (
+        "MATCH (e:Event {event_id: $event}) "
+        "SET e.parted_from = ['x'], e.parted_from_decided_at = [1, 1]"
+    ),
+    "a fact is fresh again": f"MATCH ()-[r:{RELATES_TO.type}]->() REMOVE r.faded_at",
+    "a fact faded earlier": (
+        f"MATCH ()-[r:{RELATES_TO.type}]->() WHERE r.faded_at IS NOT NULL "
+        "SET r.faded_at = r.faded_at - duration({days: 1})"
+    ),
+    "a fact faded that nobody decided of": (
+        f"MATCH ()-[r:{RELATES_TO.type}]->() WHERE r.faded_at IS NULL SET r.faded_at = datetime()"
+    ),
+}
+"""Changes of what decisions say of nodes and edges that enrichment made."""
+
+
 @pytest.fixture
 def live(stack: Stack) -> Consolidated:
     made = Consolidated(stack)
     made.live()
     return made
+
+
+@pytest.fixture
+def later(live: Consolidated) -> Consolidated:
+    """Two facts, one of which faded, and an event that is there and was parted from another."""
+    for fact in (FADING, LASTING):
+        live.stack.cypher(
+            "MERGE (a:Entity {tenant: 'default', entity_id: $source_id}) "
+            "MERGE (b:Entity {tenant: 'default', entity_id: $target_id}) "
+            f"CREATE (a)-[:{RELATES_TO.type} {{relation: $relation, edge_type: $edge_type, "
+            "valid_from: datetime({epochMillis: $valid_from_ms}), event_id: $event_id}]->(b)",
+            **fact._asdict(),
+        )
+    (faded,) = expired_payloads([FADING])
+    parted = {"kind": "similar", "pairs": [[event_id(8), event_id(13)]]}
+    for number, payload in ((190, faded), (191, parted), (192, faded)):
+        live.take_in(system(number, FORGOTTEN_EVENT, payload))
+    return live
 
 
 def verify(live: Consolidated, **options: Any) -> ConsolidationVerified:
@@ -94,6 +156,40 @@ def test_whatever_somebody_changed_is_found_and_mended(live: Consolidated, chang
     assert report.repaired >= found.difference_count
     if "Scope" not in change or "CREATE" not in change:
         assert live.stack.dump() == expected
+
+
+@pytest.mark.parametrize("change", LATE_CHANGES.values(), ids=LATE_CHANGES.keys())
+def test_whatever_somebody_changed_of_what_others_made_is_found_and_mended(
+    later: Consolidated, change: str
+) -> None:
+    test_whatever_somebody_changed_is_found_and_mended(later, change)
+
+
+def test_a_fact_that_is_no_more_need_not_have_faded(later: Consolidated) -> None:
+    later.stack.cypher(f"MATCH ()-[r:{RELATES_TO.type}]->() DELETE r")
+    assert verify(later).ok
+
+
+def test_one_session_is_compared_alone(live: Consolidated) -> None:
+    whole = verify(live)
+    good = verify(live, session="session-0")
+    assert (good.ok, good.events) == (True, 8)
+    assert good.digest != whole.digest
+    for change in (
+        "MATCH (s:Summary {session_id: 'session-0'}) SET s.content = 'It was not.'",
+        f"MATCH (:Summary {{session_id: 'session-0'}})-[l:{LINKED_TO.type}]->() DELETE l",
+        f"MATCH (:Summary {{session_id: 'session-0'}})-[r:{SUMMARIZES.type}]->() DELETE r",
+        "MATCH (e:Event {session_id: 'session-0'}) SET e.importance_boost = 9.0",
+        "MATCH (f:Forgotten {session_id: 'session-0'}) SET f.session_id = 'session-1'",
+        "MATCH (s:Scope {session_id: 'session-0'}) SET s.event_count = 1",
+    ):
+        live.stack.cypher(change)
+        assert not verify(live, session="session-0").ok, change
+        assert verify(live, session="session-1").ok, change
+        assert verify(live, session="session-0", repair=True).digest == good.digest
+    live.stack.cypher("MATCH (p:Pass) DELETE p")
+    assert verify(live, session="session-0").ok, "a pass is nobody's own"
+    assert verify(live, session="session-0", tenant="acme").events == 0
 
 
 def test_a_replay_changes_nothing(live: Consolidated) -> None:
