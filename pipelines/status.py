@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.stages import ENRICHMENT, STAGES, Stage
 from projections.errors import GraphError, RecollectError
+from projections.events import timestamp_text
 
 if TYPE_CHECKING:
+    from pipelines.adapters.graph_reader import GraphReader
     from pipelines.adapters.ledger import Ledger, Tail
     from pipelines.adapters.targets import Target
     from pipelines.services import Services
     from pipelines.settings import Settings
     from projections.operations import Checkpoint
+
+TENANTS = 100
+"""Of which the last pass is told."""
 
 
 def status(services: Services) -> dict[str, Any]:
@@ -31,6 +36,7 @@ def status(services: Services) -> dict[str, Any]:
     target = services.active()
     errors: list[RecollectError] = []
     graph: dict[str, Any] = {}
+    passes: list[dict[str, Any]] = []
     checkpoints: dict[str, list[Checkpoint]] = {}
     dead_letters: dict[str, int] = {}
     try:
@@ -39,6 +45,7 @@ def status(services: Services) -> dict[str, Any]:
             checkpoints.setdefault(checkpoint.stage, []).append(checkpoint)
         dead_letters = reader.dead_letter_counts()
         counts = reader.counts()
+        passes = _passes(reader)
         graph = {
             "nodes": dict(counts.nodes),
             "edges": dict(counts.edges),
@@ -70,6 +77,7 @@ def status(services: Services) -> dict[str, Any]:
         "rebuild_needed": rebuild_needed,
         "graph_ahead": ahead or bool(halted),
         "stages": stages,
+        "passes": passes,
         "graph": graph,
         "ledger": _ledger(ledger, tails, halted),
         "active": target.name,
@@ -88,6 +96,26 @@ def status(services: Services) -> dict[str, Any]:
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
         ],
     }
+
+
+def _passes(reader: GraphReader) -> list[dict[str, Any]]:
+    """The last pass of consolidation of each tenant; times by the clock of the pass."""
+    from pipelines.adapters.last_passes import last_passes
+
+    return [
+        {
+            "tenant": one.tenant,
+            "ended_at": _time(one.ended_at_ms),
+            "complete": one.complete,
+            "communities_at": _time(one.communities_at_ms),
+            "requests_waiting": one.waiting,
+        }
+        for one in last_passes(reader, TENANTS)
+    ]
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else timestamp_text(ms)
 
 
 def recall_mode(settings: Settings) -> str:

@@ -27,7 +27,7 @@ def status(
         float, typer.Option("--interval", min=0.1, help="seconds between two looks")
     ] = 1.0,
 ) -> int:
-    """Show lag, dead letters, what the graph holds, the ledger and the targets.
+    """Show lag, dead letters, the last passes, what the graph holds, ledger and targets.
 
     Exit code 3 when the graph cannot be asked. With --watch --json each look is one line.
     """
@@ -83,6 +83,8 @@ def picture(document: dict[str, Any]) -> RenderableType:
             remark,
         )
     parts: list[RenderableType] = [stages, *_other_models(document["stages"]), ""]
+    if document["passes"]:
+        parts += [_passes(document["passes"]), ""]
     if document["graph"]:
         parts.append(_counts("nodes", document["graph"]["nodes"]))
         parts.append(_counts("edges", document["graph"]["edges"]))
@@ -104,6 +106,28 @@ def picture(document: dict[str, Any]) -> RenderableType:
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
     parts.extend(f"[red]{error['message']}[/red]" for error in document["errors"])
     return Group(*parts)
+
+
+def _passes(passes: list[dict[str, Any]]) -> RenderableType:
+    """The last pass of consolidation of each tenant."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("tenant", "last pass", "", "requests"):
+        table.add_column(column)
+    for one in passes:
+        if one["ended_at"] is None:
+            outcome = ""
+        else:
+            outcome = "complete" if one["complete"] else "[yellow]cut short[/yellow]"
+        waiting = one["requests_waiting"]
+        table.add_row(
+            f"[bold]{one['tenant']}[/bold]",
+            one["ended_at"] or "[dim]never[/dim]",
+            outcome,
+            f"[yellow]{waiting:,} waiting[/yellow]" if waiting else "[dim]none[/dim]",
+        )
+    return table
 
 
 def _other_models(stages: dict[str, Any]) -> list[str]:

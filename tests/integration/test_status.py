@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from consolidation.decisions import PassDecided, pass_payload
 from enrichment.enriched import FOLD_VERSION
+from enrichment.requests import REQUESTED_EVENT
 from pipelines.commands.status import picture
 from pipelines.models.installed import installed_models
 from pipelines.stages import STAGES
 from pipelines.status import status
+from tests.decided import consolidated, pass_ended, requested, system
 from tests.factories import event
+from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack
 
 pytestmark = pytest.mark.integration
@@ -50,6 +54,36 @@ def test_a_stage_that_nobody_started_is_told_apart_from_one_that_lags(stack: Sta
     assert stages["enrichment"]["models"]["graph"] is None
     assert document["ok"] is True
     assert "never started: recollect worker enrichment" in printed(document)
+
+
+def test_the_last_pass_of_each_tenant_is_told_and_who_waits(stack: Stack) -> None:
+    live = Consolidated(stack)
+    assert status(stack.services)["passes"] == []
+    assert "last pass" not in printed(status(stack.services))
+    cut_short = pass_payload(PassDecided("run", 1, 1_000, complete=False))
+    live.take_in(
+        requested(1),
+        pass_ended(2, [1]),
+        consolidated(3, cut_short, tenant="acme"),
+        system(4, REQUESTED_EVENT, {"reason": "now"}, tenant="acme"),
+        system(5, REQUESTED_EVENT, {"reason": "now"}, tenant="beta"),
+    )
+    never = {"ended_at": None, "complete": None, "communities_at": None}
+    ended = {"ended_at": "1970-01-01T00:00:01.000Z", "complete": False, "communities_at": None}
+    document = status(stack.services)
+    assert document["passes"] == [
+        {"tenant": "beta", **never, "requests_waiting": 1},
+        {"tenant": "acme", **ended, "requests_waiting": 1},
+        {
+            "tenant": "default",
+            "ended_at": "1970-01-01T00:00:00.002Z",
+            "complete": True,
+            "communities_at": None,
+            "requests_waiting": 0,
+        },
+    ]
+    shown = printed(document)
+    assert ("cut short" in shown, "1 waiting" in shown, "never" in shown) == (True, True, True)
 
 
 def test_a_graph_of_the_installed_models_needs_no_rebuild(stack: Stack) -> None:
