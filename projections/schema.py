@@ -285,6 +285,7 @@ DEAD_LETTER: Final = NodeRow(
     stage="every",
     certainty=Certainty.RECORDED,
     meaning="an entry that a stage could not fold and has passed",
+    indexes=(("tenant", "event_id"),),
     operational=True,
 )
 POISON: Final = "poison"
@@ -310,7 +311,10 @@ FORGOTTEN: Final = NodeRow(
     certainty=Certainty.RECORDED,
     meaning="tombstone of a forgotten event: the projection does not bring it back, "
     "unless it was recalled",
-    indexes=(("tenant", "session_id", "occurred_at", "event_id"),),
+    indexes=(
+        ("tenant", "session_id", "occurred_at", "event_id"),
+        ("recalled", "tenant", "event_id"),
+    ),
     operational=True,
 )
 SUMMARY: Final = NodeRow(

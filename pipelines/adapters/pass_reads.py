@@ -1,7 +1,8 @@
 """What says that a pass of consolidation is due, and what there is of events by age.
 
 Nothing here is asked of one tenant: a worker looks for all of them, every few minutes, at nodes of
-which there are few. How old all events are is asked once a pass.
+which there are few, or by index. Only `tiers` and `decay_scores` walk all events,
+`decay_scores` without reading those that it does not draw.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from projections.schema import (
 _REQUESTING = f"MATCH (r:{CONSOLIDATION_REQUEST.label}) RETURN r.tenant AS tenant LIMIT 1"
 # Recalled, and not (wholly) there again; whom a dead letter stands for is not waited for.
 _RETURNING = (
-    f"MATCH (f:{FORGOTTEN.label}) WHERE f.recalled AND NOT EXISTS {{ "
+    f"MATCH (f:{FORGOTTEN.label}) WHERE f.recalled = true AND f.tenant >= $tenant "
+    "AND f.event_id IS NOT NULL AND CASE WHEN f.tenant = $tenant "
+    "THEN f.event_id > $event_id ELSE f.tenant > $tenant END AND NOT EXISTS { "
     f"MATCH (e:{EVENT.label} {{tenant: f.tenant, event_id: f.event_id}}) "
     f"WHERE NOT e:{PLACEHOLDER} AND (e.importance_score IS NOT NULL OR NOT $enriched) }} "
     f"AND NOT EXISTS {{ MATCH (d:{DEAD_LETTER.label}) "
@@ -42,12 +45,14 @@ _TIERS = (
     "RETURN CASE WHEN age_h < $warm THEN $tiers[0] WHEN age_h < $cold THEN $tiers[1] "
     "WHEN age_h < $archive THEN $tiers[2] ELSE $tiers[3] END AS tier, count(*) AS number"
 )
+# Properties are read of those alone that are drawn.
 _SAMPLE = (
-    f"{_AGED}WITH e, occurred_ms, rand() AS drawn ORDER BY drawn LIMIT $most "
-    "RETURN occurred_ms, "
+    f"MATCH (e:{EVENT.label}) WHERE rand() < $share AND NOT e:{PLACEHOLDER} "
+    "RETURN e.occurred_at.epochMillis AS occurred_ms, "
     "coalesce(e.importance_score, e.importance_hint, 5) + coalesce(e.importance_boost, 0.0) "
     "AS importance"
 )
+_COUNT = f"MATCH (e:{EVENT.label}) RETURN count(e) AS number"  # the store keeps that number
 
 
 class PassReads(GraphQuestions):
@@ -57,18 +62,28 @@ class PassReads(GraphQuestions):
         """Whether any request for a pass waits."""
         return bool(self.ask(_REQUESTING))
 
-    def returning(self, limit: int, *, enriched: bool) -> list[EventKey]:
-        """Events that were recalled and are not in the graph again, so many at most.
+    def returning(
+        self, limit: int, *, after: EventKey | None = None, enriched: bool
+    ) -> list[EventKey]:
+        """Events that were recalled and are not in the graph again, by key, so many at most.
 
         Args:
             limit: how many.
+            after: the key behind which they stand; None: all.
             enriched: those that are there, and not enriched, too.
         """
-        rows = self.ask(_RETURNING, limit=limit, enriched=enriched)
+        tenant, event_id = after or ("", "")
+        rows = self.ask(
+            _RETURNING, limit=limit, enriched=enriched, tenant=tenant, event_id=event_id
+        )
         return [(row["tenant"], row["event_id"]) for row in rows]
 
     def tiers(self, now_ms: int) -> dict[str, int]:
-        """How many events there are of each age, by the tiers that hold without overrides."""
+        """How many events there are of each age, by the tiers that hold without overrides.
+
+        Looks at every event: age depends on arrival too, and no index knows of both. Ask after a
+        pass that has looked at everything, not more often.
+        """
         policy = DEFAULT_POLICY
         rows = self.ask(
             _TIERS,
@@ -83,8 +98,15 @@ class PassReads(GraphQuestions):
         return {tier.value: found.get(tier.value, 0) for tier in Tier}
 
     def decay_scores(self, now_ms: int, most: int) -> list[float]:
-        """Decay scores of at most so many events, drawn at random."""
+        """Decay scores of events drawn at random, each as likely as any other.
+
+        Args:
+            now_ms: the clock.
+            most: events; so many on average when there are more, all when there are fewer.
+        """
+        (counted,) = self.ask(_COUNT)
+        share = most / max(1, most, counted["number"])
         return [
             decay_score(now_ms, row["occurred_ms"], importance=min(10.0, row["importance"]))
-            for row in self.ask(_SAMPLE, now_ms=now_ms, most=most)
+            for row in self.ask(_SAMPLE, share=share)
         ]
