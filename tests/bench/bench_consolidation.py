@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from projections.operations import MergeEdge, MergeNode, Operations, SetNode
 from projections.schema import DEAD_LETTER, ENTITY, EVENT, REFERENCES, RELATES_TO
 from projections.system_events import is_system_event
 from tests.bench.sample import sample_events
-from tests.bench.stack import Stack, peak_mb
+from tests.bench.stack import Stack, cpu_seconds, peak_mb
 
 CHANGED = 0.01
 """Share of the sessions that change before the incremental pass."""
@@ -41,6 +42,7 @@ FACTS = 5
 """One event in so many states a fact."""
 FAILED = 40
 """One use of a tool in so many fails."""
+FILLED_AT_ONCE = 50_000
 BLOCK = 1_000
 """Entries that are applied at once."""
 
@@ -55,16 +57,16 @@ def measure(stack: Stack, size: int) -> dict[str, Any]:
     configure_logging(stack.settings)  # or each block is told
     stack.clear()
     bench = _Bench(stack)
-    events = list(map(_failing, sample_events(size)))
+    events = map(_failing, sample_events(size))
+    last: dict[str, Event] = {}
     begun = time.perf_counter()
-    for first in range(0, size, 50_000):
-        stack.append(iter(events[first : first + 50_000]), len(events[first : first + 50_000]))
+    while part := list(islice(events, FILLED_AT_ONCE)):
+        last.update((event.session_id, event) for event in part)
+        stack.append(iter(part), len(part))
         bench.fold()
     filled_s = time.perf_counter() - begun
     assert bench.dead_letters() == 0
-    sessions = sorted({event.session_id for event in events})
-    last = {event.session_id: event for event in events}
-    del events
+    sessions = sorted(last)
     full = bench.timed_pass()
     again = bench.timed_pass()
     assert again["decisions"] == 0, again
@@ -79,10 +81,12 @@ def measure(stack: Stack, size: int) -> dict[str, Any]:
         "filled_s": round(filled_s, 1),
         "full": full,
         "full_us_per_event": round(full["seconds"] / size * 1e6),
+        "full_cpu_us_per_event": round(full["cpu_s"] / size * 1e6),
         "nothing_to_do_s": again["seconds"],
         "changed_sessions": len(changed),
         "incremental": incremental,
         "incremental_share": round(incremental["seconds"] / full["seconds"], 4),
+        "incremental_cpu_share": round(incremental["cpu_s"] / full["cpu_s"], 4),
         "changed_share": round(len(changed) / len(sessions), 4),
         "communities_s": bench.seconds_of_communities(),
     }
@@ -123,11 +127,14 @@ class _Bench:
         """A pass, and what it took."""
         self._decisions, self._applying_s = 0, 0.0
         _forget_peak()
-        begun = time.perf_counter()
+        begun, own_s, graph_s = time.perf_counter(), time.process_time(), self._graph_cpu_s()
         report = self._run(communities)
         seconds = time.perf_counter() - begun
+        own_s, graph_s = time.process_time() - own_s, self._graph_cpu_s() - graph_s
         return {
             "seconds": round(seconds, 2),
+            "cpu_s": round(own_s + graph_s, 2),
+            "graph_cpu_s": round(graph_s, 2),
             "applying_s": round(self._applying_s, 2),
             "decisions": self._decisions,
             "sessions": report.sessions,
@@ -141,6 +148,10 @@ class _Bench:
         """How long a pass takes that has one session and the communities to look at."""
         found = self.timed_pass(CommunitySettings(every_ms=0))
         return float(found["seconds"])
+
+    def _graph_cpu_s(self) -> float:
+        """Processor time of Neo4j so far: on a busy machine the figure that holds."""
+        return cpu_seconds(self._stack.local.neo4j["blue"].pid or 0)
 
     def _run(self, communities: CommunitySettings | None) -> PassReport:
         reader = ConsolidationReader(self._stack.blue, timeout_s=600.0)

@@ -8,6 +8,7 @@ import pytest
 
 from consolidation.digests import episode_scope_id, summary_id
 from pipelines.adapters.consolidation_reads import ConsolidationReader
+from pipelines.adapters.pass_reads import PassReads
 from pipelines.passes.deciding import PassReport
 from pipelines.passes.run import Pass
 from projections.errors import EventConflict, RecollectError
@@ -123,3 +124,13 @@ def test_an_episode_with_forgotten_members_keeps_its_text_and_lists_who_comes_la
     assert content_now == content
     assert sorted(members_now) == sorted([*members, event_id(91)])
     assert report.episodes_written == 1
+
+
+def test_ages_are_told_of_every_event_and_scores_of_all_that_are_asked_for(
+    consolidated: Consolidated,
+) -> None:
+    reads = PassReads(consolidated.stack.writer.driver)
+    scores = reads.decay_scores(NOW_MS, 1_000)
+    assert (sum(reads.tiers(NOW_MS).values()), len(scores)) == (18, 18)
+    assert all(0 < score <= 1 for score in scores)
+    assert reads.decay_scores(NOW_MS, 0) == []
