@@ -4,7 +4,8 @@
 - forgotten `similar`: pairs of event ids, smaller first; never made again.
 - forgotten `entities`: entity_ids, archived.
 - forgotten `facts`: the keys of RELATES_TO edges, expired.
-- recalled `events`: event_ids. recalled `entities`: entity_ids.
+- recalled `events`: event_ids, and accessed, false when nobody asked for them: then their age goes
+  on as if they had never left. recalled `entities`: entity_ids.
 
 Each may carry run_id, chunk and chunks besides. A chunk holds at most MAX_IDS ids, and with that
 less than 128 KiB.
@@ -65,9 +66,10 @@ class FactsExpired(NamedTuple):
 
 
 class EventsRecalled(NamedTuple):
-    """Events that come back."""
+    """Events that come back; `accessed`: somebody asked for them, which counts as an access."""
 
     event_ids: tuple[str, ...]
+    accessed: bool = True
 
 
 class EntitiesRecalled(NamedTuple):
@@ -139,14 +141,15 @@ def fact_payload(key: FactKey) -> dict[str, Any]:
 
 
 def recalled_payloads(
-    event_ids: Iterable[str] = (), entity_ids: Iterable[str] = ()
+    event_ids: Iterable[str] = (), entity_ids: Iterable[str] = (), *, accessed: bool = True
 ) -> list[dict[str, Any]]:
     """Payloads of `memory.recalled`, events before entities."""
+    events: dict[str, Any] = {"kind": "events"} | ({} if accessed else {"accessed": False})
     return [
-        {"kind": kind, name: list(chunk)}
-        for kind, name, ids in (
-            ("events", "event_ids", event_ids),
-            ("entities", "entity_ids", entity_ids),
+        {**head, name: list(chunk)}
+        for head, name, ids in (
+            (events, "event_ids", event_ids),
+            ({"kind": "entities"}, "entity_ids", entity_ids),
         )
         for chunk in chunks(sorted(ids), MAX_IDS)
     ]
@@ -228,6 +231,11 @@ def fact_key(fields: Fields) -> FactKey:
     )
 
 
+def _events_recalled(fields: Fields) -> EventsRecalled:
+    accessed = fields.flag("accessed")
+    return EventsRecalled(event_ids(fields, "event_ids"), accessed is not False)
+
+
 _PARSERS: Final[Mapping[str, Mapping[str, tuple[Callable[[Fields], Decided], str]]]] = {
     FORGOTTEN_EVENT: {
         "events": (_events_forgotten, "summary_id event_ids"),
@@ -239,7 +247,7 @@ _PARSERS: Final[Mapping[str, Mapping[str, tuple[Callable[[Fields], Decided], str
         "facts": (_facts_expired, "facts"),
     },
     RECALLED_EVENT: {
-        "events": (lambda fields: EventsRecalled(event_ids(fields, "event_ids")), "event_ids"),
+        "events": (_events_recalled, "event_ids accessed"),
         "entities": (
             lambda fields: EntitiesRecalled(fields.entity_ids("entity_ids", 1, MAX_IDS)),
             "entity_ids",

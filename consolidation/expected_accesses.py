@@ -49,12 +49,13 @@ class ExpectedAccesses:
                 self._away |= keys
                 self._back -= keys
                 self._counts.forget(tenant, (event_id for event_id, _ in decision.events))
-            case EventsRecalled(event_ids):
+            case EventsRecalled(event_ids, accessed):
                 keys = {(tenant, event_id) for event_id in event_ids}
                 self._away -= keys
                 self._back |= keys
-                at_ms = one.event.occurred_at_ms
-                self._counts.recall(one.position, tenant, event_ids, at_ms)
+                if accessed:
+                    at_ms = one.event.occurred_at_ms
+                    self._counts.recall(one.position, tenant, event_ids, at_ms)
 
     def nodes(self) -> dict[NodeKey, Access]:
         """Accesses by node; of one that is not there, nothing follows."""

@@ -334,10 +334,10 @@ class _Fold:
                 self._departures.forget(tenant, position, decision)
                 self._accesses.forget(tenant, (one for one, _ in decision.events))
                 self._partings.move(position, tenant, (one for one, _ in decision.events))
-            case EventsRecalled(event_ids):
+            case EventsRecalled(event_ids, accessed):
                 back = self._departures.recall(tenant, position, event_ids)
                 self._partings.move(position, tenant, back)
-                if self._facts.counting:
+                if accessed and self._facts.counting:
                     self._accesses.recall(position, tenant, back, at_ms)
             case FactsExpired(keys):
                 self._accesses.expire(tenant, keys, at_ms)

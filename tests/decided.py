@@ -126,9 +126,9 @@ def forgotten(number: int, events: Iterable[int], summary: str | None = None) ->
     return system(number, "memory.forgotten", payload)
 
 
-def recalled(number: int, events: Iterable[int]) -> Event:
+def recalled(number: int, events: Iterable[int], **more: Any) -> Event:
     """The decision that events come back."""
-    payload = {"kind": "events", "event_ids": [event_id(one) for one in events]}
+    payload = {"kind": "events", "event_ids": [event_id(one) for one in events], **more}
     return system(number, "memory.recalled", payload)
 
 

@@ -112,6 +112,13 @@ def test_a_recall_is_the_first_access() -> None:
     assert access(folded(recalled(10, [1]), accesses={})) == Access(1, START_MS + 10)
 
 
+def test_a_recall_that_nobody_asked_for_is_no_access() -> None:
+    back = recalled(10, [1], accessed=False)
+    assert access(folded(returned(8, 1, times=5), forgotten(9, [1]), back)) is None
+    made = folded(returned(8, 1, times=5), forgotten(9, [1]), back, returned(11, 1))
+    assert access(made) == Access(1, START_MS + 11)
+
+
 def test_an_older_recall_is_no_access() -> None:
     newer = {("default", event_id(1)): Tombstone(False, Position(9, 0))}
     assert access(folded(recalled(10, [1]), accesses={}, tombstones=newer)) is None

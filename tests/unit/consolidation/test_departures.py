@@ -201,7 +201,10 @@ def test_large_decisions_are_cut_to_chunks_below_128_kib() -> None:
     ]
     events = [Departure(one, Tier.COLD, "why", SUMMARY) for one in ids]
     assert [
-        [len(chunk[-1]) for chunk in read(event_type, payloads)]
+        [
+            sum(len(part) for part in chunk if isinstance(part, tuple))
+            for chunk in read(event_type, payloads)
+        ]
         for event_type, payloads in (
             (FORGOTTEN_EVENT, forgotten_payloads(events)),
             (FORGOTTEN_EVENT, dropped_payloads(pairs)),
@@ -223,6 +226,9 @@ def test_what_is_recalled_comes_back() -> None:
     assert read(RECALLED_EVENT, recalled_payloads([event_id(2), event_id(1)], [OTHER])) == [
         EventsRecalled((event_id(1), event_id(2))),
         EntitiesRecalled((OTHER,)),
+    ]
+    assert read(RECALLED_EVENT, recalled_payloads([event_id(1)], accessed=False)) == [
+        EventsRecalled((event_id(1),), accessed=False)
     ]
 
 
