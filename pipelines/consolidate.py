@@ -16,26 +16,32 @@ from typing import Any
 
 import structlog
 
+from consolidation.decisions import decision_event
+from consolidation.departure_payloads import RECALLED_EVENT, recalled_payloads
 from consolidation.retention import ExplainedRow
+from consolidation.stage import ARCHIVED
 from pipelines import telemetry
 from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.forgetting_reads import ForgettingReader
+from pipelines.adapters.forgetting_reads import ForgettingReader, ShownEntity
 from pipelines.adapters.pass_lease import PassLease
 from pipelines.adapters.pass_reads import PassReads
+from pipelines.adapters.recall_reads import Selection
 from pipelines.adapters.reports import CONSOLIDATE_REPORT, Report
 from pipelines.adapters.request_reads import RequestReader
 from pipelines.adapters.targets import Target
+from pipelines.adapters.undecided_reads import UndecidedReader
+from pipelines.catching_up import fold_unserved
 from pipelines.live import Decisions, LiveRunner
 from pipelines.passes.deciding import PassReport
 from pipelines.passes.forgetting import Forgetting, forgetting_plan
 from pipelines.passes.run import CommunitySettings, Pass
 from pipelines.passes.scopes import PassScope
-from pipelines.rebuild import fold_partition
+from pipelines.recalling import recall_forgotten
 from pipelines.services import Services
 from pipelines.settings import Settings
-from pipelines.stages import CONSOLIDATION, ENRICHMENT, STAGES, Stage, group_name, ready
-from projections.errors import OperationFailed, Stopped
-from projections.events import Event
+from pipelines.stages import CONSOLIDATION, ENRICHMENT, Stage, ready
+from projections.errors import OperationFailed
+from projections.events import Event, canonical_json
 from projections.identity import partition_of
 from projections.system_events import PARTITION_KEY
 
@@ -123,6 +129,33 @@ def consolidate(
             ended.set()
 
 
+def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationReport:
+    """Ask anew about everything on the active target, under the rules and settings of now.
+
+    What was forgotten or archived comes back first; then a pass looks at all tenants as if nothing
+    were decided yet. What it decides is behind the earlier decisions in the ledger and so takes
+    their place, here and in every graph that is rebuilt. Pairs that were dropped stay parted, and
+    facts that faded stay so: the ledger knows no way back for them.
+
+    It takes the time that it takes. One that was interrupted leaves a graph that is right, where
+    some is decided anew and the rest as before; asked again, it begins again.
+
+    Args:
+        services: ledger and targets.
+        now_ms: the clock, of the pass; None: the ledger's.
+
+    Raises:
+        PassUnderWay: another process runs a pass; nothing was begun.
+        OperationFailed: the target was never enriched, and nothing enriches it; or what was
+            forgotten could not all be brought back.
+        LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
+    """
+    settings = services.settings
+    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+        clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
+        return _Run(services, lease, threading.Event(), clock_ms, folds=True).redecide()
+
+
 def last_whole_s(services: Services, target: str) -> float:
     """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
     for report in services.reports.all():
@@ -167,6 +200,18 @@ def _forgetting(services: Services, target: Target) -> Forgetting:
     return Forgetting(reader, settings.retention_of)
 
 
+def _unarchived(tenant: str, page: Iterable[ShownEntity], now_ms: int) -> list[Event]:
+    """Decisions that the archived ones of some entities come back."""
+    archived = {one.entity.entity_id: one.decided_at for one in page if one.entity.archived}
+    newest = max((at for at in archived.values() if at is not None), default=None)
+    return [
+        decision_event(
+            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
+        )
+        for payload in recalled_payloads(entity_ids=archived)
+    ]
+
+
 class _Run:
     def __init__(
         self,
@@ -177,6 +222,7 @@ class _Run:
         *,
         folds: bool,
     ) -> None:
+        self._begun = time.monotonic()
         self._services = services
         self._lease = lease
         self._ended = ended
@@ -190,17 +236,29 @@ class _Run:
         self._runners: dict[str, LiveRunner] = {}
 
     def run(self, scopes: Sequence[PassScope] | None) -> ConsolidationReport:
-        begun = time.monotonic()
+        """Look at these scopes; None: at all tenants."""
+        if self._folds:
+            self._require_enriched()
+            self._fold()
+        return self._pass(ConsolidationReader, scopes)
+
+    def redecide(self) -> ConsolidationReport:
+        """Look at all tenants as if nothing were decided."""
+        self._require_enriched()
+        self._fold()
+        self._bring_back()
+        return self._pass(UndecidedReader, None)
+
+    def _pass(
+        self, kind: type[ConsolidationReader], scopes: Sequence[PassScope] | None
+    ) -> ConsolidationReport:
         services, target = self._services, self._target
         driver, timeout_s = services.driver(target), services.settings.transaction_timeout_s
         run_id = str(uuid.uuid4())
         log = logger.bind(target=target.name, run_id=run_id)
         log.info("pass begins")
-        if self._folds:
-            self._require_enriched()
-            self._fold()
         made = Pass(
-            ConsolidationReader(driver, target.database, timeout_s=timeout_s),
+            kind(driver, target.database, timeout_s=timeout_s),
             self._append,
             self._await_applied,
             now_ms=self._now_ms,
@@ -210,12 +268,31 @@ class _Run:
             communities=_communities(services.settings),
         )
         found = made.run() if scopes is None else made.run_scopes(scopes)
-        duration_s = time.monotonic() - begun
+        duration_s = time.monotonic() - self._begun
         tiers = self._tell(duration_s, whole=scopes is None and found.complete)
         log.info("pass ended", complete=found.complete, decisions=self._decisions)
         return ConsolidationReport(
             target.name, run_id, self._now_ms, self._decisions, found, tiers, duration_s
         )
+
+    def _bring_back(self) -> None:
+        """Let everything come back that was forgotten or archived, as old as it is."""
+        services, target = self._services, self._target
+        reader = _forgetting(services, target).reader
+        for tenant in RequestReader(services.driver(target), target.database).tenants():
+            events = recall_forgotten(
+                services, Selection(tenant), accessed=False, now_ms=self._now_ms, prepare=ready
+            )
+            if target.name in events.waiting:
+                raise OperationFailed(
+                    reason=f"{target.name} has not brought back yet what {tenant} forgot; "
+                    "see to its workers, and ask again"
+                )
+            for page in reader.entities(
+                tenant, now_ms=self._now_ms, archived=ARCHIVED, confidence=0.0
+            ):
+                self._append(_unarchived(tenant, page, self._now_ms))
+        self._await_applied()
 
     def _tell(self, duration_s: float, *, whole: bool) -> dict[str, int]:
         """Tell metrics and status what there is after the pass; returns the events by tier."""
@@ -274,28 +351,8 @@ class _Run:
             )
 
     def _fold(self) -> bool:
-        """Fold up to the tails what no worker holds, stage by stage; whether there was any."""
-        services, target = self._services, self._target
-        tails, keys = services.ledger.tails(), services.ledger.keys
-        folded = False
-        for stage in STAGES.values():
-            seqs = {found.partition: found.seq for found in self._writer.checkpoints(stage.name)}
-            group = group_name(stage.name, target.name)
-            free = [
-                (partition, tail)
-                for partition, tail in enumerate(tails)
-                if seqs.get(partition, 0) < tail.seq
-                and not services.redis.exists(keys.lease(group, partition))
-            ]
-            for partition, tail in free:
-                size = stage.rebuild_batch_size(services.settings)
-                blocks = fold_partition(services.ledger, self._runner(stage), partition, tail, size)
-                try:
-                    while self._in_time() and next(blocks, None) is not None:
-                        folded = True
-                except Stopped:  # time was over while an earlier stage was waited for
-                    return True
-        return folded
+        """Fold what no worker holds; whether there was any."""
+        return fold_unserved(self._services, self._target, self._runner, self._in_time)
 
     def _runner(self, stage: Stage) -> LiveRunner:
         services, target = self._services, self._target

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -20,11 +20,11 @@ from typing import Any
 
 import structlog
 
-from pipelines.adapters.block import Block
 from pipelines.adapters.graph_audit import GraphAudit
-from pipelines.adapters.ledger import Entry, Ledger, Tail
+from pipelines.adapters.ledger import Entry, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
+from pipelines.catching_up import fold_partition
 from pipelines.enriched_report import EnrichmentReport
 from pipelines.returning import bring_back
 from pipelines.runner import Runner
@@ -43,7 +43,7 @@ from pipelines.verify import verify
 from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.verify_enrichment import verify_enrichment
 from projections.comparison import Difference
-from projections.errors import Fenced, GraphUnavailable, OperationFailed, UndecodableEntry
+from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
 from projections.operations import Checkpoint
@@ -454,26 +454,6 @@ def _stages_of(services: Services) -> list[Stage]:
     known = {found.stage for found in services.writer(services.active()).checkpoints()}
     later = [stage for name, stage in STAGES.items() if name != PROJECTION.name]
     return [PROJECTION, *(stage for stage in later if stage.name in known)]
-
-
-def fold_partition(
-    ledger: Ledger, runner: Runner, partition: int, until: Tail, count: int
-) -> Iterator[int]:
-    """Fold a partition up to a tail, from where its checkpoint stands; yields entries per block.
-
-    A rival (a worker on the same target) costs a repeated read, never a wrong graph.
-    """
-    at = runner.checkpoint(partition)
-    while at.seq < until.seq:
-        entries = ledger.read(partition, at.position, count, until.position)
-        if not entries:
-            return
-        try:
-            moved = runner.apply(Block(partition, tuple(entries)))
-        except Fenced:
-            moved = runner.checkpoint(partition)
-        yield max(0, moved.seq - at.seq)
-        at = moved
 
 
 def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None) -> Iterable[Entry]:

@@ -11,23 +11,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 import structlog
 
+from consolidation.decisions import decision_event
 from consolidation.departure_payloads import RECALLED_EVENT, recalled_payloads
-from enrichment.sameness import DECIDER
-from pipelines.adapters.ledger import Entry, Tail
+from pipelines.adapters.ledger import Tail
 from pipelines.adapters.recall_reads import Gone, Selection, TombstoneReader
 from pipelines.adapters.targets import Target
+from pipelines.catching_up import fold_unserved
 from pipelines.live import Decisions
-from pipelines.rebuild import fold_partition
+from pipelines.returning import fold_again
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
-from pipelines.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Stage, group_name, ready
+from pipelines.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Stage, ready
 from projections.errors import GraphUnavailable
-from projections.events import Event, canonical_json, derived_event_id
+from projections.events import Event, canonical_json
 from projections.identity import partition_of
 from projections.positions import START
 from projections.system_events import PARTITION_KEY
@@ -37,8 +37,6 @@ logger = structlog.get_logger(__name__)
 EARLIER = (PROJECTION, ENRICHMENT)
 """The stages that entries are folded through again."""
 Prepare = Callable[[Stage, Services, Target], Stage]
-ENTRIES_AT_ONCE = 500
-"""That are folded again in one transaction."""
 _POLL_S = 0.05
 
 
@@ -74,6 +72,7 @@ def recall_forgotten(
     selection: Selection,
     *,
     apply: bool = True,
+    accessed: bool = True,
     now_ms: int | None = None,
     patience_s: float = 300.0,
     prepare: Prepare = ready,
@@ -85,6 +84,8 @@ def recall_forgotten(
         services: ledger and targets.
         selection: which.
         apply: False: only look at what there is.
+        accessed: somebody asks for them, which counts as an access; else they come back as old as
+            they are.
         now_ms: the clock, which the decision bears, and from which the events' age counts then;
             None: the ledger's.
         patience_s: for a target to apply the decision.
@@ -103,7 +104,7 @@ def recall_forgotten(
         report.away += sum(not one.back for one in page)
         away = [one for one in page if not one.recalled]
         if apply and away:
-            decide.append(_decisions(selection.tenant, away, clock_ms))
+            decide.append(_decisions(selection.tenant, away, clock_ms, accessed=accessed))
             report.recalled += len(away)
     if not apply or not report.away:
         return report
@@ -129,23 +130,14 @@ def _reader(services: Services, target: Target) -> TombstoneReader:
     return TombstoneReader(services.driver(target), target.database, timeout_s=timeout_s)
 
 
-def _decisions(tenant: str, away: Sequence[Gone], now_ms: int) -> list[Event]:
+def _decisions(tenant: str, away: Sequence[Gone], now_ms: int, *, accessed: bool) -> list[Event]:
     """Events that say who comes back; the same again after a crash."""
     newest = max((one.decided_at for one in away if one.decided_at), default=START)
     return [
-        Event(
-            tenant=tenant,
-            event_id=derived_event_id(
-                RECALLED_EVENT, tenant, canonical_json(payload).decode(), str(newest)
-            ),
-            event_type=RECALLED_EVENT,
-            occurred_at_ms=now_ms,
-            session_id=PARTITION_KEY,
-            agent_id=DECIDER,
-            trace_id=PARTITION_KEY,
-            payload=payload,
+        decision_event(
+            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
         )
-        for payload in recalled_payloads(one.event_id for one in away)
+        for payload in recalled_payloads((one.event_id for one in away), accessed=accessed)
     ]
 
 
@@ -180,23 +172,8 @@ class _Returning:
                 return True
             if time.monotonic() >= end:
                 return False
-            if not self._fold_unserved():
+            if not fold_unserved(self._services, self._target, self._runner):
                 time.sleep(_POLL_S)
-
-    def _fold_unserved(self) -> bool:
-        """Bring partitions that no worker holds up to their tails, stage by stage; any at all?"""
-        services, target, found = self._services, self._target, False
-        keys, tails = services.ledger.keys, services.ledger.tails()
-        for stage in (*EARLIER, CONSOLIDATION):
-            group = group_name(stage.name, target.name)
-            for partition, tail in enumerate(tails):
-                if services.redis.exists(keys.lease(group, partition)):
-                    continue
-                size = stage.rebuild_batch_size(services.settings)
-                runner = self._runner(stage)
-                for _ in fold_partition(services.ledger, runner, partition, tail, size):
-                    found = True
-        return found
 
     def fold(self, selection: Selection, report: RecallReport, progress: Progress | None) -> None:
         """Fold those of the selected events that are recalled and not there."""
@@ -204,38 +181,13 @@ class _Returning:
         folded = 0
         for page in self._reader.pages(selection):
             keys = [(one.tenant, one.event_id) for one in page if one.recalled and not one.back]
-            done, failed = _fold_entries(self._services, runners, keys)
+            done, failed = fold_again(self._services.ledger, runners, keys)
             folded += done
-            report.failed += [{"target": self._target.name, **one} for one in failed]
+            report.failed += [
+                {"target": self._target.name, "tenant": key[0], "event_id": key[1], "reason": why}
+                for key, why in failed
+            ]
             report.folded[self._target.name] = folded
             if progress:
                 progress(folded, report.away, f"folding again into {self._target.name}")
         logger.info("recalled", target=self._target.name, entries=folded)
-
-
-def _fold_entries(
-    services: Services, runners: Sequence[Runner], keys: Sequence[tuple[str, str]]
-) -> tuple[int, list[dict[str, Any]]]:
-    """Fold the entries of events again; how many there were, and those that failed."""
-    folded, failed = 0, []
-    left = iter(keys)
-    while some := list(islice(left, ENTRIES_AT_ONCE)):
-        found = services.ledger.find_many(some)
-        failed += [
-            _failure(key, "its entry is not in the ledger") for key in some if key not in found
-        ]
-        by_partition: dict[int, list[Entry]] = {}
-        for entry in found.values():
-            by_partition.setdefault(entry.partition, []).append(entry)
-        named = {entry.position: key for key, entry in found.items()}
-        for partition, entries in sorted(by_partition.items()):
-            entries.sort(key=lambda entry: entry.position)
-            for runner in runners:
-                for entry, reason in runner.refold(partition, entries):
-                    failed.append(_failure(named[entry.position], reason))
-        folded += len(found)
-    return folded, failed
-
-
-def _failure(key: tuple[str, str], reason: str) -> dict[str, Any]:
-    return {"tenant": key[0], "event_id": key[1], "reason": reason}

@@ -51,7 +51,9 @@ def decide_communities(
     recorded = reader.recorded(tenant)
     living = {key: one for key, one in recorded.items() if one.fingerprint is not None}
     graph, at_home = _graph(reader, tenant, deciding.now_ms, size)
-    before = {member: key for key, one in living.items() for member in one.members}
+    # of one that is to be found anew only the id goes on
+    told = {key: one for key, one in living.items() if one.fingerprint}
+    before = {member: key for key, one in told.items() for member in one.members}
     found = communities(graph, propagate(graph, seed=tenant, before=before))
     named = _named(tenant, found, at_home, living)
     changes = community_changes({key: one.fingerprint or "" for key, one in living.items()}, named)

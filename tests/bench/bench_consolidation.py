@@ -19,11 +19,11 @@ from enrichment.entities import canonical_name, entity_id
 from enrichment.importance import importance_score
 from enrichment.text import event_text
 from pipelines.adapters.consolidation_reads import ConsolidationReader
+from pipelines.catching_up import fold_partition
 from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
 from pipelines.logs import configure_logging
 from pipelines.passes.deciding import PassReport
 from pipelines.passes.run import CommunitySettings, Pass
-from pipelines.rebuild import fold_partition
 from pipelines.runner import Runner
 from pipelines.stages import ENRICHMENT, PROJECTION, Placed, Stage
 from projections.errors import EventConflict, RecollectError

@@ -17,6 +17,7 @@ from pipelines.adapters import (
     pass_reads,
     request_reads,
     session_reads,
+    undecided_reads,
 )
 from pipelines.adapters.graph_writer import GraphWriter
 from projections.cypher import (
@@ -80,6 +81,7 @@ READERS = (
     pass_reads,
     request_reads,
     session_reads,
+    undecided_reads,
 )
 SCANS = {
     "pass_reads._COUNT": "the store keeps how many nodes a label has",
@@ -126,7 +128,7 @@ def assert_no_scan(driver: neo4j.Driver, text: str, **parameters: object) -> Non
 
 def test_all_questions_are_asked_about() -> None:
     assert SCANS.keys() <= ASKED_OF_GRAPH.keys()
-    assert (len(QUESTIONS), len(READS)) == (18, 35)
+    assert (len(QUESTIONS), len(READS)) == (18, 36)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -286,6 +286,8 @@ def test_a_graph_that_is_away_is_exit_3_and_the_rest_is_told(redis_url: str) -> 
         ("import", "/nowhere/at-all"),
         ("import", "-", "--format", "xml"),
         ("rebuild", "--redecide", "same_as"),
+        ("rebuild", "--redecide", "consolidation", "--into", "green"),
+        ("rebuild", "--now", "2026-01-01T00:00:00Z"),
         ("rebuild", "--switch"),
         ("replay", "nothing"),
         ("replay", "projection", "--from", "noon"),

@@ -12,6 +12,7 @@ from pipelines.consolidate import consolidate
 from pipelines.local import Neo4jServer
 from pipelines.passes.scopes import PassScope
 from pipelines.rebuild import rebuild
+from pipelines.redeciding import rebuild_and_redecide
 from pipelines.returning import bring_back
 from pipelines.verify_consolidation import verify_consolidation
 from tests.decided import system
@@ -72,6 +73,14 @@ def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Targe
     again = consolidate(services, now_ms=LATER_MS)
     assert (again.target, again.found.episodes_written) == ("green", 0)
     assert again.found.events_forgotten == {"archive": 1}, "what was recalled is old once more"
+    anew = rebuild_and_redecide(services, now_ms=LATER_MS)
+    document = anew.as_dict()
+    assert (anew.ok, document["in_place"], document["redecided"]["sessions_written"]) == (
+        True,
+        True,
+        3,
+    ), document
     in_place = rebuild(services)
     assert in_place.as_dict()["ok"], in_place.differences
-    assert verify_consolidation(services).ok
+    plain = verify_consolidation(services)
+    assert (plain.ok, plain.digest) == (True, document["stages"]["consolidation"]["digest"])
