@@ -135,7 +135,8 @@ _FACTS = (
     f"UNWIND $rows AS r MATCH (a:{ENTITY.label} {{tenant: $tenant, entity_id: r.id}}) "
     f"MATCH (b:{ENTITY.label} {{tenant: $tenant, entity_id: r.other}}) WHERE a <> b "
     f"CREATE (a)-[:{RELATES_TO.type} {{relation: 'uses', edge_type: 'semantic', confidence: 0.8, "
-    "valid_from: datetime({epochMillis: 0}), event_id: $first, fact: 'uses'}]->(b)"
+    "valid_from: datetime({epochMillis: 0}), event_id: $first, fact: 'uses', source: 'system', "
+    "status: 'staged', support_count: 1}]->(b)"
 )
 _EVENTS = (
     f"UNWIND $rows AS r CREATE (e:{EVENT.label} {{tenant: $tenant, event_id: r.id, "
