@@ -18,7 +18,7 @@ import structlog
 
 from consolidation.decisions import decision_event
 from consolidation.departure_payloads import RECALLED_EVENT, recalled_payloads
-from consolidation.retention import ExplainedRow
+from consolidation.retention import ExplainedRow, Tier
 from consolidation.stage import ARCHIVED
 from pipelines import telemetry
 from pipelines.adapters.consolidation_reads import ConsolidationReader
@@ -48,7 +48,7 @@ from projections.system_events import PARTITION_KEY
 logger = structlog.get_logger(__name__)
 
 SAMPLE = 1_000
-"""Events whose decay score is observed at the end of a pass."""
+"""Events whose decay score is observed at the end of a pass that looked at everything."""
 _POLL_S = 0.05
 
 
@@ -60,7 +60,7 @@ class ConsolidationReport:
         now_ms: its clock.
         decisions: events that it appended, those left out that the ledger held already.
         found: by its parts.
-        tiers: events of each tier when it ended.
+        tiers: events of each tier when it, or the last one that looked at everything, ended.
     """
 
     target: str
@@ -158,10 +158,15 @@ def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationR
 
 def last_whole_s(services: Services, target: str) -> float:
     """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
+    return _last_values(services, target).get("whole_at_s", 0.0)
+
+
+def _last_values(services: Services, target: str) -> dict[str, float]:
+    """What the last pass reported; nothing when there was none."""
     for report in services.reports.all():
         if (report.command, report.target) == (CONSOLIDATE_REPORT, target):
-            return report.values["whole_at_s"]
-    return 0.0
+            return report.values
+    return {}
 
 
 def planned_forgetting(
@@ -299,13 +304,17 @@ class _Run:
         services, target = self._services, self._target
         timeout_s = services.settings.transaction_timeout_s
         reads = PassReads(services.driver(target), target.database, timeout_s=timeout_s)
-        tiers = reads.tiers(self._now_ms)
-        for score in reads.decay_scores(self._now_ms, SAMPLE):
-            telemetry.DECAY_SCORES.labels(target.name).observe(score)
+        before = _last_values(services, target.name)
+        tiers = {tier.value: round(before.get(f"tier_{tier}", 0)) for tier in Tier}
+        # a pass of a few sessions would take longer to count all events than for its work
+        if whole or not before:
+            tiers = reads.tiers(self._now_ms)
+            for score in reads.decay_scores(self._now_ms, SAMPLE):
+                telemetry.DECAY_SCORES.labels(target.name).observe(score)
         now_s = time.time()
         values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}
         values |= {"ended_at_s": now_s, "duration_s": duration_s}
-        values["whole_at_s"] = now_s if whole else last_whole_s(services, target.name)
+        values["whole_at_s"] = now_s if whole else before.get("whole_at_s", 0.0)
         services.reports.put(Report(CONSOLIDATE_REPORT, target.name, values))
         telemetry.observe_pass(target.name, values)
         return tiers

@@ -304,13 +304,16 @@ PRUNED = _counter(
 )
 TIER_NODES = _gauge(
     "graph_nodes",
-    "Events in the graph by age when the last pass ended: " + ", ".join(get_args(NodeTier)) + ".",
+    "Events in the graph by age when the last pass that looked at all ended: "
+    + ", ".join(get_args(NodeTier))
+    + ".",
     "target",
     "tier",
 )
 DECAY_SCORES = _histogram(
     "decay_score",
-    "Decay scores, 0 to 1, of a sample of the events in the graph at the end of each pass.",
+    "Decay scores, 0 to 1, of a sample of the events in the graph at the end of each pass that "
+    "looked at all.",
     "target",
     buckets=_SCORE_BUCKETS,
 )
