@@ -34,7 +34,7 @@ TIMEOUT_MS: Final = 10_000
 EMBEDDER_MS: Final = 20_000
 """For the model of queries to be loaded."""
 PATIENCE_S: Final = 60.0
-"""For the registry to say which graph is read."""
+"""For ledger and graph to answer."""
 MAX_TENANTS: Final = 20
 """Whose pages are read; plans are the same for all."""
 MAX_ROUNDS: Final = 4
@@ -49,7 +49,7 @@ _log = logs.get_logger(__name__)
 
 
 def start_warming(services: Services) -> threading.Thread:
-    """Ask in the background, once it is known which graph is read."""
+    """Ask in the background, once ledger and graph have answered."""
     thread = threading.Thread(target=_warm_later, args=(services,), name="warm-up", daemon=True)
     thread.start()
     return thread
@@ -58,9 +58,18 @@ def start_warming(services: Services) -> threading.Thread:
 def _warm_later(services: Services) -> None:
     services.embedder.warm_up()
     patience_s = time.monotonic() + PATIENCE_S
-    while services.connections.graph.target is None and time.monotonic() < patience_s:
+    # What says whether the API is ready has a second for each look at the graph, which on a busy
+    # machine is little beside a dozen questions that are being planned: it comes first.
+    while not _is_reached(services) and time.monotonic() < patience_s:
         time.sleep(0.1)
     warm_up(services)
+
+
+def _is_reached(services: Services) -> bool:
+    """Whether ledger and graph answered at the last look."""
+    sample = services.watch.sample
+    known = services.connections.graph.target is not None
+    return known and sample.graph_error is None and sample.ledger_error is None
 
 
 def warm_up(services: Services) -> bool:
