@@ -48,9 +48,6 @@ class Asked:
     ) -> Answer:
         """The answer to a question.
 
-        A graph that was never asked plans each question first, which on a busy machine takes longer
-        than a channel has; when nothing was found for want of time it is asked again.
-
         Raises:
             InvalidInput: naming the fields that break a rule.
             LedgerUnavailable: Redis is away.
@@ -59,13 +56,7 @@ class Asked:
         """
         headers = {"content-type": _JSON, "accept": accept, "x-tenant": tenant}
         limit_s = int(body.get("timeout_ms", 5_000)) / 1000
-        for _ in range(MAX_ROUNDS):
-            answer = _answer(
-                *self._send("POST", path, orjson.dumps(body), headers, limit_s), accept
-            )
-            if not _found_no_time(answer.document):
-                break
-        return answer
+        return _answer(*self._send("POST", path, orjson.dumps(body), headers, limit_s), accept)
 
     def lineage(self, node_id: str, tenant: str) -> dict[str, Any]:
         """The causes of a node, as far as they go; raises as `ask` does.
@@ -157,11 +148,6 @@ class OwnApi(Asked):
     def close(self) -> None:
         """End it."""
         self._app.close()
-
-
-def _found_no_time(document: Mapping[str, Any]) -> bool:
-    """Whether there are no nodes, and something was left out of the search."""
-    return bool("nodes" in document and not document["nodes"] and document["meta"].get("degraded"))
 
 
 def _answer(status: int, data: bytes, accept: str) -> Answer:

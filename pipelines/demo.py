@@ -8,14 +8,12 @@ before their causes, time-outs and retries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipelines.asking import SUBGRAPH
 from pipelines.commands.answers import explained
-from projections.errors import OperationFailed
 from projections.events import DEFAULT_TENANT, Event, decode_event, timestamp_text
 from projections.schema import CAUSED_BY
 
@@ -95,9 +93,6 @@ class Reply(NamedTuple):
 
 def replies(asked: Asked) -> list[Reply]:
     """The answers to the questions, each as the support agent would ask it."""
-    # The first question of a graph takes seconds: the database plans it, and the model is loaded.
-    with suppress(OperationFailed):
-        _reply(asked, QUESTIONS[0])
     return [_reply(asked, question) for question in QUESTIONS]
 
 

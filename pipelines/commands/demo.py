@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 60.0
 ENRICHED_PATIENCE_S = 120.0
 """Models have to be loaded first, on a machine that may be busy."""
+CHANNEL_TIMEOUT_MS = "10000"
 SHOWN_NODES = 5
 
 
@@ -83,6 +85,8 @@ def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
         signal.signal(signal.SIGTERM, interrupt)
         settings = settings_of(None, None, folder)
         log_to_stderr(settings, debug=invocation.debug)
+        # Everything is new to this database: what it has to plan first is waited for, not left out.
+        os.environ.setdefault("RECOLLECT_CHANNEL_TIMEOUT_MS", CHANNEL_TIMEOUT_MS)
         with hosting.Processes(settings) as processes:
             progress.__exit__(None, None, None)
             if people:

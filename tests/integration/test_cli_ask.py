@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api.retrieval.narrative import estimated_tokens
+from api.warming import warm_up
 from pipelines.asking import MARKDOWN, SUBGRAPH, RunningApi
 from pipelines.cli import app
 from pipelines.demo import CHANGE, FAILURE, QUESTIONS, ROOT, scenario_path
@@ -48,6 +49,8 @@ def stack(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Stack]:
 def api(stack: Stack) -> Iterator[Api]:
     settings = stack.services.settings
     with running_api(settings.redis_url, settings.neo4j_url, **OPTIONS) as running:
+        # its first question would be answered without what takes long to plan
+        assert warm_up(running.app.state.services)
         yield running
 
 
