@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
+from consolidation.departure_payloads import RECALLED_EVENT
 from consolidation.retention import Tier
-from pipelines import recalling
+from pipelines import recalling, returning
 from pipelines.adapters.recall_reads import Selection, TombstoneReader
 from pipelines.adapters.targets import Target
 from pipelines.recalling import RecallReport, recall_forgotten
 from pipelines.services import Services
 from pipelines.stages import ENRICHMENT, Stage, ready
+from tests.decided import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.integration.consolidation_support import SCORED
 from tests.integration.forgetting_support import LONG_AFTER, Forgetful
@@ -183,6 +185,25 @@ def test_a_target_that_is_away_is_named_and_the_others_do_not_wait(live: Forgetf
     report = recall(live, session_id="session-0")
     assert (report.waiting, report.folded) == (["green"], {"blue": 6})
     assert report.as_dict()["ok"] is False
+
+
+def test_those_that_cannot_come_back_keep_nobody_else_away(
+    live: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.run()
+    monkeypatch.setattr(returning, "AT_ONCE", 2)
+    monkeypatch.setattr(returning, "ready", scored)
+    expected = sorted(one.event_id for one in sessions(3, 6))
+    unheard_of = [event_id(n) for n in range(1, 6)]
+    for number, tenant, ids in ((90, "acme", unheard_of), (91, "default", expected)):
+        payload = {"kind": "events", "event_ids": ids}
+        live.take_in(system(number, RECALLED_EVENT, payload, tenant=tenant))
+    assert set(returning.missing(live.stack.services, live.stack.target)) == {
+        ("acme", one) for one in unheard_of[:2]
+    }
+    assert returning.bring_back(live.stack.services, live.stack.target) == 18
+    assert live.retained() == expected
+    assert returning.bring_back(live.stack.services, live.stack.target) == 0
 
 
 def test_pages_of_tombstones_meet_without_gap_or_overlap(live: Forgetful) -> None:
