@@ -1,7 +1,7 @@
 """`make bench-retrieval`: the scorer's table of every method, and on request what each part brings.
 
     make bench-retrieval                                        # all questions, each method
-    make bench-retrieval BENCH_ARGS="--ablation --narrative"    # an hour and a half
+    make bench-retrieval BENCH_ARGS="--ablation --narrative"    # an hour
     make bench-retrieval BENCH_ARGS="--questions 25 --out results"
 
 The data set is a folder with `data/events.jsonl`, `data/questions.jsonl`, `data/anchor.jsonl` and
