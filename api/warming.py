@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from api.dependencies import Deadline, Services
@@ -25,7 +26,7 @@ from pipelines.adapters.entity_reads import EntityReads
 from pipelines.adapters.fact_reads import FactFilter, FactReads
 from pipelines.adapters.retrieval_reads import RETRIEVED, wire_id
 from pipelines.settings import ALL_TENANTS
-from projections.errors import RecollectError
+from projections.errors import QueryTimeout, RecollectError
 from projections.events import DEFAULT_TENANT
 from projections.schema import ENTITY, EVENT
 
@@ -105,7 +106,10 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
     )
     for _ in range(MAX_ROUNDS):
         now_ms = time.time_ns() // 1_000_000
-        found = Retrieval(services, tenant, question, Deadline(TIMEOUT_MS), now_ms).answer()
+        try:
+            found = Retrieval(services, tenant, question, Deadline(TIMEOUT_MS), now_ms).answer()
+        except QueryTimeout:  # what was planned until then is planned
+            continue
         if not _was_late(found.notes):
             return True
     return False
@@ -122,7 +126,8 @@ def _places(services: Services, tenant: str) -> list[str]:
 
     The facts around the latter are read, too.
     """
-    with services.connections.graph.reader() as reader:
+    found: list[str] = []
+    with services.connections.graph.reader() as reader, suppress(QueryTimeout):
         found = reader.read(
             lambda graph: EntityReads(graph, tenant).most_mentioned(MOST_MENTIONED),
             timeout_ms=TIMEOUT_MS,

@@ -1,7 +1,7 @@
 """Lineage: a bounded walk from one event along one edge type, breadth first.
 
 One round trip a level finds the nodes, one more the edges between them; the best path to each
-node is then a matter of memory. All of it runs in one transaction with one time limit.
+node is then a matter of memory. All of it has one time limit.
 """
 
 from __future__ import annotations

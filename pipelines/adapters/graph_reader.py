@@ -250,10 +250,14 @@ RETURN d.stage AS stage, count(d) AS number
 
 
 class GraphRead:
-    """Questions asked in one read transaction; made by `GraphReader.read`."""
+    """Questions of one read; made by `GraphReader.read`.
 
-    def __init__(self, transaction: neo4j.Transaction, deadline_s: float, timeout_ms: int) -> None:
-        self._transaction = transaction
+    Each is a transaction of its own: Neo4j reads what is committed when it looks, so that one
+    around several would see no more of a whole, and would cost two round trips more.
+    """
+
+    def __init__(self, session: neo4j.Session, deadline_s: float, timeout_ms: int) -> None:
+        self._session = session
         self._deadline_s = deadline_s
         self._timeout_ms = timeout_ms
 
@@ -264,9 +268,12 @@ class GraphRead:
             QueryTimeout: the time was over before it could be asked.
         """
         # The server ends a query at its limit, but looks only now and then: no new one is begun.
-        if time.monotonic() >= self._deadline_s:
+        remaining_s = self._deadline_s - time.monotonic()
+        if remaining_s <= 0:
             raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
-        return list(self._transaction.run(text, parameters))
+        # 0 would mean no limit at all
+        limited = neo4j.Query(text, timeout=max(0.001, remaining_s))
+        return list(self._session.run(limited, parameters))
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """The events that are in the graph, by id."""
@@ -394,7 +401,7 @@ class GraphReader:
         return known
 
     def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
-        """Run `work` in one read transaction that the database ends after `timeout_ms`.
+        """Run `work`, whose questions the database ends after `timeout_ms` in all.
 
         `work` may run a second time when the connection was stale.
 
@@ -405,21 +412,16 @@ class GraphReader:
         """
         deadline = time.monotonic() + timeout_ms / 1000
         for attempt in range(1, _READ_ATTEMPTS + 1):
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
+            if time.monotonic() >= deadline:
                 raise QueryTimeout(timeout_ms=timeout_ms, reason="no time left")
             try:
-                with (
-                    self._driver.session(
-                        database=self._database,
-                        default_access_mode=neo4j.READ_ACCESS,
-                        # A label that no node has yet is no news.
-                        notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
-                    ) as session,
-                    # 0 would mean no limit at all
-                    session.begin_transaction(timeout=max(0.001, remaining_s)) as transaction,
-                ):
-                    return work(GraphRead(transaction, deadline, timeout_ms))
+                with self._driver.session(
+                    database=self._database,
+                    default_access_mode=neo4j.READ_ACCESS,
+                    # A label that no node has yet is no news.
+                    notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
+                ) as session:
+                    return work(GraphRead(session, deadline, timeout_ms))
             except (Neo4jError, DriverError, OSError) as error:
                 mapped = graph_error(error, timeout_ms)
                 if attempt == _READ_ATTEMPTS or not mapped.retryable:

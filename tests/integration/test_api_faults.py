@@ -22,6 +22,7 @@ from api.main import create_app, serve
 from api.schemas import Ready
 from pipelines import telemetry
 from pipelines.adapters.connect import connect_redis
+from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.targets import Target, Targets
 from pipelines.local import Neo4jServer, ValkeyServer
 from pipelines.settings import Settings
@@ -293,6 +294,8 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
     for name in ("blue", "green"):
         targets.register(Target(name, neo4j_url, "neo4j"))
     targets.activate("blue")
+    with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
+        GraphWriter(driver).ensure_schema()
 
     def answered() -> float:
         name = "recollect_query_step_duration_seconds_count"
