@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from api.retrieval.intent import Intent
@@ -37,7 +37,8 @@ def coverage(words: Sequence[str], rows: Sequence[CandidateRow]) -> dict[str, fl
     known = Counter(word for stems in said.values() for word in stems & asked)
     weight = {word: math.log1p(len(rows) / known[word]) for word in asked if known[word]}
     scores = {
-        event_id: sum(weight[word] for word in stems & asked) / (1 + _LENGTH_SHARE * len(stems))
+        event_id: sum(weight[word] for word in sorted(stems & asked))
+        / (1 + _LENGTH_SHARE * len(stems))
         for event_id, stems in said.items()
         if stems & asked
     }
@@ -45,9 +46,28 @@ def coverage(words: Sequence[str], rows: Sequence[CandidateRow]) -> dict[str, fl
     return {event_id: score / best for event_id, score in scores.items()} if best > 0 else {}
 
 
+def holding(identifiers: Sequence[str], rows: Iterable[CandidateRow]) -> frozenset[str]:
+    """Ids of the events that hold all the identifiers; none without any."""
+    return frozenset(
+        row.event_id
+        for row in rows
+        if identifiers and all(one in _said(row) for one in identifiers)
+    )
+
+
+def anchors(covered: Mapping[str, float], held: Set[str]) -> dict[str, float]:
+    """What is covered, of the events that hold the identifiers alone if any of them does."""
+    own = {event_id: score for event_id, score in covered.items() if event_id in held}
+    best = max(own.values(), default=0.0)
+    return {event_id: score / best for event_id, score in own.items()} or dict(covered)
+
+
+def _said(row: CandidateRow) -> str:
+    return f"{row.text} {row.tool_name or ''}".lower()
+
+
 def _stems(row: CandidateRow) -> set[str]:
-    text = f"{row.text} {row.tool_name or ''}".replace("_", " ").lower()
-    return {stem(word) for word in _WORD.findall(text)}
+    return {stem(word) for word in _WORD.findall(_said(row))}
 
 
 def led_to(
@@ -56,14 +76,14 @@ def led_to(
     """What the best path from another event that says it is worth, 0 to 1, by event id.
 
     Args:
-        covered: of `coverage`; its square is what an anchor passes on.
+        covered: of `anchors`; its square is what an anchor passes on.
         edges: that were met.
         intents: whose edges lead, with their confidences.
     """
-    anchors = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
+    best = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
     known = list(edges)
     found: dict[str, float] = {}
-    for anchor in anchors:
+    for anchor in best:
         seeds = {anchor: covered[anchor] ** 2}
         for intent, confidence in intents.items():
             paths = path_scores(seeds, known, intent, MAX_HOPS, hop_share=HOP_SHARE)

@@ -329,6 +329,8 @@ class Retrieval:
             given = [one for one in walk.seeds if one not in known]
             limit_ms = self._deadline.remaining_ms()
             known.update(reader.read(lambda graph: nodes(graph, scope, given), timeout_ms=limit_ms))
+        beside = path_intents(self._asked.query, found.intents)
+        spreads = found.method == "intent_weighted" and not beside
         return Pool(
             {hit.event_id: hit for hit in gathered.text},
             {hit.event_id: hit for hit in gathered.near},
@@ -336,7 +338,8 @@ class Retrieval:
             dict(walk.depths),
             found.method,
             list(walk.edges.values()),
-            path_intents(self._asked.query, found.intents),
+            beside,
+            walk.pagerank() if spreads else {},
         )
 
     def _met(

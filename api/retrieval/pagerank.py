@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import numpy
+
 DAMPING: Final = 0.85
 MAX_ITERATIONS: Final = 50
 TOLERANCE: Final = 1e-8
@@ -40,38 +42,29 @@ def personalised_pagerank(
     total = sum(max(0.0, score) for score in seeds.values())
     if total <= 0:
         return {}
-    start = {own_id: score / total for own_id, score in seeds.items() if score > 0}
-    neighbours = _neighbours(edges)
-    scores = dict(start)
+    walked = [one for one in sorted(edges) if one.a != one.b and one.weight > 0]
+    places = _places(seeds, walked)
+    here = numpy.array([places[end] for one in walked for end in (one.a, one.b)], dtype=numpy.intp)
+    there = here.reshape(-1, 2)[:, ::-1].reshape(-1)
+    weights = numpy.repeat(numpy.array([one.weight for one in walked], dtype=numpy.float64), 2)
+    start = numpy.zeros(len(places))
+    for own_id, score in seeds.items():
+        start[places[own_id]] = max(0.0, score) / total
+    out = numpy.bincount(here, weights, minlength=len(places))
+    shares = weights / out[here]
+    scores = start
     for _ in range(max_iterations):
-        following = {own_id: (1 - damping) * share for own_id, share in start.items()}
-        stranded = 0.0
-        for here, score in scores.items():
-            around = neighbours.get(here)
-            if not around:
-                stranded += score  # nowhere to go: back to the seeds
-                continue
-            for there, share in around:
-                following[there] = following.get(there, 0.0) + damping * score * share
-        for own_id, share in start.items():
-            following[own_id] += damping * stranded * share
-        moved = sum(abs(following.get(n, 0.0) - scores.get(n, 0.0)) for n in {*following, *scores})
+        passed = numpy.bincount(there, scores[here] * shares, minlength=len(places))
+        stranded = scores[out == 0].sum()  # nowhere to go: back to the seeds
+        following = (1 - damping + damping * stranded) * start + damping * passed
+        moved = float(numpy.abs(following - scores).sum())
         scores = following
         if moved < TOLERANCE:
             break
-    return scores
+    return {own_id: float(scores[place]) for own_id, place in places.items() if scores[place] > 0}
 
 
-def _neighbours(edges: Iterable[WeightedEdge]) -> dict[str, list[tuple[str, float]]]:
-    """By node id: what is around it, and with which probability the next step leads there."""
-    weights: dict[str, dict[str, float]] = {}
-    for edge in sorted(edges):
-        if edge.a == edge.b or edge.weight <= 0:
-            continue
-        for here, there in ((edge.a, edge.b), (edge.b, edge.a)):
-            around = weights.setdefault(here, {})
-            around[there] = around.get(there, 0.0) + edge.weight
-    return {
-        here: [(there, weight / sum(around.values())) for there, weight in around.items()]
-        for here, around in weights.items()
-    }
+def _places(seeds: Iterable[str], edges: Iterable[WeightedEdge]) -> dict[str, int]:
+    """A number for each node."""
+    ends = (end for one in edges for end in (one.a, one.b))
+    return {own_id: place for place, own_id in enumerate(dict.fromkeys([*seeds, *ends]))}

@@ -24,6 +24,10 @@ MAX_WORDS: Final = 32
 WORD_REST: Final = r"[^\W_]*(?:['’][^\W_]+)*"  # noqa: RUF001  # the apostrophe people type
 """Pattern of what may follow the beginning of a word."""
 _WORD = re.compile(r"[^\W_]" + WORD_REST)
+_IDENTIFIER = re.compile(r"(?<![^\W_])(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{4,}(?![^\W_])")
+"""Letters and digits in one word: a booking, an order, a part of a UUID."""
+_MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
+"""A number and its unit or ending ("250ms", "18th") names nothing."""
 _JOINTS = re.compile(r"[\s_-]+")
 _SHORTEST = 4
 """Letters of a word that endings are taken off; and a stem keeps three."""
@@ -44,6 +48,7 @@ class QueryTerms(NamedTuple):
         embedding_text: the question without the agents' names; all of it when nothing is left.
         agents: those it names, in normal form.
         spans: stretches of time that it names.
+        identifiers: words of letters and digits, in lower case, each once; agents' names are none.
     """
 
     query: str
@@ -52,6 +57,7 @@ class QueryTerms(NamedTuple):
     embedding_text: str
     agents: frozenset[str]
     spans: tuple[TimeSpan, ...] = ()
+    identifiers: tuple[str, ...] = ()
 
 
 def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = None) -> QueryTerms:
@@ -78,7 +84,14 @@ def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = N
     kept = tuple(dict.fromkeys(telling))[:MAX_WORDS]
     embedding_text = text if _WORD.search(text) else " ".join(asked.split())
     spans = () if now_ms is None else time_spans(asked, now_ms)
-    return QueryTerms(asked, kept, " ".join(kept), embedding_text, frozenset(named), spans)
+    return QueryTerms(
+        asked, kept, " ".join(kept), embedding_text, frozenset(named), spans, _identifiers(text)
+    )
+
+
+def _identifiers(text: str) -> tuple[str, ...]:
+    found = dict.fromkeys(_IDENTIFIER.findall(text.lower()))
+    return tuple(one for one in found if not _MEASURE.fullmatch(one))
 
 
 def agent_name(name: str) -> str:

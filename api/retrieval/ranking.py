@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from api.retrieval.anchors import coverage, led_to
+from api.retrieval.anchors import anchors, coverage, holding, led_to
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.rank import MAX_IMPORTANCE, Weights, weighted_score
@@ -43,6 +43,8 @@ events of somebody who is named came before evidence).
 PATH_WEIGHT: Final = 2.0
 COVERAGE_WEIGHT: Final = 0.5
 """Of paths from events that say it, and of saying it, where a question asks for what is beside."""
+SPREAD_WEIGHT: Final = 0.3
+"""Of what is reached from the seeds by many ways, where it asks for nothing beside."""
 
 
 class Ranked(NamedTuple):
@@ -75,6 +77,7 @@ class Pool:
         method: what the worth of paths is.
         edges: that the walk met.
         path_intents: those whose answer stands beside what the question names.
+        spread: personalised PageRank from the seeds, the best node having 1, by wire id.
     """
 
     text: Mapping[str, Hit] = field(default_factory=dict)
@@ -84,6 +87,7 @@ class Pool:
     method: RetrievalMethod = "intent_weighted"
     edges: Sequence[StepEdge] = ()
     path_intents: Mapping[Intent, float] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def events(self) -> list[str]:
         """Ids of all events: the channels' in turn, then the walk's by their worth."""
@@ -144,29 +148,56 @@ def merged_scores(
 ) -> dict[str, float]:
     """Relevance of events, 0 to 1: what they say, and what leads to them.
 
-    Where the question asks for what stands beside something (why, what came before, what is like
-    it), the paths from the events that say it add. Otherwise the best path counts for a share of
-    what a perfect answer would: it brings in what the words do not tell, and never above what they
-    clearly do. The two other methods always add what they found.
+    What holds the identifiers that a question names is meant before all that does not. Where the
+    question asks for what stands beside something (why, what came before, what is like it), the
+    paths from the events that say it add. Otherwise the best path counts for a share of what a
+    perfect answer would: it brings in what the words do not tell, and never above what they
+    clearly do; and what many ways lead to gains. The two other methods always add what they found.
     """
+    held = holding(terms.identifiers, rows)
+    said = {
+        event_id: (one.score + (event_id in held)) / 2 if held else one.score
+        for event_id, one in found.items()
+    }
+    if pool.method != "intent_weighted":
+        return _with_worth(pool, said)
+    if pool.path_intents:
+        return _with_paths(pool, rows, said, terms, held)
+    return _with_ways(pool, said)
+
+
+def _with_worth(pool: Pool, said: Mapping[str, float]) -> dict[str, float]:
     share = GRAPH_SHARES[pool.method]
-    beside: Mapping[str, float] = {}
-    covered: Mapping[str, float] = {}
-    if pool.method == "intent_weighted" and pool.path_intents:
-        covered = coverage(terms.words, rows)
-        beside = led_to(covered, pool.edges, pool.path_intents)
+    return {
+        event_id: (score + share * min(1.0, pool.graph.get(event_id, 0.0))) / (1 + share)
+        for event_id, score in said.items()
+    }
+
+
+def _with_paths(
+    pool: Pool,
+    rows: Sequence[CandidateRow],
+    said: Mapping[str, float],
+    terms: QueryTerms,
+    held: Set[str],
+) -> dict[str, float]:
+    covered = coverage(terms.words, rows)
+    beside = led_to(anchors(covered, held), pool.edges, pool.path_intents)
     merged = {}
-    for event_id, one in found.items():
-        worth = min(1.0, pool.graph.get(event_id, 0.0))
-        if pool.method != "intent_weighted":
-            merged[event_id] = (one.score + share * worth) / (1 + share)
-        elif pool.path_intents:
-            own = COVERAGE_WEIGHT * covered.get(event_id, 0.0)
-            paths = PATH_WEIGHT * beside.get(event_id, 0.0)
-            merged[event_id] = (one.score + own + paths) / (1 + COVERAGE_WEIGHT + PATH_WEIGHT)
-        else:
-            led = worth if pool.depths.get(event_id) else 0.0
-            merged[event_id] = min(1.0, max(one.score, share * led))
+    for event_id, score in said.items():
+        own = COVERAGE_WEIGHT * covered.get(event_id, 0.0)
+        paths = PATH_WEIGHT * beside.get(event_id, 0.0)
+        merged[event_id] = (score + own + paths) / (1 + COVERAGE_WEIGHT + PATH_WEIGHT)
+    return merged
+
+
+def _with_ways(pool: Pool, said: Mapping[str, float]) -> dict[str, float]:
+    share = GRAPH_SHARES[pool.method]
+    merged = {}
+    for event_id, score in said.items():
+        led = min(1.0, pool.graph.get(event_id, 0.0)) if pool.depths.get(event_id) else 0.0
+        many = pool.spread.get(event_id, 0.0)
+        merged[event_id] = (max(score, share * led) + SPREAD_WEIGHT * many) / (1 + SPREAD_WEIGHT)
     return merged
 
 

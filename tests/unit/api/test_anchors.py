@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.anchors import HOP_SHARE, coverage, led_to
+from api.retrieval.anchors import HOP_SHARE, anchors, coverage, holding, led_to
 from api.retrieval.intent import path_intents
 from api.retrieval.query_terms import query_terms
 from api.retrieval.rank import Weights
@@ -30,6 +30,26 @@ def test_an_event_is_covered_by_its_own_words_and_its_tools() -> None:
     found = coverage(("order", "cancel"), [CALL, REPLY, BEFORE, OTHER])
     assert found[own(1)] == 1.0 > found[own(4)] > 0
     assert coverage(("nothing",), [CALL]) == {}
+
+
+def test_only_what_holds_the_identifiers_is_an_anchor_if_anything_does() -> None:
+    rows = [CALL, REPLY, OTHER]
+    assert holding(("w12",), rows) == {own(1)}
+    assert holding(("w12", "w13"), rows) == holding((), rows) == set()
+    covered = {own(1): 0.4, own(4): 1.0}
+    assert anchors(covered, {own(1)}) == {own(1): 1.0}
+    assert anchors(covered, set()) == anchors(covered, {own(2)}) == covered
+
+
+def test_what_holds_the_identifier_comes_before_what_says_more() -> None:
+    rows = [row(1, "a note about the refund of a booking, and the booking", 0.9), row(2, "3RK2T9")]
+    pool = Pool(depths={one.event_id: 0 for one in rows})
+
+    def best(query: str) -> str:
+        return ranking(pool, rows, Weights(0, 0, 1), 0, terms=query_terms(query))[0].node_id
+
+    assert best("What was the refund of booking 3RK2T9?") == own(2)
+    assert best("What was the refund of booking 3RK2T0?") == own(1)
 
 
 def test_paths_lead_along_the_edges_of_the_intent() -> None:

@@ -89,3 +89,17 @@ def test_what_only_looks_like_an_ending_stays(word: str) -> None:
 
 def test_names_are_compared_in_normal_form() -> None:
     assert agent_name("  Payment__Service-EU ") == "payment service eu"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Why was 3RK2T9 cancelled, and W2378156?", ("3rk2t9", "w2378156")),
+        ("the 18th at 10am took 250ms", ()),
+        ("018f2f6e-3c1a-7bbb-8000-000000000001", ("018f2f6e", "3c1a")),
+        ("what did agent77 say of HAT052?", ("hat052",)),
+        ("gift_card_4643416 in 2024", ()),
+    ],
+)
+def test_identifiers_are_words_of_letters_and_digits(query: str, expected: tuple[str, ...]) -> None:
+    assert query_terms(query, ["agent77"]).identifiers == expected

@@ -15,6 +15,7 @@ from api.retrieval.query_terms import query_terms
 from api.retrieval.rank import Weights
 from api.retrieval.ranking import (
     GRAPH_SHARES,
+    SPREAD_WEIGHT,
     Pool,
     Ranked,
     in_turn,
@@ -102,11 +103,21 @@ def test_what_says_more_ranks_higher_and_what_is_led_to_is_not_lost() -> None:
     found = ranking(pool, rows, WEIGHTS, 0, terms=query_terms("payment failed"))
     assert next(iter(found)).node_id == own(1)
     by_id = {one.node_id: one for one in found}
-    assert by_id[own(2)].relevance >= GRAPH_SHARES["intent_weighted"] * 0.9
+    led = GRAPH_SHARES["intent_weighted"] * 0.9
+    assert by_id[own(2)].relevance >= led / (1 + SPREAD_WEIGHT)
     assert by_id[own(2)].rank > by_id[own(3)].rank
     assert by_id[own(2)].found_by == ("graph",)
     assert by_id[own(1)].found_by == ("text",)
     assert all(0 <= one.relevance <= 1 for one in found)
+
+
+def test_what_many_ways_lead_to_gains_where_nothing_beside_is_asked_for() -> None:
+    rows = [row(1, "payment failed", 0.9), row(2, "payment failed", 0.9)]
+    terms = query_terms("payment failed")
+    spread = {own(2): 1.0}
+    assert ranking(Pool(spread=spread), rows, WEIGHTS, 0, terms=terms)[0].node_id == own(2)
+    asked = Pool(spread=spread, path_intents={"why": 1.0})
+    assert ranking(asked, rows, WEIGHTS, 0, terms=terms)[0].node_id == own(1)
 
 
 def test_a_seed_that_the_question_names_counts_in_full() -> None:
