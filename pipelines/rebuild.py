@@ -25,7 +25,6 @@ from pipelines.adapters.ledger import Entry, Tail
 from pipelines.adapters.reports import Report
 from pipelines.adapters.targets import Target
 from pipelines.catching_up import fold_partition
-from pipelines.enriched_report import EnrichmentReport
 from pipelines.returning import bring_back
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
@@ -40,8 +39,9 @@ from pipelines.stages import (
 )
 from pipelines.verify import Report as VerifyReport
 from pipelines.verify import verify
-from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
-from pipelines.verify_enrichment import verify_enrichment
+from pipelines.verifying.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.enrichment import verify_enrichment
 from projections.comparison import Difference
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event

@@ -17,12 +17,12 @@ import structlog
 from pipelines.adapters.graph_audit import GraphAudit
 from pipelines.adapters.ledger import Entry
 from pipelines.adapters.targets import Target
-from pipelines.enriched_report import EnrichmentReport
 from pipelines.services import Services
 from pipelines.stages import CONSOLIDATION, ENRICHMENT
 from pipelines.verify import Report, verify
-from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
-from pipelines.verify_enrichment import verify_enrichment
+from pipelines.verifying.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.enrichment import verify_enrichment
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
 from projections.identity import partition_of

@@ -15,7 +15,7 @@ from pipelines.consolidate import ConsolidationReport, redecide
 from pipelines.rebuild import RebuildReport, rebuild
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION
-from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.verifying.consolidation import ConsolidationVerified, verify_consolidation
 from projections.errors import OperationFailed
 
 REDECIDABLE = (CONSOLIDATION.name,)

@@ -22,12 +22,12 @@ from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Ledger
 from pipelines.adapters.reports import verified
-from pipelines.comparison_report import LISTED, ComparisonReport
-from pipelines.judge import ROUNDS, Judge, Judgement, decodable
-from pipelines.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
 from pipelines.services import Progress, Services
 from pipelines.settings import Settings
 from pipelines.stages import PROJECTION
+from pipelines.verifying.judge import ROUNDS, Judge, Judgement, decodable
+from pipelines.verifying.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
+from pipelines.verifying.report import LISTED, ComparisonReport
 from projections.comparison import Difference
 from projections.cypher import event_edges
 from projections.digest import (

@@ -118,7 +118,7 @@ def _verify_enriched(
     services = invocation.services
     if not _is_wanted(invocation, "enrichment", stage, options):
         return None
-    from pipelines.verify_enrichment import verify_enrichment
+    from pipelines.verifying.enrichment import verify_enrichment
 
     with invocation.progress() as progress:
         report = verify_enrichment(services, sample=sample, seed=seed, progress=progress, **options)
@@ -131,7 +131,7 @@ def _verify_consolidated(
     """What the consolidation's verify says; None: it was not asked for, or there is none."""
     if not _is_wanted(invocation, "consolidation", stage, options):
         return None
-    from pipelines.verify_consolidation import verify_consolidation
+    from pipelines.verifying.consolidation import verify_consolidation
 
     with invocation.progress() as progress:
         report = verify_consolidation(invocation.services, progress=progress, **options)

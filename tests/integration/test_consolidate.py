@@ -24,7 +24,7 @@ from pipelines.local import Neo4jServer
 from pipelines.passes.scopes import PassScope
 from pipelines.runner import Runner
 from pipelines.stages import CONSOLIDATION, Stage
-from pipelines.verify_consolidation import verify_consolidation
+from pipelines.verifying.consolidation import verify_consolidation
 from projections.errors import PassUnderWay, Stopped
 from projections.events import decode_event
 from projections.schema import SUMMARIZES

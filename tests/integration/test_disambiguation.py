@@ -14,7 +14,7 @@ from pipelines import telemetry
 from pipelines.dead_letters import list_
 from pipelines.live import Decisions
 from pipelines.rebuild import rebuild
-from pipelines.verify_enrichment import verify_enrichment
+from pipelines.verifying.enrichment import verify_enrichment
 from projections.errors import GraphUnavailable
 from projections.events import Event
 from tests.fakes.chat_server import (

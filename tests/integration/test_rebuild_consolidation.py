@@ -14,7 +14,7 @@ from pipelines.passes.scopes import PassScope
 from pipelines.rebuild import rebuild
 from pipelines.redeciding import rebuild_and_redecide
 from pipelines.returning import bring_back
-from pipelines.verify_consolidation import verify_consolidation
+from pipelines.verifying.consolidation import verify_consolidation
 from tests.decided import system
 from tests.factories import START_MS
 from tests.integration.enrichment_support import Enriched, said

@@ -13,7 +13,7 @@ from pipelines import recover as module
 from pipelines.adapters.ledger import Appended
 from pipelines.local import ValkeyServer
 from pipelines.recover import GAP_RECORDED, recover
-from pipelines.verify_enrichment import verify_enrichment
+from pipelines.verifying.enrichment import verify_enrichment
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions

@@ -12,7 +12,7 @@ from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
 from pipelines.consolidate import ConsolidationReport, consolidate, redecide
 from pipelines.live import Decisions
-from pipelines.verify_consolidation import verify_consolidation
+from pipelines.verifying.consolidation import verify_consolidation
 from tests.decided import system
 from tests.factories import START_MS, event_id, sessions
 from tests.integration.consolidation_support import without_models

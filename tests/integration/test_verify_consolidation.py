@@ -13,7 +13,7 @@ from consolidation.departure_payloads import FORGOTTEN_EVENT, expired_payloads
 from consolidation.departures import FactKey
 from pipelines.rebuild import replay
 from pipelines.stages import CONSOLIDATION
-from pipelines.verify_consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.verifying.consolidation import ConsolidationVerified, verify_consolidation
 from projections.schema import LINKED_TO, MEMBER_OF, RELATES_TO, SUMMARIZES
 from tests.decided import ENTITIES, consolidated, system
 from tests.factories import START_MS, event, event_id

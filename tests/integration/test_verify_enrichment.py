@@ -20,10 +20,10 @@ from enrichment.ports import PayloadResolver
 from pipelines.adapters.block import Block
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.payloads import FsspecResolver
-from pipelines.enriched_report import EnrichmentReport
 from pipelines.enriching import Models
 from pipelines.stages import PROJECTION, Stage
-from pipelines.verify_enrichment import chosen_sessions, verify_enrichment
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.enrichment import chosen_sessions, verify_enrichment
 from projections.errors import ModelsMismatch, ModelUnavailable, Stopped
 from projections.events import Event, content_digest
 from projections.schema import (

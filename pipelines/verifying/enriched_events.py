@@ -41,9 +41,9 @@ from pipelines.adapters import enrichment_audit as reading
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry
-from pipelines.enriched_report import EnrichmentReport
-from pipelines.recompute import DEAD, Recomputed, Recomputer
 from pipelines.runner import Runner
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.recompute import DEAD, Recomputed, Recomputer
 from projections.comparison import Difference
 from projections.identity import partition_of
 from projections.operations import Checkpoint

@@ -25,14 +25,14 @@ from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.llm import make_language_model
 from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
-from pipelines.enriched_entities import EntityChecker
-from pipelines.enriched_events import ROUNDS, EventChecker
-from pipelines.enriched_report import EnrichmentReport
 from pipelines.enriching import Models, with_models
-from pipelines.recompute import Recomputer
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import ENRICHMENT
+from pipelines.verifying.enriched_entities import EntityChecker
+from pipelines.verifying.enriched_events import ROUNDS, EventChecker
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.recompute import Recomputer
 from projections.errors import FoldVersionMismatch, GraphAhead, GraphUnavailable, ModelsMismatch
 from projections.events import DEFAULT_TENANT
 from projections.operations import Checkpoint

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from enrichment.expected import KINDS, Numbers, add_numbers
-from pipelines.comparison_report import ComparisonReport
+from pipelines.verifying.report import ComparisonReport
 from projections.digest import digest_text
 
 

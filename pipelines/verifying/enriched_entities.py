@@ -36,8 +36,8 @@ from pipelines.adapters import enrichment_audit as reading
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
 from pipelines.adapters.ledger import Entry, Ledger
-from pipelines.enriched_report import EnrichmentReport
-from pipelines.recompute import DEAD, Recomputer
+from pipelines.verifying.enriched_report import EnrichmentReport
+from pipelines.verifying.recompute import DEAD, Recomputer
 from projections.comparison import Difference
 from projections.errors import InvalidEvent
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, MergeNode, Operations

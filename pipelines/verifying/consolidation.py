@@ -4,7 +4,7 @@ One look over the ledger gathers the decisions of each tenant and adds up its se
 over the graph compares. Nothing is locked: live work that goes on makes differences, so a look that
 finds some is taken again, and reported is what three looks in a row have found. Memory grows with
 the decisions and with what was ever returned, not with the events. What only counts up is looked
-at by `verify_accesses`.
+at by `accesses`.
 
 Of one session the same is compared of what decisions say of it alone: its summaries, what they list
 and link to, boosts, pairs that its events lost, tombstones, sums. What others share with it
@@ -45,12 +45,12 @@ from pipelines.adapters.consolidation_audit import (
 from pipelines.adapters.ledger import Entry
 from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
-from pipelines.comparison_report import LISTED, ComparisonReport
-from pipelines.decided_entries import DecidedEntries, later_sums, plus, read_entries
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION, ready
-from pipelines.verify_accesses import access_differences, concerns_accesses, mend_accesses
+from pipelines.verifying.accesses import access_differences, concerns_accesses, mend_accesses
+from pipelines.verifying.decided_entries import DecidedEntries, later_sums, plus, read_entries
+from pipelines.verifying.report import LISTED, ComparisonReport
 from projections.comparison import Difference
 from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead
