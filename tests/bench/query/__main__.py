@@ -2,26 +2,34 @@
 
     make bench-query                                        # 10,000 and 100,000 events
     make bench-query BENCH_ARGS="--sizes 10000 --count 50"
+    make bench-query BENCH_ARGS="--ingest 100"              # events/s that come in meanwhile
 
 Caches are off: every question is new and is embedded, every answer is found anew. By hand is one
 vector search and one step along every edge of what it finds, with vectors that were computed
-before. All run in turns, at each rate. Figures are ms from when a question was due.
+before. All run in turns, at each rate. Figures are ms from when a question was due. What the
+embedding costs is measured alone; where a query's time goes is what the API counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx
 import neo4j
+from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.children import ApiProcess
+from pipelines.adapters.query_embedder import QueryEmbedder
+from pipelines.children import COMMAND, ApiProcess
 from pipelines.local import Neo4jServer, ValkeyServer
 from pipelines.models.installed import EMBEDDER
 from pipelines.settings import Settings
@@ -38,6 +46,8 @@ WITH e, score, collect([type(r), coalesce(m.event_id, m.entity_id)])[..50] AS ar
 RETURN collect([e.event_id, e.summary, score, around]) AS rows
 """
 Asks = dict[str, Callable[[int], bool]]
+BATCH_S = 0.2
+"""Between two batches of events that come in."""
 
 
 @contextmanager
@@ -116,6 +126,65 @@ def asked(client: httpx.Client, memory: Memory, count: int, seed: int) -> Asks:
     return {**methods, "facts": facts, "context": context, "lineage": lineage}
 
 
+@contextmanager
+def ingesting(
+    client: httpx.Client, memory: Memory, redis_url: str, neo4j_url: str, per_s: int
+) -> Iterator[None]:
+    """Events of sessions of their own come in through the API, and a worker projects them."""
+    options = ["--redis", redis_url, "--neo4j", neo4j_url]
+    worker = subprocess.Popen(
+        [*COMMAND, "worker", "projection", *options],
+        env={**os.environ, "RECOLLECT_METRICS_PORT": "0", "RECOLLECT_LOG_LEVEL": "warning"},
+        stdout=subprocess.DEVNULL,
+    )
+    over = threading.Event()
+
+    def ingest() -> None:
+        number = 0
+        while not over.wait(BATCH_S):
+            events = [memory.incoming(number + one) for one in range(round(per_s * BATCH_S))]
+            number += len(events)
+            client.post("/v1/events/batch", json=events).raise_for_status()
+
+    thread = threading.Thread(target=ingest)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        worker.terminate()
+        worker.wait()
+
+
+def embedding_ms(memory: Memory) -> float:
+    """What one question costs to be embedded, the median of fifty, with the models loaded."""
+    embedder = QueryEmbedder(Settings(query_embedding_cache=0))
+    taken = []
+    try:
+        embedder.embed("first", timeout_ms=60_000)
+        for question in memory.questions(50, 99):
+            begun = time.perf_counter()
+            embedder.embed(question, timeout_ms=60_000)
+            taken.append(time.perf_counter() - begun)
+    finally:
+        embedder.close()
+    return sorted(taken)[len(taken) // 2] * 1_000
+
+
+def steps_ms(client: httpx.Client) -> dict[str, float]:
+    """Mean of each step of a query, as the API counted them."""
+    sums: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            if sample.name == "recollect_query_step_duration_seconds_sum":
+                sums[sample.labels["step"]] = sample.value
+            elif sample.name == "recollect_query_step_duration_seconds_count":
+                counts[sample.labels["step"]] = sample.value
+    return {step: 1_000 * total / counts[step] for step, total in sums.items() if counts[step]}
+
+
 def by_hand(driver: neo4j.Driver, memory: Memory) -> Callable[[int], bool]:
     """A bare vector search and one step, through the driver, with vectors of topics."""
 
@@ -128,7 +197,7 @@ def by_hand(driver: neo4j.Driver, memory: Memory) -> Callable[[int], bool]:
     return ask
 
 
-def measure(size: int, count: int, rates: list[float]) -> list[Latency]:
+def measure(size: int, count: int, rates: list[float], ingest: int) -> list[Latency]:
     """All figures for one size."""
     memory = Memory(size)
     found = []
@@ -145,9 +214,15 @@ def measure(size: int, count: int, rates: list[float]) -> list[Latency]:
                     for ask in asks.values():
                         for number in range(40):  # the virtual machine compiles what is asked often
                             ask(number)
-                for turn, rate in enumerate(rates):
-                    for kind, ask in {**hand, **asked(client, memory, count, 2 + turn)}.items():
-                        found.append(measured(kind, ask, rate=rate, count=count))
+                coming: Any = nullcontext()
+                if ingest:
+                    coming = ingesting(client, memory, redis_url, neo4j_url, ingest)
+                with coming:
+                    for turn, rate in enumerate(rates):
+                        for kind, ask in {**hand, **asked(client, memory, count, 2 + turn)}.items():
+                            found.append(measured(kind, ask, rate=rate, count=count))
+                steps = ", ".join(f"{step} {ms:.0f}" for step, ms in steps_ms(client).items())
+                sys.stdout.write(f"steps of a query, mean ms: {steps}\n")
     return found
 
 
@@ -173,10 +248,13 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--count", type=int, default=150, help="questions of a measurement")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+    parser.add_argument("--ingest", type=int, default=0, help="events/s that come in meanwhile")
     given = parser.parse_args()
     sys.stdout.write(f"model {EMBEDDER}; settings {Settings().channel_timeout_ms} ms a channel\n")
+    sys.stdout.write(f"a question's embedding alone: {embedding_ms(Memory(1)):.1f} ms\n")
     for size in given.sizes:
-        sys.stdout.write(table(size, measure(size, given.count, given.rates)) + "\n")
+        rows = measure(size, given.count, given.rates, given.ingest)
+        sys.stdout.write(table(size, rows) + "\n")
         sys.stdout.flush()
     return 0
 

@@ -6,6 +6,7 @@ import random
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +72,19 @@ class Memory:
         """Of an entity."""
         place = (topic * ENTITIES_A_TOPIC + number) % WORDS
         return f"{self.vocabulary[place].title()} {self.vocabulary[place - 1].title()}"
+
+    def incoming(self, number: int) -> dict[str, Any]:
+        """An event that comes in while questions are asked."""
+        chosen = random.Random(f"incoming {number}")
+        return {
+            "event_id": str(uuid.uuid4()),
+            "event_type": "agent.message",
+            "occurred_at": datetime.now(UTC).isoformat(),
+            "session_id": f"incoming-{number // SESSION}",
+            "agent_id": f"agent-{number % 7}",
+            "trace_id": f"incoming-{number // SESSION}",
+            "payload": {"text": self.text(chosen.randrange(TOPICS), chosen)},
+        }
 
     def questions(self, count: int, seed: int) -> list[str]:
         """All different, about what is there."""
