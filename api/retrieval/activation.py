@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from pipelines.settings import Settings
+
 EDGES_AT_ONCE: Final = 490
 """Ids of one question for edges (SA-INV-09)."""
 
@@ -38,6 +40,18 @@ class ActivationConfig(NamedTuple):
     inhibition_threshold: float = 0.8
     max_activated_nodes: int = 50
     temporal_decay_rate: float = 0.01
+
+
+def activation_config(settings: Settings, max_hops: int) -> ActivationConfig:
+    """As the settings say, with at most so many hops."""
+    return ActivationConfig(
+        decay_lambda=settings.decay_lambda,
+        max_hops=max_hops,
+        activation_threshold=settings.activation_threshold,
+        inhibition_threshold=settings.inhibition_threshold,
+        max_activated_nodes=settings.max_activated_nodes,
+        temporal_decay_rate=settings.temporal_decay_rate,
+    )
 
 
 def recency_weight(age_days: float, temporal_decay_rate: float) -> float:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
-from api.retrieval.activation import ActivationConfig
+from api.retrieval.activation import activation_config
 from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.diversity import MAX_COMPARED, diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
@@ -240,14 +240,7 @@ class Retrieval:
     ) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""
         settings = self._settings
-        config = ActivationConfig(
-            decay_lambda=settings.decay_lambda,
-            max_hops=min(settings.max_hops, self._asked.max_depth),
-            activation_threshold=settings.activation_threshold,
-            inhibition_threshold=settings.inhibition_threshold,
-            max_activated_nodes=settings.max_activated_nodes,
-            temporal_decay_rate=settings.temporal_decay_rate,
-        )
+        config = activation_config(settings, min(settings.max_hops, self._asked.max_depth))
         limit_ms = min(settings.activation_timeout_ms, timeout_ms)
         try:
             return reader.read(lambda graph: walk.activate(graph, config), timeout_ms=limit_ms)

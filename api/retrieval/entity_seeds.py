@@ -74,7 +74,7 @@ class Seed(NamedTuple):
     community_id: str | None = None
 
 
-def query_terms(query: str) -> Terms:
+def name_terms(query: str) -> Terms:
     """The words and the possible names of a query's first 512 characters."""
     asked = query[:MAX_QUERY_CHARACTERS]
     words = list(dict.fromkeys(_WORD.findall(asked.lower())))
@@ -119,7 +119,7 @@ def match_score(words: Sequence[str], names: Iterable[str]) -> float:
     counts by its length, the beginning of one by the share that it covers.
 
     Args:
-        words: of `query_terms`.
+        words: of `name_terms`.
         names: of the entity, in any spelling.
     """
     parts = _parts(words)

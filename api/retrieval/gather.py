@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, run_side_by_side
-from api.retrieval.entity_seeds import Seed
-from api.retrieval.entity_seeds import query_terms as name_terms
+from api.retrieval.entity_seeds import Seed, name_terms
 from api.retrieval.query_terms import QueryTerms, query_terms
 from api.retrieval.recall import ENTITY_PREFIX, Recall, SeedRules, seeds_of
 from api.retrieval.seeds import (

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-HOUR_MS = 3_600_000
+from consolidation.decay import HOUR_MS
+
 BASE_STABILITY_HOURS = 168.0
 """A memory that is never read keeps 1/e of its recency after a week."""
 

@@ -16,7 +16,7 @@ from api.retrieval.entity_seeds import (
     capped_by_community,
     match_score,
     name_forms,
-    query_terms,
+    name_terms,
     scored_seeds,
 )
 from api.retrieval.facts import (
@@ -87,7 +87,7 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
     """Where the recall begins; embeddings are asked only when the text names nothing (S2)."""
     if recall.given:
         return Found(_given(reads, recall.given, rules), "given")
-    terms = query_terms(recall.query)
+    terms = name_terms(recall.query)
     candidates = {
         one.entity_id: one
         for one in (

@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 import numpy
 
 from api.retrieval.query_terms import WORD_REST, QueryTerms, agent_name, plain, stem
-from api.retrieval.time_spans import DAY_MS, TimeSpan
+from api.retrieval.time_spans import TimeSpan
+from consolidation.decay import DAY_MS
 
 Column = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 """One number for each passage."""

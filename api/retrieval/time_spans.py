@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from consolidation.decay import DAY_MS
+
 MAX_SPANS: Final = 64
 YEARS_BACK: Final = 10
 """A month without a year may be of this one or of so many before."""
-DAY_MS: Final = 86_400_000
 # Calendars of computers end somewhere; "ten years ago" is still one of theirs.
 _FIRST_MS = -30_000 * DAY_MS
 _LAST_MS = 2_900_000 * DAY_MS

@@ -15,6 +15,7 @@ from api.retrieval.activation import EDGES_AT_ONCE, Activation, ActivationConfig
 from api.retrieval.intent import Intent
 from api.retrieval.pagerank import WeightedEdge, personalised_pagerank
 from api.retrieval.rank import edge_quality
+from consolidation.decay import DAY_MS
 from pipelines.adapters.graph_reader import GraphRead
 from pipelines.adapters.retrieval_reads import Scope, StepEdge, steps
 from projections.schema import (
@@ -35,7 +36,6 @@ SHARE_OF_OTHERS: Final = 0.2
 """What a node gains from other intents than the one that reaches it best (S0)."""
 MIN_SCORE: Final = 1e-4
 """A path worth less is not followed."""
-DAY_MS: Final = 86_400_000
 
 # A fact weighs as the view that it belongs to.
 _VIEWS: Final = {

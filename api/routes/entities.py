@@ -15,7 +15,7 @@ from api.entity_answers import entity_item, entity_response
 from api.entity_schemas import EntitiesQuery, EntityList, EntityQuery, EntityResponse, PageMeta
 from api.errors import ApiProblem, problem_responses
 from api.reading import begin_read
-from api.retrieval.entity_seeds import Seed, match_score, name_forms, query_terms
+from api.retrieval.entity_seeds import Seed, match_score, name_forms, name_terms
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.recall import ENTITY_PREFIX
 from api.routes.context import READ_PROBLEMS, clock_ms
@@ -88,7 +88,7 @@ class _Search:
 
     def _matching(self, graph: GraphRead) -> list[_Item]:
         asked = self._query.query or ""
-        terms, facts = query_terms(asked), FactReads(graph, self._tenant)
+        terms, facts = name_terms(asked), FactReads(graph, self._tenant)
         found = {
             one.entity_id: one
             for one in (

@@ -18,7 +18,7 @@ from api.fact_schemas import FactsQuery, FactsResponse, RecallMode
 from api.markdown import MarkdownResponse, also_markdown, wants_markdown
 from api.reading import begin_read
 from api.repeating import keep_answer, known_answer
-from api.retrieval.activation import ActivationConfig
+from api.retrieval.activation import activation_config
 from api.retrieval.fact_pages import cursor_of, page_of, ranked_fact, read_page
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.narrative import MAX_ANCHORS, MAX_HOPS
@@ -285,7 +285,7 @@ class _Recalling:
 
         def spread(graph: GraphRead) -> list[RecalledFact]:
             reads = FactReads(graph, self._tenant)
-            config = _config(self._settings, recall.max_depth)
+            config = activation_config(self._settings, recall.max_depth)
             return by_activation(reads, recall, found.seeds, walk, config)
 
         try:
@@ -326,14 +326,3 @@ _NOT_THE_QUESTION: Final = {
     "max_tokens",
 }
 """Fields that may differ from page to page, and change no ranking."""
-
-
-def _config(settings: Settings, max_hops: int) -> ActivationConfig:
-    return ActivationConfig(
-        decay_lambda=settings.decay_lambda,
-        max_hops=max_hops,
-        activation_threshold=settings.activation_threshold,
-        inhibition_threshold=settings.inhibition_threshold,
-        max_activated_nodes=settings.max_activated_nodes,
-        temporal_decay_rate=settings.temporal_decay_rate,
-    )

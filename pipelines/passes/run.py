@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from consolidation.decay import HOUR_MS
 from consolidation.decisions import PassDecided, pass_payload
 from pipelines.adapters.consolidation_reads import ConsolidationReader
 from pipelines.adapters.request_reads import LastPass
@@ -20,8 +21,6 @@ from pipelines.passes.forgetting import Forgetting, decide_events, decide_others
 from pipelines.passes.scopes import PassScope
 from pipelines.passes.sessions import decide_agents, decide_sessions
 from projections.events import Event
-
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)

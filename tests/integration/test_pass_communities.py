@@ -6,7 +6,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from pipelines.passes.run import HOUR_MS, CommunitySettings
+from consolidation.decay import DAY_MS, HOUR_MS
+from pipelines.passes.run import CommunitySettings
 from projections.schema import MEMBER_OF, RELATES_TO, SAME_AS
 from tests.factories import NOW_MS, event, sessions
 from tests.integration.pass_support import Passing, entity_id
@@ -14,7 +15,6 @@ from tests.integration.stack import Stack
 
 PEOPLE = ("Caroline", "Melanie", "Joanna")
 TOWNS = ("Oslo", "Bergen", "Tromso", "Bodo")
-DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture

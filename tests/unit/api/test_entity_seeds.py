@@ -14,39 +14,39 @@ from api.retrieval.entity_seeds import (
     capped_by_community,
     match_score,
     name_forms,
-    query_terms,
+    name_terms,
     scored_seeds,
     structural_scores,
 )
 
 
 def test_words_that_say_little_are_left_out() -> None:
-    assert query_terms("Why was the Customer charged?").words == ("customer", "charged")
+    assert name_terms("Why was the Customer charged?").words == ("customer", "charged")
 
 
 def test_a_query_of_such_words_alone_keeps_them() -> None:
-    assert query_terms("who is it?").words == ("who", "is", "it")
+    assert name_terms("who is it?").words == ("who", "is", "it")
 
 
 def test_a_plural_is_searched_as_one_too() -> None:
-    assert query_terms("payments").words == ("payments", "payment")
+    assert name_terms("payments").words == ("payments", "payment")
 
 
 def test_what_stands_behind_512_characters_names_nothing() -> None:
     query = "x" * (MAX_QUERY_CHARACTERS + 1) + " order"
-    assert query_terms(query).words == ("x" * MAX_QUERY_CHARACTERS,)
+    assert name_terms(query).words == ("x" * MAX_QUERY_CHARACTERS,)
 
 
 def test_runs_of_words_are_looked_up_as_names() -> None:
-    names = query_terms('the "Card Declined" code ch_9001!').names
+    names = name_terms('the "Card Declined" code ch_9001!').names
     assert {"card declined", "card_declined", "card-declined", "ch_9001"} <= set(names)
     assert "the" not in names
 
 
 def test_whose_something_is_names_its_owner_too() -> None:
     for asked in ("What does Ann Smith's sister do?", "What does Ann Smith\u2019s sister do?"):
-        assert "ann smith" in query_terms(asked).names
-    assert {"mcdonald's", "mcdonald"} <= set(query_terms("at McDonald's").names)
+        assert "ann smith" in name_terms(asked).names
+    assert {"mcdonald's", "mcdonald"} <= set(name_terms("at McDonald's").names)
 
 
 def test_a_given_name_is_read_with_spaces_too() -> None:
@@ -67,7 +67,7 @@ def test_a_given_name_is_read_with_spaces_too() -> None:
 def test_a_match_is_the_share_of_the_name_and_of_the_query(
     query: str, name: str, expected: float
 ) -> None:
-    assert match_score(query_terms(query).words, [name]) == pytest.approx(expected)
+    assert match_score(name_terms(query).words, [name]) == pytest.approx(expected)
 
 
 def test_the_best_name_counts() -> None:
@@ -119,4 +119,4 @@ words = st.lists(st.text("abcdeé_-1 ", max_size=12), max_size=5)
 
 @given(words, words)
 def test_scores_stay_between_0_and_1(query: list[str], names: list[str]) -> None:
-    assert 0 <= match_score(query_terms(" ".join(query)).words, names) <= 1
+    assert 0 <= match_score(name_terms(" ".join(query)).words, names) <= 1

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from api.retrieval.entity_seeds import Seed
 from api.retrieval.facts import (
-    DAY_MS,
     FactWalk,
     RecalledFact,
     confidence_of,
@@ -20,7 +19,7 @@ from api.retrieval.facts import (
     recalled,
     with_decay,
 )
-from consolidation.decay import effective_confidence
+from consolidation.decay import DAY_MS, effective_confidence
 from pipelines.adapters.fact_reads import End, FactFilter, FactRow
 from tests.factories import NOW_MS, event_id
 

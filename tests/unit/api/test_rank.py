@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from api.retrieval.rank import HOUR_MS, Weights, decay_score, edge_quality, recency
+from api.retrieval.rank import Weights, decay_score, edge_quality, recency
+from consolidation.decay import HOUR_MS
 
 
 def test_what_happens_now_has_full_recency() -> None:

@@ -14,7 +14,7 @@ from api.retrieval.relevance import (
     neighbour_weight,
     relevance,
 )
-from api.retrieval.time_spans import DAY_MS
+from consolidation.decay import DAY_MS
 
 NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0, 0)
 NOW_MS = 1_700_000_000_000  # 14 November 2023

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api.retrieval.time_spans import DAY_MS, MAX_SPANS, YEARS_BACK, TimeSpan, time_spans
+from api.retrieval.time_spans import MAX_SPANS, YEARS_BACK, TimeSpan, time_spans
+from consolidation.decay import DAY_MS
 
 
 def at_ms(year: int, month: int, day: int) -> int:
