@@ -182,12 +182,17 @@ class Walk:
         return merged_scores(found, self.intents)
 
     def pagerank(self) -> dict[str, float]:
-        """Personalised PageRank over what was read, the best node being 1."""
+        """Personalised PageRank over what was read, the best node being 1.
+
+        A seed without edges (a name that nobody has) would keep what the others are measured by.
+        """
+        ends = {end for edge in self.edges.values() for end in (edge.source, edge.target)}
+        seeds = {one: score for one, score in self.seeds.items() if one in ends} or self.seeds
         edges = [
             WeightedEdge(edge.source, edge.target, blended_weight(edge, self.intents))
             for edge in self.edges.values()
         ]
-        scores = personalised_pagerank(self.seeds, edges)
+        scores = personalised_pagerank(seeds, edges)
         best = max(scores.values(), default=1.0)
         return {node_id: score / best for node_id, score in scores.items()}
 

@@ -23,9 +23,11 @@ from api.retrieval.ranking import (
     ranking_without_rows,
 )
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
+from api.retrieval.walk import Walk
 from pipelines.adapters.proactive_reads import Signalled
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit, SessionEvent
+from pipelines.adapters.retrieval_reads import CandidateRow, Hit, Scope, SessionEvent, StepEdge
 from projections.errors import InvalidInput
+from projections.schema import FOLLOWS
 
 WEIGHTS = Weights(0.05, 0.05, 1.0)
 IDS = st.uuids().map(str)
@@ -118,6 +120,18 @@ def test_what_many_ways_lead_to_gains_where_nothing_beside_is_asked_for() -> Non
     assert ranking(Pool(spread=spread), rows, WEIGHTS, 0, terms=terms)[0].node_id == own(2)
     asked = Pool(spread=spread, path_intents={"why": 1.0})
     assert ranking(asked, rows, WEIGHTS, 0, terms=terms)[0].node_id == own(1)
+
+
+def test_a_seed_without_edges_takes_nothing_from_the_others() -> None:
+    edge = StepEdge(FOLLOWS.type, own(1), own(2), "", {"delta_ms": 0}, own(2), False, None)
+
+    def spread(**seeds: float) -> dict[str, float]:
+        edges = {(edge.type, edge.source, edge.target, edge.view): edge}
+        return Walk(Scope("acme", None, 0), {"when": 1.0}, seeds, 1, edges).pagerank()
+
+    alone = spread(**{own(1): 0.5})
+    assert alone[own(1)] == 1.0 > alone[own(2)] > 0
+    assert spread(**{own(1): 0.5, "entity:nobody": 1.0}) == pytest.approx(alone)
 
 
 def test_a_seed_that_the_question_names_counts_in_full() -> None:
