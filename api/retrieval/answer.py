@@ -332,7 +332,7 @@ class Retrieval:
             found.method,
             list(walk.edges.values()),
             beside,
-            walk.pagerank() if spreads else {},
+            walk.pagerank(walked.worth) if spreads else {},
         )
 
     def _met(

@@ -181,13 +181,18 @@ class Walk:
         }
         return merged_scores(found, self.intents)
 
-    def pagerank(self) -> dict[str, float]:
+    def pagerank(self, worth: Mapping[str, float] | None = None) -> dict[str, float]:
         """Personalised PageRank over what was read, the best node being 1.
 
         A seed without edges (a name that nobody has) would keep what the others are measured by.
+
+        Args:
+            worth: of the seeds, by wire id, where it is not their scores: those of the paths that
+                other seeds have to them.
         """
         ends = {end for edge in self.edges.values() for end in (edge.source, edge.target)}
-        seeds = {one: score for one, score in self.seeds.items() if one in ends} or self.seeds
+        known = self.seeds if worth is None else {one: worth.get(one, 0.0) for one in self.seeds}
+        seeds = {one: score for one, score in known.items() if one in ends} or known
         edges = [
             WeightedEdge(edge.source, edge.target, blended_weight(edge, self.intents))
             for edge in self.edges.values()
