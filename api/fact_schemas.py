@@ -6,15 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.query_schemas import MAX_DEPTH, MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, SeedReference
-from api.retrieval.entity_seeds import MAX_QUERY_CHARACTERS
+from api.query_schemas import (
+    MAX_DEPTH,
+    MAX_QUERY_CHARACTERS,
+    MAX_SEED_NODES,
+    MAX_TIMEOUT_MS,
+    MIN_TIMEOUT_MS,
+    SeedReference,
+)
+from api.retrieval import entity_seeds
 from api.schemas import Moment, Name, PositionText, Wire
 from enrichment.relations import EdgeType
 
 MAX_FACTS = 500
-MAX_SEED_NODES = 50
-MAX_QUERY = 8_192
-"""Characters of a query; a recall of facts looks at the first 512."""
 MAX_TOKENS = 32_000
 MAX_CURSOR_CHARACTERS = 50_000
 """Of the rest of a ranking of MAX_FACTS facts, none of which shares an end with another."""
@@ -28,8 +32,8 @@ class FactsQuery(Wire):
 
     query: str = Field(
         min_length=1,
-        max_length=MAX_QUERY,
-        description=f"The first {MAX_QUERY_CHARACTERS} characters name entities.",
+        max_length=MAX_QUERY_CHARACTERS,
+        description=f"The first {entity_seeds.MAX_QUERY_CHARACTERS} characters name entities.",
         examples=["Who owns the checkout service?"],
     )
     session_id: Name | None = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from api.dependencies import Services
@@ -37,7 +37,7 @@ def keep_answer(
     question: bytes,
     answer: object,
     *,
-    size: int,
+    size: Callable[[], int],
     sessions: Iterable[str | None],
     projected: Mapping[int, Position] | None,
 ) -> None:
@@ -48,18 +48,18 @@ def keep_answer(
         tenant: of the caller.
         question: as for `known_answer`.
         answer: that nobody changes.
-        size: of it as JSON, bytes.
+        size: of it as JSON, bytes; asked for only if it is kept.
         sessions: that it shows, and the one it was asked in; None: of no session.
         projected: by partition, how far the graph was before it was read.
     """
     target = services.connections.graph.target
-    if projected is None or target is None:
+    if not services.settings.result_cache_s or projected is None or target is None:
         return
     services.results.put(
         tenant,
         question,
         answer,
-        size=size,
+        size=size(),
         target=target.name,
         sessions={session for session in sessions if session is not None},
         projected=projected,

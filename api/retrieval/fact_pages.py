@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from api.retrieval.facts import FactScore, FactWalk, RecalledFact, key_of, recalled_fact
-from api.retrieval.pages import opened, sealed
+from api.retrieval.pages import CURSOR_RULE, opened, sealed
 from consolidation.departures import FactKey
 from pipelines.adapters.fact_reads import FactReads
 from projections.errors import InvalidInput
@@ -25,7 +25,6 @@ _ROW = struct.Struct("<HHHHB16s8sBB")
 _SCALE: Final = 65_535
 _MAX_SCORE: Final = 2.0
 """Of what facts are sorted by; all other scores are at most 1."""
-_RULE: Final = "a `next_cursor` of the same question, as it was given"
 
 
 class RankedFact(NamedTuple):
@@ -75,7 +74,7 @@ def page_of(question: Sequence[Any], cursor: str) -> tuple[list[RankedFact], int
     try:
         return _unpacked(rows), now_ms
     except (ValueError, struct.error):
-        raise InvalidInput((("cursor", _RULE),)) from None
+        raise InvalidInput((("cursor", CURSOR_RULE),)) from None
 
 
 def read_page(

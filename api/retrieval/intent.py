@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from api.retrieval.query_terms import MAX_QUERY_CHARACTERS
 from enrichment.relations import EdgeType
 
 Intent = Literal["why", "when", "what", "related", "general"]
@@ -25,7 +26,6 @@ STRONG: Final = 0.7
 CLEAR: Final = 0.5
 WEAK: Final = 0.4
 
-_MAX_CHARACTERS = 2_000
 _MONTHS = (
     "january|february|march|april|may|june|july|august|september|october|november|december|"
     "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
@@ -140,7 +140,7 @@ def path_intents(query: str, intents: Mapping[Intent, float]) -> dict[Intent, fl
         intents: that are traversed, with their confidences.
     """
     least: dict[Intent, float] = {"why": STRONG, "related": STRONG}
-    if _SEQUENCE.search(query[:_MAX_CHARACTERS]):
+    if _SEQUENCE.search(query[:MAX_QUERY_CHARACTERS]):
         least["when"] = CLEAR
     return {one: value for one, value in intents.items() if value >= least.get(one, math.inf)}
 
@@ -160,7 +160,7 @@ def inferred_intents(query: str) -> dict[Intent, float]:
 
     A question that nothing is known about is `general`, with confidence 1.
     """
-    return dict(_inferred(query[:_MAX_CHARACTERS])) or {"general": 1.0}
+    return dict(_inferred(query[:MAX_QUERY_CHARACTERS])) or {"general": 1.0}
 
 
 def traversed_intents(

@@ -15,7 +15,7 @@ import uuid
 import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -33,7 +33,7 @@ _SCALE = 65_535
 _NO_DEPTH = 255
 _MAX_BYTES = 40_000
 _LABELS = [row.label for row in RETRIEVED]
-_RULE = "a `next_cursor` of the same question, as it was given"
+CURSOR_RULE: Final = "a `next_cursor` of the same question, as it was given"
 
 
 class Page(NamedTuple):
@@ -71,7 +71,7 @@ def page_of(question: Sequence[Any], cursor: str) -> Page:
     try:
         return Page(_unpacked(rows), now_ms)
     except (ValueError, struct.error, IndexError):
-        raise InvalidInput((("cursor", _RULE),)) from None
+        raise InvalidInput((("cursor", CURSOR_RULE),)) from None
 
 
 def sealed(question: Sequence[Any], rows: bytes, now_ms: int) -> str:
@@ -100,7 +100,7 @@ def opened(question: Sequence[Any], cursor: str) -> tuple[bytes, int]:
         if not unpacker.eof or unpacker.unused_data:
             raise ValueError(len(packed))
     except (ValueError, zlib.error, struct.error, binascii.Error):
-        raise InvalidInput((("cursor", _RULE),)) from None
+        raise InvalidInput((("cursor", CURSOR_RULE),)) from None
     return rows, now_ms
 
 
@@ -117,7 +117,7 @@ def _packed(one: Ranked) -> bytes:
 
 
 def _id_bytes(label: str, own_id: str) -> bytes:
-    return bytes.fromhex(own_id.replace("-", "") if label == EVENT.label else own_id)
+    return uuid.UUID(own_id).bytes if label == EVENT.label else bytes.fromhex(own_id)
 
 
 def _unpacked(rows: bytes) -> list[Ranked]:

@@ -196,7 +196,7 @@ class _Recalling:
             self._tenant,
             key,
             answer,
-            size=len(self.response(answer).model_dump_json()),
+            size=lambda: len(self.response(answer).model_dump_json()),
             sessions=[self._asked.session_id, *sessions],
             projected=projected,
         )

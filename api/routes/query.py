@@ -156,7 +156,7 @@ class _Answering:
             self._tenant,
             self._key(),
             response,
-            size=len(response.model_dump_json()),
+            size=lambda: len(response.model_dump_json()),
             sessions=[
                 self._asked.session_id,
                 *(node.provenance.session_id for node in response.nodes),
