@@ -21,13 +21,12 @@ import structlog
 from pipelines.adapters.graph_audit import FoundEvent, GraphAudit
 from pipelines.adapters.graph_writer import GraphWriter
 from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.reports import verified
 from pipelines.services import Progress, Services
 from pipelines.settings import Settings
 from pipelines.stages import PROJECTION
-from pipelines.verifying.judge import ROUNDS, Judge, Judgement, decodable
+from pipelines.verifying.judge import Judge, Judgement, decodable
 from pipelines.verifying.ledger_sums import BUCKETS, LedgerSide, Task, bucket_of
-from pipelines.verifying.report import LISTED, ComparisonReport
+from pipelines.verifying.report import LISTED, ComparisonReport, looked, tell
 from projections.comparison import Difference
 from projections.cypher import event_edges
 from projections.digest import (
@@ -132,24 +131,9 @@ def verify(
     if not graph_ahead:
         verifier.test_ledger()
     only = (tenant or DEFAULT_TENANT, session) if session else None
-    repaired = 0
-    report = verifier.run(only)
-    for _ in range(ROUNDS if repair else 0):
-        if report.ok:
-            break
-        repaired += verifier.repair()
-        report = verifier.run(only)
-    report.repaired = repaired
-    report.duration_s = time.perf_counter() - begun
+    report = looked(begun, lambda: verifier.run(only), verifier.repair if repair else None)
     if only is None:
-        services.reports.put(
-            verified(
-                verifier.stage,
-                chosen.name,
-                differences=report.difference_count,
-                duration_s=report.duration_s,
-            )
-        )
+        tell(services, verifier.stage, chosen.name, report)
     return report
 
 

@@ -6,7 +6,7 @@ beside live work: what it reads may be a moment old, which costs at most another
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import neo4j
 
@@ -83,14 +83,19 @@ class ConsolidationReader(GraphQuestions):
         timeout_s: of one question.
     """
 
+    session_reader: ClassVar[type[SessionReader]] = SessionReader
+    link_reader: ClassVar[type[LinkingReader]] = LinkingReader
+    community_reader: ClassVar[type[CommunityReader]] = CommunityReader
+    request_reader: ClassVar[type[RequestReader]] = RequestReader
+
     def __init__(
         self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
     ) -> None:
         super().__init__(driver, database, timeout_s=timeout_s)
-        self.sessions = SessionReader(driver, database, timeout_s=timeout_s)
-        self.links = LinkingReader(driver, database, timeout_s=timeout_s)
-        self.communities = CommunityReader(driver, database, timeout_s=timeout_s)
-        self.requests = RequestReader(driver, database, timeout_s=timeout_s)
+        self.sessions = self.session_reader(driver, database, timeout_s=timeout_s)
+        self.links = self.link_reader(driver, database, timeout_s=timeout_s)
+        self.communities = self.community_reader(driver, database, timeout_s=timeout_s)
+        self.requests = self.request_reader(driver, database, timeout_s=timeout_s)
 
     def changed_sessions(
         self, tenant: str, *, after: ScopeState | None = None, least: int = 1, limit: int

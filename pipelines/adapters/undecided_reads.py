@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import neo4j
-
 from consolidation.recorded import RecordedSession
 from pipelines.adapters.community_reads import CommunityReader, RecordedCommunity
 from pipelines.adapters.consolidation_reads import ConsolidationReader, ScopeState
@@ -32,37 +30,6 @@ _SESSIONS = (
     "coalesce(s.pending_importance, 0) AS pending "
     "ORDER BY s.tenant, s.session_id LIMIT $limit"
 )
-
-
-class UndecidedReader(ConsolidationReader):
-    """As `ConsolidationReader`, of a graph of which nothing is decided yet.
-
-    Args:
-        driver: of the target.
-        database: of the target.
-        timeout_s: of one question.
-    """
-
-    def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
-    ) -> None:
-        super().__init__(driver, database, timeout_s=timeout_s)
-        self.sessions = _UndecidedSessions(driver, database, timeout_s=timeout_s)
-        self.links = _UndecidedLinks(driver, database, timeout_s=timeout_s)
-        self.communities = _UndecidedCommunities(driver, database, timeout_s=timeout_s)
-        self.requests = _UndecidedPass(driver, database, timeout_s=timeout_s)
-
-    def changed_sessions(
-        self, tenant: str, *, after: ScopeState | None = None, least: int = 1, limit: int
-    ) -> list[ScopeState]:
-        """All sessions, by id; `least` does not matter."""
-        behind = after.session_id if after else ""
-        rows = self.ask(_SESSIONS, tenant=tenant, session_id=behind, limit=limit)
-        return [ScopeState(*row.values()) for row in rows]
-
-    def recorded_agent(self, tenant: str, agent_id: str) -> tuple[str | None, Position | None]:
-        """No digest, and where it was decided about an agent last."""
-        return None, super().recorded_agent(tenant, agent_id)[1]
 
 
 class _UndecidedSessions(SessionReader):
@@ -97,3 +64,24 @@ class _UndecidedPass(RequestReader):
     def last_pass(self, tenant: str) -> LastPass:
         """What the graph shows of the last pass; communities were never looked at."""
         return super().last_pass(tenant)._replace(communities_at_ms=None)
+
+
+class UndecidedReader(ConsolidationReader):
+    """As `ConsolidationReader`, of a graph of which nothing is decided yet."""
+
+    session_reader = _UndecidedSessions
+    link_reader = _UndecidedLinks
+    community_reader = _UndecidedCommunities
+    request_reader = _UndecidedPass
+
+    def changed_sessions(
+        self, tenant: str, *, after: ScopeState | None = None, least: int = 1, limit: int
+    ) -> list[ScopeState]:
+        """All sessions, by id; `least` does not matter."""
+        behind = after.session_id if after else ""
+        rows = self.ask(_SESSIONS, tenant=tenant, session_id=behind, limit=limit)
+        return [ScopeState(*row.values()) for row in rows]
+
+    def recorded_agent(self, tenant: str, agent_id: str) -> tuple[str | None, Position | None]:
+        """No digest, and where it was decided about an agent last."""
+        return None, super().recorded_agent(tenant, agent_id)[1]

@@ -43,14 +43,13 @@ from pipelines.adapters.consolidation_audit import (
     set_scopes,
 )
 from pipelines.adapters.ledger import Entry
-from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION, ready
 from pipelines.verifying.accesses import access_differences, concerns_accesses, mend_accesses
 from pipelines.verifying.decided_entries import DecidedEntries, later_sums, plus, read_entries
-from pipelines.verifying.report import LISTED, ComparisonReport
+from pipelines.verifying.report import LISTED, ComparisonReport, looked, tell
 from projections.comparison import Difference
 from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead
@@ -125,24 +124,9 @@ def verify_consolidation(
     verifier = _Verifier(services, chosen, progress or (lambda done, total, what: None))
     verifier.test()
     only = (tenant or DEFAULT_TENANT, session) if session else None
-    report = verifier.run(only)
-    repaired = 0
-    for _ in range(ROUNDS if repair else 0):
-        if report.ok:
-            break
-        repaired += verifier.repair()
-        report = verifier.run(only)
-    report.repaired = repaired
-    report.duration_s = time.perf_counter() - begun
+    report = looked(begun, lambda: verifier.run(only), verifier.repair if repair else None)
     if only is None:
-        services.reports.put(
-            verified(
-                NAME,
-                chosen.name,
-                differences=report.difference_count,
-                duration_s=report.duration_s,
-            )
-        )
+        tell(services, NAME, chosen.name, report)
     return report
 
 

@@ -23,16 +23,16 @@ from enrichment.stage import NAME
 from pipelines.adapters.cache import ByteCache
 from pipelines.adapters.enrichment_audit import EnrichmentAudit
 from pipelines.adapters.llm import make_language_model
-from pipelines.adapters.reports import verified
 from pipelines.adapters.targets import Target
 from pipelines.enriching import Models, with_models
 from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import ENRICHMENT
 from pipelines.verifying.enriched_entities import EntityChecker
-from pipelines.verifying.enriched_events import ROUNDS, EventChecker
+from pipelines.verifying.enriched_events import EventChecker
 from pipelines.verifying.enriched_report import EnrichmentReport
 from pipelines.verifying.recompute import Recomputer
+from pipelines.verifying.report import looked, tell
 from projections.errors import FoldVersionMismatch, GraphAhead, GraphUnavailable, ModelsMismatch
 from projections.events import DEFAULT_TENANT
 from projections.operations import Checkpoint
@@ -84,29 +84,19 @@ def verify_enrichment(
     if session is None and sample is not None and seed is None:
         seed = time.time_ns() % 1_000_000
     only = (tenant or DEFAULT_TENANT, session) if session else None
-    report = verifier.run(only, sample, seed)
-    repaired = 0
-    for _ in range(ROUNDS if repair else 0):
-        if report.ok:
-            break
+
+    def mend() -> int:
         try:
-            repaired += verifier.repair()
+            return verifier.repair()
         except GraphUnavailable as error:
             # a deadlock with live work; the next look shows what was mended, or that it is away
             logger.info("not all was repaired", target=chosen.name, reason=str(error))
-        report = verifier.run(only, sample, seed)
-    report.repaired = repaired
-    report.duration_s = time.perf_counter() - begun
+            return 0
+
+    report = looked(begun, lambda: verifier.run(only, sample, seed), mend if repair else None)
     # A part that is right says nothing about the rest, and takes back nothing that was found there.
     if only is None and (sample is None or not report.ok):
-        services.reports.put(
-            verified(
-                NAME,
-                chosen.name,
-                differences=report.difference_count,
-                duration_s=report.duration_s,
-            )
-        )
+        tell(services, NAME, chosen.name, report)
     return report
 
 

@@ -1,13 +1,20 @@
-"""What the reports of verify have in common, whichever stage they are about."""
+"""What verify does alike whichever stage it is about: look, mend, look again, and tell."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from pipelines.adapters.reports import verified
+from pipelines.services import Services
 from projections.comparison import Difference
 
 LISTED = 1_000
 """Differences listed at most; all are counted."""
+MENDING_ROUNDS = 3
+"""How often what differs is mended at most; live work may make new differences meanwhile."""
 
 
 @dataclass(kw_only=True)
@@ -41,3 +48,34 @@ class ComparisonReport:
         self.difference_count += 1
         if len(self.differences) < LISTED:
             self.differences.append(difference)
+
+
+R = TypeVar("R", bound=ComparisonReport)
+
+
+def looked(begun_s: float, look: Callable[[], R], mend: Callable[[], int] | None) -> R:
+    """What a look finds; with `mend`, what is left when that was done as often as it takes.
+
+    Args:
+        begun_s: when verify began, of `time.perf_counter`.
+        look: compares the graph with the ledger.
+        mend: what the last look found; returns how many differences were dealt with. None: nothing
+            is mended.
+    """
+    report = look()
+    repaired = 0
+    for _ in range(MENDING_ROUNDS):
+        if mend is None or report.ok:
+            break
+        repaired += mend()
+        report = look()
+    report.repaired = repaired
+    report.duration_s = time.perf_counter() - begun_s
+    return report
+
+
+def tell(services: Services, stage: str, target: str, report: ComparisonReport) -> None:
+    """Put what verify found of a stage where `status` and metrics find it."""
+    services.reports.put(
+        verified(stage, target, differences=report.difference_count, duration_s=report.duration_s)
+    )
