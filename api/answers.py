@@ -38,7 +38,7 @@ class JsonResponse(Response):
     def render(self, content: Any) -> bytes:
         """The body."""
         if isinstance(content, BaseModel):
-            content = content.model_dump()
+            return content.model_dump_json().encode()
         return orjson.dumps(content)
 
 

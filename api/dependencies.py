@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
@@ -147,7 +147,7 @@ class Services:
         return result[0]
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     """The services of the app."""
     found = request.app.state.services
     assert isinstance(found, Services)
@@ -212,8 +212,8 @@ def _named_tenant(named: str | None) -> str:
     return named
 
 
-def _require(role: Role) -> Callable[[Caller], Caller]:
-    def check(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
+def _require(role: Role) -> Callable[[Caller], Awaitable[Caller]]:
+    async def check(caller: Annotated[Caller, Depends(authenticated)]) -> Caller:
         if _ROLES.index(caller.role) < _ROLES.index(role):
             raise ApiProblem("forbidden", f"This needs a key with the role {role}.")
         return caller

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from api.retrieval.intent import Intent
-from api.retrieval.query_terms import stem
-from api.retrieval.walk import path_scores
+from api.retrieval.query_terms import beginnings, stem
+from api.retrieval.walk import path_scores, ways_of
 from pipelines.adapters.retrieval_reads import CandidateRow, StepEdge
 
 MAX_ANCHORS: Final = 8
@@ -33,17 +33,16 @@ def coverage(words: Sequence[str], rows: Sequence[CandidateRow]) -> dict[str, fl
     one says it more.
     """
     asked = {stem(word) for word in words}
-    said = {row.event_id: _stems(row) for row in rows}
+    said = _stems_of_those_that_hold(asked, rows)
     known = Counter(word for stems in said.values() for word in stems & asked)
-    weight = {word: math.log1p(len(rows) / known[word]) for word in asked if known[word]}
+    weight = {word: math.log1p(len(rows) / count) for word, count in known.items()}
     scores = {
         event_id: sum(weight[word] for word in sorted(stems & asked))
         / (1 + _LENGTH_SHARE * len(stems))
         for event_id, stems in said.items()
-        if stems & asked
     }
     best = max(scores.values(), default=0.0)
-    return {event_id: score / best for event_id, score in scores.items()} if best > 0 else {}
+    return {event_id: score / best for event_id, score in scores.items()}
 
 
 def holding(identifiers: Sequence[str], rows: Iterable[CandidateRow]) -> frozenset[str]:
@@ -66,8 +65,19 @@ def _said(row: CandidateRow) -> str:
     return f"{row.text} {row.tool_name or ''}".lower()
 
 
-def _stems(row: CandidateRow) -> set[str]:
-    return {stem(word) for word in _WORD.findall(_said(row))}
+def _stems_of_those_that_hold(
+    asked: Set[str], rows: Iterable[CandidateRow]
+) -> dict[str, frozenset[str]]:
+    """All stems of the events that hold one that is asked for, by event id."""
+    may_hold = beginnings(asked)
+    found = {}
+    for row in rows:
+        text = _said(row)
+        if any(beginning in text for beginning in may_hold):
+            stems = frozenset(map(stem, _WORD.findall(text)))
+            if not asked.isdisjoint(stems):
+                found[row.event_id] = stems
+    return found
 
 
 def led_to(
@@ -83,10 +93,10 @@ def led_to(
     best = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
     known = list(edges)
     found: dict[str, float] = {}
-    for anchor in best:
-        seeds = {anchor: covered[anchor] ** 2}
-        for intent, confidence in intents.items():
-            paths = path_scores(seeds, known, intent, MAX_HOPS, hop_share=HOP_SHARE)
+    for intent, confidence in intents.items():
+        ways = ways_of(known, intent, hop_share=HOP_SHARE)
+        for anchor in best:
+            paths = path_scores({anchor: covered[anchor] ** 2}, ways, MAX_HOPS)
             for node_id, score in paths.items():
                 if node_id != anchor:
                     found[node_id] = max(found.get(node_id, 0.0), confidence * score)

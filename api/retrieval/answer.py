@@ -57,7 +57,7 @@ WALK_SHARE: Final = 0.6
 """Of the time that is left when the seeds are known."""
 RANK_SHARE: Final = 0.5
 """Of the time that is left then; the rest is for reading what is shown."""
-MAX_MET: Final = 100
+MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
 
 

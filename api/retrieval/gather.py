@@ -35,8 +35,7 @@ from pipelines.adapters.retrieval_reads import (
     Hit,
     Scope,
     SessionEvent,
-    named_agents,
-    session_events,
+    session_and_agents,
     session_user,
     text_hits,
     vector_hits,
@@ -46,8 +45,8 @@ from projections.errors import GraphUnavailable, QueryTimeout
 from projections.positions import Position
 from projections.schema import ENTITY
 
-CHANNEL_HITS: Final = 200
-"""Events that a channel is asked for; a ranking is made of them and of what the walk meets."""
+CHANNEL_HITS: Final = 100
+"""Events of a channel; a ranking is made of them, of their neighbours, of what the walk meets."""
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
 MAX_NAMES: Final = 200
@@ -125,8 +124,7 @@ class Gathering:
         names = name_terms(asked.query).names[:MAX_NAMES]
 
         def ask(graph: GraphRead) -> tuple[list[SessionEvent], list[str]]:
-            events = session_events(graph, self._tenant, asked.session_id)
-            return events, named_agents(graph, self._tenant, names)
+            return session_and_agents(graph, self._tenant, asked.session_id, names)
 
         (outcome,) = self._run({"context": lambda ms: reader.read(ask, timeout_ms=ms)}).values()
         events, agents = outcome.value or ([], [])

@@ -21,9 +21,7 @@ MAX_QUERY_CHARACTERS: Final = 2_000
 MAX_WORDS: Final = 32
 """Of one search; what a question says it says in fewer."""
 
-WORD_REST: Final = r"[^\W_]*(?:['’][^\W_]+)*"  # noqa: RUF001  # the apostrophe people type
-"""Pattern of what may follow the beginning of a word."""
-_WORD = re.compile(r"[^\W_]" + WORD_REST)
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
 _IDENTIFIER = re.compile(r"(?<![^\W_])(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{4,}(?![^\W_])")
 """Letters and digits in one word: a booking, an order, a part of a UUID."""
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
@@ -106,12 +104,31 @@ def _name_pattern(normal: str) -> re.Pattern[str]:
 
 
 def _plain_words(text: str) -> Iterable[str]:
-    return map(plain, _WORD.findall(text.lower()))
+    return map(_plain, words_in(text.lower()))
 
 
-def plain(word: str) -> str:
+def _plain(word: str) -> str:
     """A word in lower case with the typewriter's apostrophe, and without a possessive."""
     return word.replace("\u2019", "'").removesuffix("'s")
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text as they stand there: letters, digits and inner apostrophes."""
+    return _WORD.findall(text)
+
+
+def stem_in(word: str) -> str:
+    """The stem of a word of a text in lower case."""
+    return stem(_plain(word))
+
+
+def beginnings(stems: Iterable[str]) -> tuple[str, ...]:
+    """What every word with one of the stems begins with.
+
+    Most texts hold none of them, and looking for a string is far cheaper than taking words apart.
+    """
+    # An i or y at the end of a stem may have been a y or ie: "family", "families", "ties".
+    return tuple(one[:-1] if one.endswith(("i", "y")) else one for one in stems)
 
 
 @lru_cache(maxsize=65_536)

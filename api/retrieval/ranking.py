@@ -11,20 +11,14 @@ from api.retrieval.anchors import anchors, coverage, holding, led_to
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.rank import MAX_IMPORTANCE, Weights, weighted_score
-from api.retrieval.relevance import (
-    DEFAULT_WEIGHTS,
-    Passage,
-    Relevance,
-    RelevanceWeights,
-    relevance,
-)
+from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights, relevance
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
 from pipelines.adapters.retrieval_reads import CandidateRow, Hit, StepEdge, label_and_id
 from pipelines.telemetry import Signal
 from projections.schema import EVENT
 
-MAX_WITH_NEIGHBOURS: Final = 120
+MAX_WITH_NEIGHBOURS: Final = 80
 """Candidates whose neighbours in their session are candidates too."""
 MAX_CANDIDATES: Final = 500
 MAX_RANKING: Final = 500
@@ -143,7 +137,7 @@ def _passage(row: CandidateRow) -> Passage:
 def merged_scores(
     pool: Pool,
     rows: Sequence[CandidateRow],
-    found: Mapping[str, Relevance],
+    answering: Mapping[str, float],
     terms: QueryTerms,
 ) -> dict[str, float]:
     """Relevance of events, 0 to 1: what they say, and what leads to them.
@@ -156,8 +150,8 @@ def merged_scores(
     """
     held = holding(terms.identifiers, rows)
     said = {
-        event_id: (one.score + (event_id in held)) / 2 if held else one.score
-        for event_id, one in found.items()
+        event_id: (score + (event_id in held)) / 2 if held else score
+        for event_id, score in answering.items()
     }
     if pool.method != "intent_weighted":
         return _with_worth(pool, said)

@@ -28,7 +28,7 @@ from api.retrieval.facts import (
 )
 from enrichment.relations import EdgeType
 from enrichment.resolution import components
-from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads
+from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads, Surroundings
 
 ENTITY_PREFIX: Final = "entity:"
 MAX_CANDIDATES: Final = 50
@@ -88,15 +88,9 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
     if recall.given:
         return Found(_given(reads, recall.given, rules), "given")
     terms = name_terms(recall.query)
-    candidates = {
-        one.entity_id: one
-        for one in (
-            *reads.found_by_text(terms.words, MAX_CANDIDATES),
-            *reads.found_by_name(terms.names, MAX_CANDIDATES),
-        )
-    }
-    matches = {own: match_score(terms.words, one.names) for own, one in candidates.items()}
-    seeds = _seeds(reads, candidates.values(), matches, rules)
+    candidates = reads.found(terms.words, terms.names, MAX_CANDIDATES)
+    matches = {one.entity_id: match_score(terms.words, one.names) for one in candidates}
+    seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
         return Found(seeds, "text")
     vector = embed(recall.query)
@@ -128,14 +122,19 @@ def _seeds(
     met = {one.entity_id: one for one in candidates if matches[one.entity_id] > 0}
     if not met:
         return []
-    pairs = reads.same_as(met)
+    around = reads.surroundings(met)
+    same = [own_id for own_id, one in around.items() if one.is_same]
+    pairs = reads.same_as(same)
+    others = {one for pair in pairs for one in pair} - set(met)
+    if others:
+        around |= reads.surroundings(others)
     canonical = components(pairs)
     members: dict[str, set[str]] = {}
-    for own_id in {*met, *(one for pair in pairs for one in pair)}:
+    for own_id in {*met, *others}:
         members.setdefault(canonical.get(own_id, own_id), set()).add(own_id)
     names = {one.entity_id: one.name for one in reads.found_by_id(sorted(set(members) - set(met)))}
     names |= {own_id: one.name for own_id, one in met.items()}
-    structures = _structures(reads, members)
+    structures = _structures(around, members)
     seeds = []
     for own_id, group in members.items():
         best = max((matches[one], one) for one in group if one in met)
@@ -144,9 +143,10 @@ def _seeds(
     return capped_by_community(scored, rules.community_cap) if capped else scored[:MAX_SEEDS]
 
 
-def _structures(reads: FactReads, members: Mapping[str, set[str]]) -> dict[str, Structure]:
+def _structures(
+    around: Mapping[str, Surroundings], members: Mapping[str, set[str]]
+) -> dict[str, Structure]:
     """What surrounds a component: its members' surroundings together."""
-    around = reads.surroundings({one for group in members.values() for one in group})
     found = {}
     for own_id, group in members.items():
         known = [around[one] for one in sorted(group) if one in around]

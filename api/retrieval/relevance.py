@@ -13,14 +13,20 @@ on half a dozen features, rounded; leaving one of four conversations out moves t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.query_terms import WORD_REST, QueryTerms, agent_name, plain, stem
+from api.retrieval.query_terms import (
+    QueryTerms,
+    agent_name,
+    beginnings,
+    stem,
+    stem_in,
+    words_in,
+)
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 
@@ -94,25 +100,14 @@ class RelevanceWeights:
 DEFAULT_WEIGHTS: Final = RelevanceWeights()
 
 
-class Relevance(NamedTuple):
-    """How well one event answers.
-
-    Attributes:
-        score: 0 to 1; the best of the pool has 1.
-        channels: what each channel says of it, 0 to 1: `full_text`, `vector`, `agent`, `time`;
-            those that say nothing are left out.
-    """
-
-    score: float
-    channels: Mapping[str, float]
-
-
 def relevance(
     terms: QueryTerms,
     passages: Sequence[Passage],
     weights: RelevanceWeights = DEFAULT_WEIGHTS,
-) -> dict[str, Relevance]:
-    """Relevance by event id; the order of the passages does not matter.
+) -> dict[str, float]:
+    """Relevance by event id, 0 to 1, the best of the pool having 1.
+
+    The order of the passages does not matter.
 
     Args:
         terms: of the question.
@@ -133,16 +128,7 @@ def relevance(
         near = _near_mean(cosine, neighbours)
         total = total + weights.cosine * cosine + weights.near_cosine * near
     scores = numpy.exp((total - total.max()) / _SPREAD)
-    said = {"full_text": words, "agent": named, "time": timely}
-    if cosine is not None:
-        said["vector"] = numpy.clip(cosine, 0.0, 1.0)
-    return {
-        passage.event_id: Relevance(
-            float(scores[place]),
-            {name: float(column[place]) for name, column in said.items() if column[place] > 0},
-        )
-        for place, passage in enumerate(passages)
-    }
+    return dict(zip((one.event_id for one in passages), scores.tolist(), strict=True))
 
 
 def neighbour_weight(distance: int) -> float:
@@ -209,16 +195,16 @@ def _counts(words: Sequence[str], passages: Sequence[Passage]) -> Any:
     """
     columns = {term: place for place, term in enumerate(dict.fromkeys(map(stem, words)))}
     counts = numpy.zeros((len(passages), len(columns)))
-    # What has a stem begins with it, but for the y that became an i.
-    beginnings = [term[:-1] if term.endswith("i") else term for term in columns]
-    pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, beginnings))}){WORD_REST}")
+    may_hold = beginnings(columns)
+    known: dict[str, int | None] = {}
     for place, passage in enumerate(passages):
         text = f"{passage.agent_id or ''} {passage.text}".lower()
-        # Most texts hold none, and looking for a string is much faster than a pattern.
-        if not any(beginning in text for beginning in beginnings):
+        if not any(beginning in text for beginning in may_hold):
             continue
-        for word in pattern.findall(text):
-            column = columns.get(stem(plain(word)))
+        for word in words_in(text):
+            if word not in known:
+                known[word] = columns.get(stem_in(word))
+            column = known[word]
             if column is not None:
                 counts[place, column] += 1
     return counts

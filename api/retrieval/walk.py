@@ -46,6 +46,10 @@ _VIEWS: Final = {
 }
 
 
+Ways = dict[str, list[tuple[str, float]]]
+"""By wire id what can be reached over one edge, and what passes it, 0 to 1."""
+
+
 def edge_weight(edge: StepEdge, intent: Intent) -> float:
     """What an edge lets through for an intent, 0 to 1: weight / 5 times its quality."""
     type_ = _VIEWS.get(edge.view, edge.type) if edge.type == RELATES_TO.type else edge.type
@@ -58,41 +62,46 @@ def blended_weight(edge: StepEdge, intents: Mapping[Intent, float]) -> float:
     return sum(edge_weight(edge, one) * value for one, value in intents.items()) / total
 
 
-def path_scores(
-    seeds: Mapping[str, float],
+def ways_of(
     edges: Iterable[StepEdge],
     intent: Intent,
-    max_depth: int,
     *,
     hop_share: float = 1.0,
-) -> dict[str, float]:
-    """Seed score times the product of weights along the best path of at most `max_depth` edges.
-
-    No path leads on from what is closed (a literal value), it may only end there.
+    known: Ways | None = None,
+) -> Ways:
+    """Where edges lead, both ways; from what is closed (a literal value) nothing leads on.
 
     Args:
-        seeds: by wire id, 0 to 1.
         edges: that were met.
         intent: whose weights count.
-        max_depth: edges of a path, at most.
         hop_share: what passes an edge beside its weight.
+        known: of other edges; these are added to it.
     """
-    around: dict[str, list[tuple[str, float]]] = {}
+    ways = {} if known is None else known
     for edge in edges:
         weight = edge_weight(edge, intent) * hop_share
         if weight > 0:
-            # What is closed has no way out.
-            ends = [(edge.source, edge.target), (edge.target, edge.source)]
-            for here, there in ends:
+            for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
                 if not edge.closed or here != edge.reached:
-                    around.setdefault(here, []).append((there, weight))
+                    ways.setdefault(here, []).append((there, weight))
+    return ways
+
+
+def path_scores(seeds: Mapping[str, float], ways: Ways, max_depth: int) -> dict[str, float]:
+    """Seed score times the product of weights along the best path of at most `max_depth` edges.
+
+    Args:
+        seeds: by wire id, 0 to 1.
+        ways: that paths may take.
+        max_depth: edges of a path, at most.
+    """
     best = dict(seeds)
     changed: Iterable[str] = list(best)
     for _ in range(max_depth):
         improved: dict[str, float] = {}
         for here in changed:
             own = best[here]
-            for there, weight in around.get(here, ()):
+            for there, weight in ways.get(here, ()):
                 score = own * weight
                 if score > best.get(there, 0.0) and score > improved.get(there, 0.0):
                     improved[there] = score
@@ -136,6 +145,7 @@ class Walk:
     edges: dict[tuple[str, str, str, str], StepEdge] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
     complete: bool = False
+    _ways: dict[Intent, Ways] = field(default_factory=dict)
 
     def walk(self, graph: GraphRead) -> None:
         """Read the edges around the seeds, level by level.
@@ -174,9 +184,8 @@ class Walk:
 
     def scores(self) -> dict[str, float]:
         """Merged path scores of all intents, by wire id."""
-        edges = list(self.edges.values())
         found = {
-            intent: path_scores(self.seeds, edges, intent, self.max_depth)
+            intent: path_scores(self.seeds, self._ways.get(intent, {}), self.max_depth)
             for intent in self.intents
         }
         return merged_scores(found, self.intents)
@@ -205,13 +214,20 @@ class Walk:
         """A second attempt starts from nothing."""
         self.edges.clear()
         self.depths.clear()
+        self._ways.clear()
         self.depths.update(dict.fromkeys(self.seeds, 0))
         self.complete = False
 
     def _take(self, found: Sequence[StepEdge], depth: int) -> None:
+        new = []
         for edge in found:
-            self.edges.setdefault((edge.type, edge.source, edge.target, edge.view), edge)
+            key = (edge.type, edge.source, edge.target, edge.view)
+            if key not in self.edges:
+                self.edges[key] = edge
+                new.append(edge)
             self.depths.setdefault(edge.reached, depth)
+        for intent in self.intents:
+            self._ways[intent] = ways_of(new, intent, known=self._ways.get(intent))
 
     def _frontier(self, expanded: set[str], depth: int) -> list[str]:
         """The most promising nodes that were not walked on from yet."""

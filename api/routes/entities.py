@@ -92,8 +92,7 @@ class _Search:
         found = {
             one.entity_id: one
             for one in (
-                *facts.found_by_text(terms.words, MAX_MATCHES),
-                *facts.found_by_name(terms.names, MAX_MATCHES),
+                *facts.found(terms.words, terms.names, MAX_MATCHES),
                 *EntityReads(graph, self._tenant).prefixed(canonical_name(asked)),
             )
             if self._query.type in (None, one.entity_type)

@@ -51,6 +51,8 @@ DEFAULT_CAP: Final = 10
 """Edges of one type at one node that are followed, where the schema says nothing."""
 NEIGHBOUR_STEPS: Final = 3
 """Events before and after a hit that are candidates too: an answer stands beside its question."""
+OVER_FETCH: Final = 2
+"""Hits that an index is asked for, for one that is kept: it does not know whose they are."""
 TEXT_CHARACTERS: Final = 1_000
 """Of an event's text that are compared with the query."""
 
@@ -187,7 +189,7 @@ _EXACT = f"2 * vector.similarity.cosine(e.{EVENT.vector}, $vector) - 1"
 
 TEXT_HITS: Final = f"""
 {found_text(EVENT, "e")} AND {SHOWN}
-WITH e.event_id AS event_id, score ORDER BY score DESC, event_id
+WITH e.event_id AS event_id, score ORDER BY score DESC, event_id LIMIT $kept
 RETURN collect([event_id, score]) AS rows
 """
 VECTOR_HITS: Final = {
@@ -195,14 +197,14 @@ VECTOR_HITS: Final = {
 MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector
 WHERE e.tenant = $tenant LIMIT $most) SCORE AS found
 WHERE {SHOWN}
-WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $kept
 RETURN collect([event_id, score]) AS rows
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(EVENT)}', 10 * $most, $vector)
 YIELD node AS e, score AS found
 WHERE e.tenant = $tenant AND {SHOWN}
-WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $most
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $kept
 RETURN collect([event_id, score]) AS rows
 """,
 }
@@ -221,6 +223,14 @@ SESSION_EVENTS: Final = f"""
 WITH e ORDER BY {", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])} LIMIT {CONTEXT_EVENTS}
 {_SESSION_COLUMNS}
 """
+_NAMED_AGENTS = f"""
+UNWIND $names AS name
+MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
+RETURN collect(DISTINCT n.canonical_name) AS names
+"""
+CONTEXT: Final = f"CALL () {{{SESSION_EVENTS}}} CALL (rows) {{{_NAMED_AGENTS}}} RETURN rows, names"
+"""The last events of a session, and who of the tenant has one of the names."""
 CANDIDATES: Final = f"""
 CALL () {{
   UNWIND $around AS id
@@ -246,12 +256,6 @@ UNWIND $ids AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
 WHERE e.{EVENT.vector} IS NOT NULL
 RETURN collect([e.event_id, e.{EVENT.vector}]) AS rows
-"""
-NAMED_AGENTS: Final = f"""
-UNWIND $names AS name
-MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
-WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
-RETURN collect(DISTINCT n.canonical_name) AS rows
 """
 
 
@@ -337,15 +341,20 @@ STEPS: Final = (
 )
 """One level of a walk, for all nodes of the frontier at once."""
 
-_NODES: Final = {
-    row.label: f"""
-UNWIND $ids AS id
-MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
-WHERE {visible(row, "n")}
-RETURN collect({node_columns("n", row)}) AS rows"""
-    for row in RETRIEVED
-}
-NODE_QUESTIONS: Final = _NODES
+
+def _nodes_text(row: NodeRow) -> str:
+    return f"""
+  UNWIND ${row.label.lower()}_ids AS id
+  MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
+  WHERE {visible(row, "n")}
+  RETURN '{row.label}' AS label, {node_columns("n", row)} AS node"""
+
+
+NODES_OF: Final = (
+    "CALL () {" + "\n  UNION ALL".join(map(_nodes_text, RETRIEVED)) + "\n}\n"
+    "RETURN collect([label, node]) AS rows"
+)
+"""Nodes of all kinds with what a reader may see of them."""
 
 
 def _ends() -> Iterable[tuple[tuple[EdgeRow, ...], NodeRow, NodeRow]]:
@@ -399,28 +408,31 @@ def _rows(graph: GraphRead, text: str, **parameters: Any) -> list[Any]:
     return list(record["rows"])
 
 
-def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], most: int) -> list[Hit]:
-    """Events whose text holds the words, the best first, at most `most`.
+def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], kept: int) -> list[Hit]:
+    """Events whose text holds the words, the best first.
 
     Args:
         graph: the transaction.
         scope: whose memory.
         words: stems count as equal, phrases are words in one string.
-        most: that the index is asked for; those out of scope are left out afterwards.
+        kept: at most so many; the index is asked for OVER_FETCH times as many, for those out of
+            scope are left out afterwards.
     """
     asked = lucene_query(EVENT, scope.tenant, words)
     if asked is None:
         return []
-    rows = _rows(graph, TEXT_HITS, words=asked, most=most, **scope.parameters())
+    bounds = {"most": OVER_FETCH * kept, "kept": kept}
+    rows = _rows(graph, TEXT_HITS, words=asked, **bounds, **scope.parameters())
     return [Hit(*row) for row in rows]
 
 
 def vector_hits(
-    graph: GraphRead, scope: Scope, vector: Sequence[float], most: int, *, filtered: bool
+    graph: GraphRead, scope: Scope, vector: Sequence[float], kept: int, *, filtered: bool
 ) -> list[Hit]:
     """The nearest events by plain cosine, the nearest first; see `text_hits`."""
     text = VECTOR_HITS[filtered]
-    rows = _rows(graph, text, vector=list(vector), most=most, **scope.parameters())
+    bounds = {"most": OVER_FETCH * kept, "kept": kept}
+    rows = _rows(graph, text, vector=list(vector), **bounds, **scope.parameters())
     return [Hit(*row) for row in rows]
 
 
@@ -436,14 +448,23 @@ def session_events(graph: GraphRead, tenant: str, session_id: str) -> list[Sessi
     return [SessionEvent(*row) for row in rows]
 
 
+def session_and_agents(
+    graph: GraphRead, tenant: str, session_id: str, names: Sequence[str]
+) -> tuple[list[SessionEvent], list[str]]:
+    """The last events of a session, and those of the names that an agent or a user has."""
+    (record,) = graph.rows(
+        CONTEXT,
+        tenant=tenant,
+        session_id=session_id,
+        names=list(names),
+        default_importance=DEFAULT_IMPORTANCE,
+    )
+    return [SessionEvent(*row) for row in record["rows"]], sorted(record["names"])
+
+
 def session_user(events: Iterable[SessionEvent]) -> str | None:
     """The user of a session, by its last events, newest first; None: they are of nobody."""
     return next((one.user_id for one in events if one.user_id is not None), None)
-
-
-def named_agents(graph: GraphRead, tenant: str, names: Sequence[str]) -> list[str]:
-    """Those of the canonical names that an agent or a user of the tenant has."""
-    return sorted(_rows(graph, NAMED_AGENTS, tenant=tenant, names=list(names)))
 
 
 def candidates(
@@ -507,14 +528,10 @@ def _step_edge(
 def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, GraphNode]:
     """The nodes that are in the graph and in scope, by wire id."""
     found = {}
-    for label, ids in ids_by_label(node_ids).items():
-        if not ids:
-            continue
-        key = NODES[label].key[1]
-        for row in _rows(graph, _NODES[label], ids=ids, **scope.parameters()):
-            properties = {name: value for name, value in row.items() if value is not None}
-            node_id = wire_id(label, properties.pop(key))
-            found[node_id] = GraphNode(label, node_id, properties)
+    for label, row in _rows(graph, NODES_OF, **_by_label(node_ids), **scope.parameters()):
+        properties = {name: value for name, value in row.items() if value is not None}
+        node_id = wire_id(label, properties.pop(NODES[label].key[1]))
+        found[node_id] = GraphNode(label, node_id, properties)
     return found
 
 

@@ -52,7 +52,7 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 23
+    assert len(QUESTIONS) == 24
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

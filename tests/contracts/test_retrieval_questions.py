@@ -20,14 +20,14 @@ QUESTIONS = {
     "session": retrieval_reads.SESSION_EVENTS,
     "candidates": retrieval_reads.CANDIDATES,
     "vectors of events": retrieval_reads.VECTORS,
-    "agents": retrieval_reads.NAMED_AGENTS,
+    "context": retrieval_reads.CONTEXT,
     "steps": retrieval_reads.STEPS,
     "edges": retrieval_reads.EDGES_BETWEEN,
     "proactive": proactive_reads.PROACTIVE,
     "followed then": known_then.FOLLOWED,
     "candidates then": known_then.CANDIDATES,
     **{f"neighbours then {key}": text for key, text in known_then.NEIGHBOURS.items()},
-    **{f"nodes {label}": text for label, text in retrieval_reads.NODE_QUESTIONS.items()},
+    "nodes": retrieval_reads.NODES_OF,
 }
 IDS = (
     "ids",
@@ -44,7 +44,7 @@ IDS = (
 )
 PARAMETERS = {
     **dict.fromkeys(("tenant", "session_id", "user_id", "success", "retry"), "x"),
-    **dict.fromkeys(("now", "most", "limit", "default_importance", "least_score"), 1),
+    **dict.fromkeys(("now", "most", "kept", "limit", "default_importance", "least_score"), 1),
     **dict.fromkeys(("least_importance", "least_accesses"), 1),
     **{name: ["x"] for name in IDS},
     "until": [1, 0],

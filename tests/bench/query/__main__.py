@@ -48,6 +48,8 @@ RETURN collect([e.event_id, e.summary, score, around]) AS rows
 Asks = dict[str, Callable[[int], bool]]
 BATCH_S = 0.2
 """Between two batches of events that come in."""
+WARM = 100
+"""Questions of each kind that do not count: Neo4j's machine compiles what is asked often."""
 
 
 @contextmanager
@@ -210,10 +212,9 @@ def measure(size: int, count: int, rates: list[float], ingest: int) -> list[Late
             fill(driver, memory)
             with api(folder, redis_url, neo4j_url) as client:
                 hand = {"by hand": by_hand(driver, memory)}
-                for asks in ({**hand, **asked(client, memory, 40, 1)},):
-                    for ask in asks.values():
-                        for number in range(40):  # the virtual machine compiles what is asked often
-                            ask(number)
+                for ask in {**hand, **asked(client, memory, WARM, 1)}.values():
+                    for number in range(WARM):
+                        ask(number)
                 coming: Any = nullcontext()
                 if ingest:
                     coming = ingesting(client, memory, redis_url, neo4j_url, ingest)
