@@ -5,16 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from pipelines.adapters.reports import verified
 from pipelines.services import Services
 from projections.comparison import Difference
+from projections.errors import GraphUnavailable
 
 LISTED = 1_000
 """Differences listed at most; all are counted."""
 MENDING_ROUNDS = 3
 """How often what differs is mended at most; live work may make new differences meanwhile."""
+LOOKS: Final = 3
+"""How often a look begins that the graph breaks off: under load one answer may stay away."""
+MAX_PAUSE_S: Final = 5.0
+"""Between two looks."""
+
+logger = structlog.get_logger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -61,17 +77,32 @@ def looked(begun_s: float, look: Callable[[], R], mend: Callable[[], int] | None
         look: compares the graph with the ledger.
         mend: what the last look found; returns how many differences were dealt with. None: nothing
             is mended.
+
+    Raises:
+        GraphUnavailable: the graph broke off every look.
     """
-    report = look()
+    looking = Retrying(
+        retry=retry_if_exception_type(GraphUnavailable),
+        stop=stop_after_attempt(LOOKS),
+        wait=wait_random_exponential(max=MAX_PAUSE_S),
+        before_sleep=_log_broken_off,
+        reraise=True,
+    )
+    report = looking(look)
     repaired = 0
     for _ in range(MENDING_ROUNDS):
         if mend is None or report.ok:
             break
         repaired += mend()
-        report = look()
+        report = looking(look)
     report.repaired = repaired
     report.duration_s = time.perf_counter() - begun_s
     return report
+
+
+def _log_broken_off(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    logger.warning("the graph broke off a look; looking again", reason=str(error))
 
 
 def tell(services: Services, stage: str, target: str, report: ComparisonReport) -> None:
