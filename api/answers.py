@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.event_schemas import Provenance
-from api.retrieval.rank import DECAY_WEIGHTS, MAX_IMPORTANCE, decay_score
+from api.retrieval.rank import DECAY_WEIGHTS, decay_score
 from api.schemas import Edge, Node, NodeProvenance, Scores
+from consolidation.decay import HIGHEST_IMPORTANCE
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
 from projections.events import timestamp_text
 from projections.positions import Position
@@ -73,7 +74,7 @@ def importance_of(properties: Mapping[str, Any]) -> int:
     if score is None:
         return int(properties.get("importance_hint") or DEFAULT_IMPORTANCE)
     boosted: float = score + (properties.get("importance_boost") or 0)
-    return min(MAX_IMPORTANCE, round(boosted))
+    return min(HIGHEST_IMPORTANCE, round(boosted))
 
 
 def event_provenance(event_id: str, fields: Mapping[str, Any]) -> Provenance:
@@ -91,7 +92,7 @@ def importance_shown(node: GraphNode) -> int:
         return importance_of(node.properties)
     total, count = node.properties.get("importance_total"), node.properties.get("event_count")
     mean = round(total / count) if total and count else DEFAULT_IMPORTANCE
-    return max(1, min(MAX_IMPORTANCE, mean))
+    return max(1, min(HIGHEST_IMPORTANCE, mean))
 
 
 def used_at_ms(node: GraphNode) -> int:

@@ -19,9 +19,9 @@ from api.entity_schemas import (
 )
 from api.fact_answers import COMMUNITY_PREFIX, fact_of
 from api.retrieval.facts import MAX_SOURCES, RecalledFact
-from api.retrieval.rank import NEUTRAL_RELEVANCE
 from api.retrieval.recall import ENTITY_PREFIX
 from api.schemas import Edge
+from consolidation.decay import NEUTRAL_RELEVANCE
 from pipelines.adapters.entity_reads import EntityNode, Link, Mention
 from pipelines.adapters.fact_reads import EntityName
 from pipelines.adapters.graph_reader import GraphNode

@@ -9,16 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from consolidation.decay import HOUR_MS
+from consolidation import decay
+from consolidation.decay import HOUR_MS, NEUTRAL_RELEVANCE, DecayWeights
 
-BASE_STABILITY_HOURS = 168.0
-"""A memory that is never read keeps 1/e of its recency after a week."""
-
-_STABILITY_GAIN = 24.0 / BASE_STABILITY_HOURS
-NEUTRAL_RELEVANCE = 0.5
-"""Relevance when nobody asked a question."""
-
-MAX_IMPORTANCE = 10
 NEARNESS_SCALE_MS = HOUR_MS
 MIN_NEARNESS = 0.1
 
@@ -35,39 +28,6 @@ DECAY_WEIGHTS = Weights()
 """Of the decay score, always; rankings may weigh otherwise."""
 
 
-def recency(used_at_ms: int, now_ms: int, access_count: int = 0) -> float:
-    """e^(-t/S): 1 just now, falling slower the more often the memory was read.
-
-    Args:
-        used_at_ms: the later of occurrence and last access; the future counts as now.
-        now_ms: the clock, same epoch.
-        access_count: how often it was read, 0 or more.
-    """
-    hours = max(0, now_ms - used_at_ms) / HOUR_MS
-    stability = BASE_STABILITY_HOURS * (1 + _STABILITY_GAIN * math.log1p(access_count))
-    return math.exp(-hours / stability)
-
-
-def weighted_score(
-    weights: Weights,
-    *,
-    used_at_ms: int,
-    now_ms: int,
-    importance: float,
-    relevance: float,
-    access_count: int = 0,
-) -> float:
-    """The weighted mean of recency, importance / 10 and relevance, 0 to 1; see `decay_score`."""
-    return decay_score(
-        used_at_ms=used_at_ms,
-        now_ms=now_ms,
-        importance=importance,
-        access_count=access_count,
-        relevance=relevance,
-        weights=weights,
-    )
-
-
 def decay_score(
     *,
     used_at_ms: int,
@@ -77,13 +37,20 @@ def decay_score(
     relevance: float = NEUTRAL_RELEVANCE,
     weights: Weights = DECAY_WEIGHTS,
 ) -> float:
-    """S0's score from 0 to 1: the weighted mean of recency, importance / 10 and relevance."""
-    weighted = (
-        weights.recency * recency(used_at_ms, now_ms, access_count)
-        + weights.importance * importance / MAX_IMPORTANCE
-        + weights.relevance * relevance
+    """S0's score from 0 to 1: the weighted mean of recency, importance / 10 and relevance.
+
+    Args:
+        used_at_ms: the later of occurrence and last access; the future counts as now.
+        now_ms: the clock, same epoch.
+        importance: 0 to 10.
+        access_count: how often it was read, 0 or more.
+        relevance: 0 to 1.
+        weights: of the three.
+    """
+    parts = DecayWeights(*weights)
+    return decay.decay_score(
+        now_ms, used_at_ms, None, access_count, importance, relevance, None, parts
     )
-    return weighted / sum(weights)
 
 
 def edge_quality(properties: Mapping[str, Any]) -> float:

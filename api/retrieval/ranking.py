@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from api.retrieval.anchors import anchors, coverage, holding, led_to
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import QueryTerms
-from api.retrieval.rank import MAX_IMPORTANCE, Weights, weighted_score
+from api.retrieval.rank import Weights, decay_score
 from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights, relevance
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
+from consolidation.decay import HIGHEST_IMPORTANCE
 from pipelines.adapters.retrieval_reads import CandidateRow, Hit, StepEdge, label_and_id
 from pipelines.telemetry import Signal
 from projections.schema import EVENT
@@ -220,13 +221,13 @@ def ranking(
     ranked = [
         Ranked(
             row.event_id,
-            weighted_score(
-                weights,
+            decay_score(
                 used_at_ms=max(row.occurred_at_ms, row.accessed_at_ms),
                 now_ms=now_ms,
-                importance=min(float(MAX_IMPORTANCE), row.importance),
+                importance=min(float(HIGHEST_IMPORTANCE), row.importance),
                 access_count=row.access_count,
                 relevance=scores[row.event_id],
+                weights=weights,
             ),
             scores[row.event_id],
             pool.depths.get(row.event_id),

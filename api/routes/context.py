@@ -14,9 +14,10 @@ from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import problem_responses
 from api.query_schemas import ContextQuery
 from api.reading import begin_read
-from api.retrieval.rank import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, decay_score
+from api.retrieval.rank import DECAY_WEIGHTS, decay_score
 from api.retrieval.traverse import Bound
 from api.schemas import AtlasResponse, Capacity, Meta, ScoringWeights
+from consolidation.decay import NEUTRAL_RELEVANCE
 from pipelines.adapters.graph_reader import Candidate, GraphEdge, GraphNode, GraphRead, GraphReader
 from pipelines.adapters.known_then import reads_until
 from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
