@@ -226,11 +226,17 @@ WITH e ORDER BY {", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])} LIMIT
 _NAMED_AGENTS = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
-WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user']
+WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user'] AND EXISTS {{
+  MATCH (n)<-[r:{REFERENCES.type}]-(:{EVENT.label} {{tenant: $tenant}})
+  WITH r LIMIT {MAX_SCANNED} WHERE r.role = 'subject' RETURN r
+}}
 RETURN collect(DISTINCT n.canonical_name) AS names
 """
 CONTEXT: Final = f"CALL () {{{SESSION_EVENTS}}} CALL (rows) {{{_NAMED_AGENTS}}} RETURN rows, names"
-"""The last events of a session, and who of the tenant has one of the names."""
+"""The last events of a session, and those of the names under which somebody speaks or acts.
+
+A code that a text calls a customer's is a user's name too, but nobody's who says anything.
+"""
 CANDIDATES: Final = f"""
 CALL () {{
   UNWIND $around AS id
@@ -451,7 +457,7 @@ def session_events(graph: GraphRead, tenant: str, session_id: str) -> list[Sessi
 def session_and_agents(
     graph: GraphRead, tenant: str, session_id: str, names: Sequence[str]
 ) -> tuple[list[SessionEvent], list[str]]:
-    """The last events of a session, and those of the names that an agent or a user has."""
+    """The last events of a session, and those of the names under which somebody speaks or acts."""
     (record,) = graph.rows(
         CONTEXT,
         tenant=tenant,

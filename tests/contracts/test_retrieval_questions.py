@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import neo4j
 import pytest
 
 from pipelines.adapters import known_then, proactive_reads, retrieval_reads
+from pipelines.adapters.graph_reader import GraphReader
 from pipelines.adapters.graph_writer import GraphWriter
 from tests.contracts.test_graph_writer import walk
 
@@ -75,6 +77,31 @@ def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
     assert {kind for kind in kinds if "IndexSeek" in kind} or name.startswith(("text", "vectors"))
     if name == "session":
         assert not kinds & {"Sort", "PartialSort", "Top"}, kinds
+
+
+def test_only_who_speaks_is_taken_for_a_speaker(driver: neo4j.Driver) -> None:
+    tenant = uuid4().hex
+    for name, kind, role in (
+        ("ann", "agent", "subject"),
+        ("bob", "user", "subject"),
+        ("3rk2t9", "user", "target"),
+        ("paris", "concept", "subject"),
+    ):
+        driver.execute_query(
+            "CREATE (n:Entity {tenant: $tenant, entity_id: $name, canonical_name: $name, "
+            "entity_type: $kind}) CREATE (e:Event {tenant: $tenant, event_id: $name}) "
+            "CREATE (e)-[:REFERENCES {role: $role}]->(n)",
+            tenant=tenant,
+            name=name,
+            kind=kind,
+            role=role,
+        )
+    names = ["ann", "bob", "3rk2t9", "paris", "nobody"]
+    events, found = GraphReader(driver, "neo4j").read(
+        lambda graph: retrieval_reads.session_and_agents(graph, tenant, "none", names),
+        timeout_ms=10_000,
+    )
+    assert (events, found) == ([], ["ann", "bob"])
 
 
 def test_every_question_is_asked_about() -> None:
