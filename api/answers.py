@@ -52,6 +52,10 @@ def _attribute_kinds(label: str) -> dict[str, Kind]:
 
 
 _ATTRIBUTES: Final = {row.label: _attribute_kinds(row.label) for row in NODES.values()}
+_TIMES: Final = {
+    label: {name: kind for name, kind in kinds.items() if kind in (Kind.TIME, Kind.TIMES)}
+    for label, kinds in _ATTRIBUTES.items()
+}
 _EDGE_KINDS: Final = {
     row.type: {prop.name: prop.kind for prop in row.properties} for row in EDGES.values()
 }
@@ -152,11 +156,13 @@ def atlas_node(
         relevance=relevance,
         weights=DECAY_WEIGHTS,
     )
-    kinds = _ATTRIBUTES[node.label]
+    attributes = {name: properties.get(name) for name in _ATTRIBUTES[node.label]}
+    for name, kind in _TIMES[node.label].items():
+        attributes[name] = _shown(attributes[name], kind)
     return Node(
         node_id=node.node_id,
         type=node.label,
-        attributes={name: _shown(properties.get(name), kind) for name, kind in kinds.items()},
+        attributes=attributes,
         provenance=node_provenance(node),
         scores=Scores(
             decay_score=decay,

@@ -26,20 +26,20 @@ def _moment(text: str) -> str:
     return text
 
 
-PositionText = Annotated[
-    str,
-    AfterValidator(_position),
-    Field(description="Opaque; given by the ledger.", examples=["1707644400000-0"]),
+# Of an answer, which the graph gave us: not read again to be sure.
+ShownPosition = Annotated[
+    str, Field(description="Opaque; given by the ledger.", examples=["1707644400000-0"])
 ]
-Moment = Annotated[
+ShownMoment = Annotated[
     str,
-    AfterValidator(_moment),
     Field(
         description="RFC 3339 with zone.",
         examples=["2026-02-11T10:30:00.000Z"],
         json_schema_extra={"format": "date-time"},
     ),
 ]
+PositionText = Annotated[ShownPosition, AfterValidator(_position)]
+Moment = Annotated[ShownMoment, AfterValidator(_moment)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
@@ -77,9 +77,9 @@ class NodeProvenance(Wire):
     event_id: str | None = Field(
         description="Of a derived node: the event that recorded it, or the newest that supports it."
     )
-    global_position: PositionText | None
+    global_position: ShownPosition | None
     source: Literal["redis"] = "redis"
-    occurred_at: Moment | None
+    occurred_at: ShownMoment | None
     session_id: str | None
     agent_id: str | None
     trace_id: str | None

@@ -60,9 +60,9 @@ async def query_subgraph(
     deadline = await begin_read(services, asked.timeout_ms, asked.min_position)
     answering = _Answering(services, caller.tenant, asked, deadline)
     if wants_markdown(accept):
-        text = await services.read(answering.evidence, timeout_ms=deadline.remaining_ms())
+        text = await services.query(answering.evidence, timeout_ms=deadline.remaining_ms())
         return MarkdownResponse(text)
-    return JsonResponse(await services.read(answering.answer, timeout_ms=deadline.remaining_ms()))
+    return JsonResponse(await services.query(answering.answer, timeout_ms=deadline.remaining_ms()))
 
 
 class _Answering:

@@ -300,7 +300,9 @@ _EDGE_VISIBLE: Final = {
     RELATES_TO.type: f"{FACT_HOLDS} AND {FACT_IS_SHARED_OR_OWN}",
     SAME_AS.type: "NOT coalesce(r.retracted, false)",
 }
-_QUALITIES = ("confidence", "score", "delta_ms")
+_QUALITIES: Final = ("confidence", "score", "delta_ms")
+_NONE: Final = [None] * len(_QUALITIES)
+_UNSAID: Final[Mapping[str, Any]] = {}
 
 
 def _quality(row: EdgeRow) -> str:
@@ -526,7 +528,9 @@ def _step_edge(
     closed: bool,
     at_ms: int | None,
 ) -> StepEdge:
-    properties = {n: v for n, v in zip(_QUALITIES, qualities, strict=True) if v is not None}
+    properties = _UNSAID
+    if qualities != _NONE:
+        properties = {n: v for n, v in zip(_QUALITIES, qualities, strict=True) if v is not None}
     source, target = (here, there) if forward else (there, here)
     return StepEdge(type_, source, target, view or "", properties, there, closed, at_ms)
 
