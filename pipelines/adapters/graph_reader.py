@@ -15,6 +15,7 @@ import neo4j
 from neo4j.exceptions import DriverError, Neo4jError
 from neo4j.time import DateTime
 
+from pipelines.adapters.unprinted import unprinted
 from projections.cypher import SERVER_VERSION
 from projections.errors import GraphError, GraphRejected, GraphUnavailable, QueryTimeout
 from projections.operations import Checkpoint
@@ -273,7 +274,7 @@ class GraphRead:
             raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
         # 0 would mean no limit at all
         limited = neo4j.Query(text, timeout=max(0.001, remaining_s))
-        return list(self._session.run(limited, parameters))
+        return list(self._session.run(limited, unprinted(parameters)))
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """The events that are in the graph, by id."""

@@ -16,6 +16,7 @@ from neo4j.exceptions import (
     TransientError,
 )
 
+from pipelines.adapters.unprinted import unprinted
 from projections import cypher
 from projections.errors import Fenced, GraphRejected, GraphUnavailable, TransactionTimeout
 from projections.events import Event
@@ -167,14 +168,16 @@ class GraphTransaction:
         return self._tombstones > 0
 
     def _run(self, text: str, parameters: Any = None, **named: Any) -> neo4j.Result:
-        return self._transaction.run(cypher.planned_once(text), _unprinted(parameters, named))
+        return self._transaction.run(
+            cypher.planned_once(text), unprinted({**(parameters or {}), **named})
+        )
 
     def ask(
         self, text: str, parameters: Mapping[str, Any], *, version: int | None = None
     ) -> list[neo4j.Record]:
         """The rows of a stage's own question; `version` of Cypher, where it needs one."""
         begun = cypher.planned_once(text, version=version)
-        return list(self._transaction.run(begun, _unprinted(parameters, {})))
+        return list(self._transaction.run(begun, unprinted(parameters)))
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         """Lock the checkpoint, test that it is at `start`, and move it to `to`.
@@ -345,24 +348,6 @@ class GraphTransaction:
             self._run(
                 cypher.DELETE_DEAD_LETTERS, stage=stage, partition=partition, seqs=list(seqs)
             ).consume()
-
-
-class _Unprinted(list[Any]):
-    """A list that does not print what it holds.
-
-    The driver prints all parameters of a statement for a log message that nobody reads; of vectors
-    that took more time than sending them (1.8 ms an event).
-    """
-
-    def __repr__(self) -> str:
-        return f"[{len(self)} rows]"
-
-
-def _unprinted(parameters: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _Unprinted(value) if isinstance(value, list) else value
-        for name, value in (*(parameters or {}).items(), *named.items())
-    }
 
 
 def _link(occurred_at_ms: int | None, event_id: str | None) -> Link | None:
