@@ -1,4 +1,4 @@
-"""A projected ledger for tests of the shell."""
+"""A projected ledger for tests of the shell, a client for tests of the API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.integration.api_support import Api
 from tests.integration.stack import Stack
+
+
+@pytest.fixture
+def client(api: Api) -> Iterator[httpx.Client]:
+    """Of the running API of a module."""
+    with api.client() as opened:
+        yield opened
 
 
 @pytest.fixture

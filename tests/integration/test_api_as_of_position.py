@@ -28,12 +28,6 @@ def api(stack: Stack, redis_url: str, neo4j_url: str) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def said(number: int, at: int) -> Event:
     return event(number, tenant="acme", at=at, payload={"text": f"payment {number} failed"})
 

@@ -74,12 +74,6 @@ def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def get(client: httpx.Client, path: str, **params: Any) -> httpx.Response:
     answer = client.get(path, params=params)
     assert answer.status_code == 200, answer.text

@@ -73,12 +73,6 @@ def api(services: tuple[Stack, Api]) -> Api:
     return services[1]
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def recall(client: httpx.Client, query: str, **body: Any) -> FactsResponse:
     answer = client.post("/v1/query/facts", json={"query": query, "as_of": NOW, **body})
     assert answer.status_code == 200, answer.text

@@ -34,12 +34,6 @@ def api(redis_url: str, neo4j_url: str, memory: Memory) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def recall(client: httpx.Client, query: str = "JACQ", **fields: Any) -> httpx.Response:
     return client.post("/v1/query/facts", json={"query": query, **PATIENT, **fields})
 

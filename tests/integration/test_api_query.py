@@ -42,12 +42,6 @@ def api(module_redis_url: str, request: pytest.FixtureRequest) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 # the form
 
 SEED_EXAMPLE = {

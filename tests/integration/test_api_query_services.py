@@ -39,12 +39,6 @@ def api(redis_url: str, neo4j_url: str, memory: Memory) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def send(client: httpx.Client, **fields: Any) -> dict[str, Any]:
     event = envelope(**fields)
     answer = client.post("/v1/events", json=event)

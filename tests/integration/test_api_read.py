@@ -54,12 +54,6 @@ def api(redis_url: str, neo4j_url: str) -> Iterator[Api]:
         yield running
 
 
-@pytest.fixture
-def client(api: Api) -> Iterator[httpx.Client]:
-    with api.client() as opened:
-        yield opened
-
-
 def event_at(minutes_ago: float, **fields: Any) -> dict[str, Any]:
     return envelope(
         occurred_at=timestamp_text(NOW_MS - round(minutes_ago * MINUTE_MS)),
