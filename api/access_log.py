@@ -19,7 +19,7 @@ from consolidation.accesses import ACCESSED_EVENT, Accessed, accessed_payloads
 from consolidation.departures import FactKey
 from pipelines import logs, telemetry
 from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.retrieval_reads import ids_by_label
+from pipelines.adapters.retrieval_scope import ids_by_label
 from projections.errors import LedgerError
 from projections.events import Event, parse_event, timestamp_text
 from projections.schema import ENTITY, EVENT

@@ -24,7 +24,7 @@ from api.retrieval.traverse import Bound
 from pipelines import logs
 from pipelines.adapters.entity_reads import EntityReads
 from pipelines.adapters.fact_reads import FactFilter, FactReads
-from pipelines.adapters.retrieval_reads import RETRIEVED, wire_id
+from pipelines.adapters.retrieval_scope import RETRIEVED, wire_id
 from pipelines.settings import ALL_TENANTS
 from projections.errors import QueryTimeout, RecollectError
 from projections.events import DEFAULT_TENANT

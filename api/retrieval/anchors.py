@@ -16,7 +16,8 @@ from typing import Final
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import beginnings, stem
 from api.retrieval.walk import path_scores, ways_of
-from pipelines.adapters.retrieval_reads import CandidateRow, StepEdge
+from pipelines.adapters.retrieval_reads import CandidateRow
+from pipelines.adapters.walk_reads import StepEdge
 
 MAX_ANCHORS: Final = 8
 MAX_HOPS: Final = 2

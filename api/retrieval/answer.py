@@ -41,15 +41,13 @@ from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead, Gra
 from pipelines.adapters.proactive_reads import Beside, Signalled, proactive
 from pipelines.adapters.retrieval_reads import (
     CandidateRow,
-    Scope,
     SessionEvent,
     candidates,
-    edges_between,
-    nodes,
     session_events,
     vectors,
-    wire_id,
 )
+from pipelines.adapters.retrieval_scope import Scope, wire_id
+from pipelines.adapters.walk_reads import edges_between, nodes
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
 

@@ -33,14 +33,13 @@ from pipelines.adapters.fact_reads import FactReads
 from pipelines.adapters.graph_reader import GraphRead, GraphReader
 from pipelines.adapters.retrieval_reads import (
     Hit,
-    Scope,
     SessionEvent,
     session_and_agents,
     session_user,
     text_hits,
     vector_hits,
-    wire_id,
 )
+from pipelines.adapters.retrieval_scope import Scope, wire_id
 from projections.errors import GraphUnavailable, QueryTimeout
 from projections.positions import Position
 from projections.schema import ENTITY

@@ -15,7 +15,9 @@ from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights, 
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit, StepEdge, label_and_id
+from pipelines.adapters.retrieval_reads import CandidateRow, Hit
+from pipelines.adapters.retrieval_scope import label_and_id
+from pipelines.adapters.walk_reads import StepEdge
 from pipelines.telemetry import Signal
 from projections.schema import EVENT
 

@@ -17,7 +17,8 @@ from api.retrieval.pagerank import WeightedEdge, personalised_pagerank
 from api.retrieval.rank import edge_quality
 from consolidation.decay import DAY_MS
 from pipelines.adapters.graph_reader import GraphRead
-from pipelines.adapters.retrieval_reads import Scope, StepEdge, steps
+from pipelines.adapters.retrieval_scope import Scope
+from pipelines.adapters.walk_reads import StepEdge, steps
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,

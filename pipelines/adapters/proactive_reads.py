@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphRead
-from pipelines.adapters.retrieval_reads import IMPORTANCE, MAX_SCANNED, SHOWN, Scope, visible
+from pipelines.adapters.retrieval_reads import IMPORTANCE, SHOWN
+from pipelines.adapters.retrieval_scope import Scope, visible
+from pipelines.adapters.walk_reads import MAX_SCANNED
 from pipelines.telemetry import Signal
 from projections.schema import (
     CAUSED_BY,

@@ -8,7 +8,7 @@ from uuid import uuid4
 import neo4j
 import pytest
 
-from pipelines.adapters import known_then, proactive_reads, retrieval_reads
+from pipelines.adapters import known_then, proactive_reads, retrieval_reads, walk_reads
 from pipelines.adapters.graph_reader import GraphReader
 from pipelines.adapters.graph_writer import GraphWriter
 from tests.contracts.test_graph_writer import walk
@@ -23,13 +23,13 @@ QUESTIONS = {
     "candidates": retrieval_reads.CANDIDATES,
     "vectors of events": retrieval_reads.VECTORS,
     "context": retrieval_reads.CONTEXT,
-    "steps": retrieval_reads.STEPS,
-    "edges": retrieval_reads.EDGES_BETWEEN,
+    "steps": walk_reads.STEPS,
+    "edges": walk_reads.EDGES_BETWEEN,
     "proactive": proactive_reads.PROACTIVE,
     "followed then": known_then.FOLLOWED,
     "candidates then": known_then.CANDIDATES,
     **{f"neighbours then {key}": text for key, text in known_then.NEIGHBOURS.items()},
-    "nodes": retrieval_reads.NODES_OF,
+    "nodes": walk_reads.NODES_OF,
 }
 IDS = (
     "ids",
@@ -106,7 +106,7 @@ def test_only_who_speaks_is_taken_for_a_speaker(driver: neo4j.Driver) -> None:
 
 def test_every_question_is_asked_about() -> None:
     known = set(QUESTIONS.values())
-    for module in (retrieval_reads, proactive_reads, known_then):
+    for module in (retrieval_reads, walk_reads, proactive_reads, known_then):
         for name, text in vars(module).items():
             if name.isupper() and isinstance(text, str) and "$tenant" in text and "MATCH" in text:
                 assert any(text.strip() in one for one in known), name

@@ -9,7 +9,7 @@ from api.retrieval.intent import path_intents
 from api.retrieval.query_terms import query_terms
 from api.retrieval.rank import Weights
 from api.retrieval.ranking import Pool, ranking
-from pipelines.adapters.retrieval_reads import StepEdge
+from pipelines.adapters.walk_reads import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
 from tests.unit.api.test_ranking import own, row
 

@@ -25,7 +25,9 @@ from api.retrieval.ranking import (
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
 from pipelines.adapters.proactive_reads import Signalled
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit, Scope, SessionEvent, StepEdge
+from pipelines.adapters.retrieval_reads import CandidateRow, Hit, SessionEvent
+from pipelines.adapters.retrieval_scope import Scope
+from pipelines.adapters.walk_reads import StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
 
