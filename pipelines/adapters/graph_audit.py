@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import neo4j
+import structlog
 
 from pipelines.adapters.graph_writer import driver_errors
 from projections import cypher
+from projections.errors import GraphUnavailable
 from projections.schema import EVENT
 from projections.structural import SessionGraph, SessionKey
 
@@ -16,6 +18,10 @@ _FETCH_ROWS = 5_000
 _STREAM_TIMEOUT_S = 24 * 3_600.0
 _EDGE_TYPES = tuple(row.type for row in cypher.event_edges())
 _KEY = len(EVENT.key)
+_LOGGED = 200
+"""Characters of a question that are logged; values are parameters."""
+
+logger = structlog.get_logger(__name__)
 
 
 class FoundEvent(NamedTuple):
@@ -126,15 +132,19 @@ class GraphAudit:
 
     def _stream(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
         query = neo4j.Query(text, timeout=_STREAM_TIMEOUT_S)
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database,
-                fetch_size=_FETCH_ROWS,
-                default_access_mode=neo4j.READ_ACCESS,
-            ) as session,
-        ):
-            yield from session.run(query, parameters)
+        try:
+            with (
+                driver_errors(),
+                self._driver.session(
+                    database=self._database,
+                    fetch_size=_FETCH_ROWS,
+                    default_access_mode=neo4j.READ_ACCESS,
+                ) as session,
+            ):
+                yield from session.run(query, parameters)
+        except GraphUnavailable:
+            logger.warning("a stream broke off", question=" ".join(text.split())[:_LOGGED])
+            raise
 
 
 def found_sessions(
