@@ -39,8 +39,7 @@ GRACE_MS: Final = 3_000
 does. Neo4j looks for expired transactions every 2 s unless configured otherwise."""
 
 QUERIES_AT_ONCE: Final = 6
-"""More would wait for the interpreter, and make each other wait: on two cores, asked more than
-they can answer, thirty-two at once cost a tenth more of the processor a query than six."""
+"""More would wait for the interpreter, and make each other wait."""
 CHANNEL_THREADS: Final = 48
 """For the parts of queries that run side by side; they wait for the database, mostly."""
 
@@ -156,7 +155,7 @@ class Services:
                 await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
             )
         if not result:
-            raise QueryTimeout(timeout_ms=timeout_ms, reason="the database did not answer")
+            raise QueryTimeout(timeout_ms=timeout_ms, reason="no answer in time")
         return result[0]
 
 

@@ -53,7 +53,7 @@ def keep_answer(
         projected: by partition, how far the graph was before it was read.
     """
     target = services.connections.graph.target
-    if not services.settings.result_cache_s or projected is None or target is None:
+    if not services.results.is_on or projected is None or target is None:
         return
     services.results.put(
         tenant,

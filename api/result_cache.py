@@ -53,6 +53,11 @@ class ResultCache:
         self._entries: OrderedDict[tuple[str, bytes], _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is kept at all."""
+        return self._ttl_s > 0
+
     def get(
         self, tenant: str, question: bytes, kind: type[A], ledger: Ledger, target: str | None
     ) -> A | None:
@@ -107,7 +112,7 @@ class ResultCache:
             projected: by partition, at most how far the graph was when it was made.
             partitions: of the ledger.
         """
-        if self._ttl_s <= 0 or size > self._max_bytes:
+        if not self.is_on or size > self._max_bytes:
             return
         involved = frozenset(sessions)
         numbers = {partition_of(tenant, session, partitions) for session in involved}

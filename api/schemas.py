@@ -97,8 +97,7 @@ class Scores(Wire):
     rank_score: float = Field(ge=0, description="What the nodes are sorted by.")
 
 
-# What is sent is JSON already. `Any`, for pydantic looks at each of a `JsonValue` one by one: a
-# tenth of the processor time of a query.
+# What is sent is JSON already. `Any`, for pydantic looks at each of a `JsonValue` in Python.
 class Node(Wire):
     """A node of the graph."""
 

@@ -6,13 +6,13 @@ channels side by side. What fails or is too slow is left out, and noted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
-from api.retrieval.channels import Outcome, run_side_by_side
+from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.entity_seeds import Seed, name_terms
 from api.retrieval.query_terms import QueryTerms, query_terms
 from api.retrieval.recall import ENTITY_PREFIX, Recall, SeedRules, seeds_of
@@ -121,11 +121,13 @@ class Gathering:
         """The session's last events, and the terms of the query: whom it names says the graph."""
         asked = self._asked
         names = name_terms(asked.query).names[:MAX_NAMES]
-
-        def ask(graph: GraphRead) -> tuple[list[SessionEvent], list[str]]:
-            return session_and_agents(graph, self._tenant, asked.session_id, names)
-
-        (outcome,) = self._run({"context": lambda ms: reader.read(ask, timeout_ms=ms)}).values()
+        work: dict[str, Work] = {
+            "context": lambda ms: reader.read(
+                lambda graph: session_and_agents(graph, self._tenant, asked.session_id, names),
+                timeout_ms=ms,
+            )
+        }
+        (outcome,) = self._run(work).values()
         events, agents = outcome.value or ([], [])
         notes.take("context", outcome._replace(value=events))
         terms = query_terms(asked.query, agents, now_ms=self._now_ms)
@@ -182,7 +184,7 @@ class Gathering:
         events = dict(list(ranked.items())[:MAX_SEEDS])
         return joined_seeds(entities, events, self._context_seeds(context))
 
-    def _run(self, work: Mapping[str, Callable[[int], Any]]) -> dict[str, Outcome]:
+    def _run(self, work: Mapping[str, Work]) -> dict[str, Outcome]:
         return run_side_by_side(self._services.channels, work, self._channel_ms())
 
     def _channel_ms(self) -> int:

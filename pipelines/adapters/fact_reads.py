@@ -162,11 +162,12 @@ RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS
 """,
 }
 """By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
+_SAME_HOLDS = "NOT coalesce(s.retracted, false)"
 SAME: Final = f"""
 UNWIND $ids AS id
 MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
       (o:{ENTITY.label} {{tenant: $tenant}})
-WHERE NOT coalesce(s.retracted, false)
+WHERE {_SAME_HOLDS}
 RETURN id AS one, o.entity_id AS other
 """
 STRUCTURES: Final = f"""
@@ -177,7 +178,7 @@ RETURN id, COUNT {{ (n)-[:{RELATES_TO.type}]-() }} AS degree,
        AS edge_types,
        head([(n)-[:{MEMBER_OF.type}]->(c {{tenant: $tenant}}) | c.community_id]) AS community_id,
        EXISTS {{ (n)-[s:{SAME_AS.type}]-({{tenant: $tenant}})
-                WHERE NOT coalesce(s.retracted, false) }} AS is_same
+                WHERE {_SAME_HOLDS} }} AS is_same
 """
 # What ends a fact says until when it holds; a fact that expired without such an end holds until
 # then. A user's facts are the user's.

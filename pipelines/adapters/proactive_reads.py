@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphRead
 from pipelines.adapters.retrieval_reads import IMPORTANCE, SHOWN
-from pipelines.adapters.retrieval_scope import Scope, visible
-from pipelines.adapters.walk_reads import MAX_SCANNED
+from pipelines.adapters.retrieval_scope import MAX_SCANNED, Scope, visible
 from pipelines.telemetry import Signal
 from projections.schema import (
     CAUSED_BY,

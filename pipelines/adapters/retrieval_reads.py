@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from pipelines.adapters.fulltext import found_text, lucene_query
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphRead
-from pipelines.adapters.retrieval_scope import Scope, collected, visible
-from pipelines.adapters.walk_reads import MAX_SCANNED
+from pipelines.adapters.retrieval_scope import MAX_SCANNED, Scope, collected, visible
 from projections.schema import ENTITY, EVENT, FOLLOWS, REFERENCES, vector_index
 
 CONTEXT_EVENTS: Final = 50

@@ -12,6 +12,8 @@ from projections.schema import COMMUNITY, ENTITY, EVENT, SUMMARY, NodeRow
 
 RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
 """Labels that an answer may hold."""
+MAX_SCANNED: Final = 400
+"""Edges of one type at one node that are looked at: a hub costs no more than that."""
 PREFIXES: Final = {row.label: f"{row.label.lower()}:" for row in RETRIEVED if row is not EVENT}
 
 

@@ -20,6 +20,7 @@ from pipelines.adapters.graph_reader import (
 )
 from pipelines.adapters.known_then import followed_then
 from pipelines.adapters.retrieval_scope import (
+    MAX_SCANNED,
     PREFIXES,
     RETRIEVED,
     Scope,
@@ -48,8 +49,6 @@ from projections.schema import (
     NodeRow,
 )
 
-MAX_SCANNED: Final = 400
-"""Edges of one type at one node that are looked at: a hub costs no more than that."""
 DEFAULT_CAP: Final = 10
 """Edges of one type at one node that are followed, where the schema says nothing."""
 

@@ -10,10 +10,33 @@ from api.retrieval.rank import Weights, decay_score, edge_quality
 from consolidation.decay import HOUR_MS
 
 
-def test_the_future_counts_as_now() -> None:
-    assert decay_score(used_at_ms=9_000_000, now_ms=0, importance=7) == decay_score(
-        used_at_ms=0, now_ms=0, importance=7
+def recency(used_at_ms: int, now_ms: int, access_count: int = 0) -> float:
+    """The score where nothing else weighs."""
+    return decay_score(
+        used_at_ms=used_at_ms,
+        now_ms=now_ms,
+        importance=7,
+        access_count=access_count,
+        weights=Weights(1.0, 0.0, 0.0),
     )
+
+
+def test_what_happens_now_has_full_recency() -> None:
+    assert recency(1_000, 1_000) == 1.0
+
+
+def test_the_future_counts_as_now() -> None:
+    assert recency(2_000_000, 1_000) == 1.0
+
+
+def test_a_week_without_access_leaves_one_part_in_e() -> None:
+    assert recency(0, 168 * HOUR_MS) == pytest.approx(1 / math.e)
+
+
+def test_reading_a_memory_makes_it_last() -> None:
+    # S = 168 + 24 ln(1 + 9)
+    expected = math.exp(-168 / (168 + 24 * math.log(10)))
+    assert recency(0, 168 * HOUR_MS, access_count=9) == pytest.approx(expected)
 
 
 def test_score_is_the_mean_of_its_three_parts() -> None:
