@@ -21,7 +21,7 @@ from pipelines.adapters.walk_reads import StepEdge
 from pipelines.telemetry import Signal
 from projections.schema import EVENT
 
-MAX_WITH_NEIGHBOURS: Final = 80
+MAX_WITH_NEIGHBOURS: Final = 120
 """Candidates whose neighbours in their session are candidates too."""
 MAX_CANDIDATES: Final = 500
 MAX_RANKING: Final = 500
