@@ -22,6 +22,7 @@ from api.access_log import AccessLog
 from api.connections import Connections
 from api.errors import ApiProblem
 from api.result_cache import ResultCache
+from api.retrieval.candidates import PassageCache
 from api.retrieval.proactive import SessionHistory
 from api.watch import Watch
 from pipelines.adapters.ledger import Ledger
@@ -102,6 +103,7 @@ class Services:
         self.embedder = QueryEmbedder(settings)
         self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
         self.results = ResultCache(settings.result_cache_s, settings.result_cache_bytes)
+        self.passages = PassageCache(settings.passage_cache_bytes)
         self.history = SessionHistory()
         self.accesses = AccessLog(self.ledger, lambda: watch.sample.overloaded(settings))
         self._read_threads = CapacityLimiter(32)

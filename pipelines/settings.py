@@ -255,6 +255,11 @@ class Settings(BaseSettings):
     result_cache_bytes: int = Field(
         default=64 * 2**20, ge=0, description="of the answers that are kept in a process"
     )
+    passage_cache_bytes: int = Field(
+        default=128 * 2**20,
+        ge=0,
+        description="of what events say that a process remembers for five minutes; 0: nothing",
+    )
     record_accesses: bool = Field(
         default=True, description="what reads return is counted, unless they ask otherwise"
     )

@@ -8,50 +8,49 @@ words with the question ("Yes, please." caused the call).
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from api.retrieval.intent import Intent
-from api.retrieval.query_terms import beginnings, stem
+from api.retrieval.passages import Candidate, Passage
+from api.retrieval.query_terms import stem
 from api.retrieval.walk import path_scores, ways_of
-from pipelines.adapters.retrieval_reads import CandidateRow
 from pipelines.adapters.walk_reads import StepEdge
 
 MAX_ANCHORS: Final = 8
 MAX_HOPS: Final = 2
 HOP_SHARE: Final = 0.7
-_WORD: Final = re.compile(r"[^\W_]+")
 _LENGTH_SHARE: Final = 0.02
 """By which each word of a long event takes away from what it covers."""
 
 
-def coverage(words: Sequence[str], rows: Sequence[CandidateRow]) -> dict[str, float]:
+def coverage(words: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
     """How much of a question each event says in its own words, the best being 1, by event id.
 
     Words count by how few of the events have them; of two events that say the same the shorter
     one says it more.
     """
     asked = {stem(word) for word in words}
-    said = _stems_of_those_that_hold(asked, rows)
-    known = Counter(word for stems in said.values() for word in stems & asked)
-    weight = {word: math.log1p(len(rows) / count) for word, count in known.items()}
+    stems = {one.event_id: one.passage.stems for one in candidates}
+    said = {event_id: own for event_id, own in stems.items() if not asked.isdisjoint(own)}
+    known = Counter(word for own in said.values() for word in asked.intersection(own))
+    weight = {word: math.log1p(len(candidates) / count) for word, count in known.items()}
     scores = {
-        event_id: sum(weight[word] for word in sorted(stems & asked))
-        / (1 + _LENGTH_SHARE * len(stems))
-        for event_id, stems in said.items()
+        event_id: sum(weight[word] for word in sorted(asked.intersection(own)))
+        / (1 + _LENGTH_SHARE * len(own))
+        for event_id, own in said.items()
     }
     best = max(scores.values(), default=0.0)
     return {event_id: score / best for event_id, score in scores.items()}
 
 
-def holding(identifiers: Sequence[str], rows: Iterable[CandidateRow]) -> frozenset[str]:
+def holding(identifiers: Sequence[str], candidates: Iterable[Candidate]) -> frozenset[str]:
     """Ids of the events that hold all the identifiers; none without any."""
     return frozenset(
-        row.event_id
-        for row in rows
-        if identifiers and all(one in _said(row) for one in identifiers)
+        candidate.event_id
+        for candidate in candidates
+        if identifiers and all(one in _said(candidate.passage) for one in identifiers)
     )
 
 
@@ -62,23 +61,8 @@ def anchors(covered: Mapping[str, float], held: Set[str]) -> dict[str, float]:
     return {event_id: score / best for event_id, score in own.items()} or dict(covered)
 
 
-def _said(row: CandidateRow) -> str:
-    return f"{row.text} {row.tool_name or ''}".lower()
-
-
-def _stems_of_those_that_hold(
-    asked: Set[str], rows: Iterable[CandidateRow]
-) -> dict[str, frozenset[str]]:
-    """All stems of the events that hold one that is asked for, by event id."""
-    may_hold = beginnings(asked)
-    found = {}
-    for row in rows:
-        text = _said(row)
-        if any(beginning in text for beginning in may_hold):
-            stems = frozenset(map(stem, _WORD.findall(text)))
-            if not asked.isdisjoint(stems):
-                found[row.event_id] = stems
-    return found
+def _said(passage: Passage) -> str:
+    return f"{passage.text} {passage.tool_name.lower()}"
 
 
 def led_to(

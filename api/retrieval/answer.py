@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
 from api.retrieval.activation import activation_config
+from api.retrieval.candidates import Candidates
 from api.retrieval.channels import Outcome, Work, run_side_by_side
-from api.retrieval.diversity import MAX_COMPARED, diversified
+from api.retrieval.diversity import diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
 from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
+from api.retrieval.passages import Candidate, Vector
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
 from api.retrieval.rank import Weights
 from api.retrieval.ranking import (
@@ -28,24 +30,17 @@ from api.retrieval.ranking import (
     Pool,
     Ranked,
     in_turn,
-    is_event,
     ranking,
-    ranking_without_rows,
+    ranking_without_candidates,
 )
 from api.retrieval.traverse import Bound
 from api.retrieval.walk import Walk
 from api.schemas import RetrievalMethod
 from consolidation.digests import summary_id
 from pipelines import telemetry
-from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead, GraphReader
+from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphReader
 from pipelines.adapters.proactive_reads import Beside, Signalled, proactive
-from pipelines.adapters.retrieval_reads import (
-    CandidateRow,
-    SessionEvent,
-    candidates,
-    session_events,
-    vectors,
-)
+from pipelines.adapters.retrieval_reads import SessionEvent, session_events
 from pipelines.adapters.retrieval_scope import Scope, wire_id
 from pipelines.adapters.walk_reads import edges_between, nodes
 from projections.errors import QueryTimeout
@@ -60,11 +55,11 @@ MAX_MET: Final = 60
 
 
 class _Walked(NamedTuple):
-    """What the seeds led to; `rows` and `beside` are None when they could not be read in time."""
+    """What the seeds led to; None is what could not be read in time."""
 
     walk: Walk
     worth: Mapping[str, float]
-    rows: list[CandidateRow] | None
+    candidates: list[Candidate] | None
     beside: list[Signalled] | None
 
 
@@ -184,15 +179,10 @@ class Retrieval:
         hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
         near, others = hits[:MAX_WITH_NEIGHBOURS], hits[MAX_WITH_NEIGHBOURS:]
 
-        def compare(limit_ms: int) -> list[CandidateRow]:
-            def ask(graph: GraphRead) -> list[CandidateRow]:
-                return _compared(graph, context, gathered, near, others)
-
-            return reader.read(ask, timeout_ms=limit_ms)
-
+        candidates = self._candidates(reader, context, gathered)
         work: dict[str, Work] = {
             "graph": lambda ms: self._walked(reader, found, walk, ms),
-            "rows": compare,
+            "candidates": lambda ms: candidates.read(around=near, ids=others, timeout_ms=ms),
         }
         if self._asked.proactive:
             work["beside"] = lambda ms: self._beside(reader, context, gathered, hits, ms)
@@ -201,7 +191,7 @@ class Retrieval:
         walked = _Walked(
             walk,
             outcomes["graph"].value or walk.scores(),
-            outcomes["rows"].value,
+            outcomes["candidates"].value,
             outcomes["beside"].value if "beside" in outcomes else None,
         )
         self._note(found.notes, outcomes, walked)
@@ -209,9 +199,9 @@ class Retrieval:
 
     def _note(self, notes: Notes, outcomes: Mapping[str, Outcome], walked: _Walked) -> None:
         notes.take("graph", outcomes["graph"]._replace(value=dict(walked.walk.depths)))
-        if outcomes["graph"].status == "timeout" or outcomes["rows"].status == "timeout":
+        if outcomes["graph"].status == "timeout" or outcomes["candidates"].status == "timeout":
             notes.cut_by.add(Bound.TIME)
-        if walked.rows is None:
+        if walked.candidates is None:
             notes.degraded.append("candidates could not be compared: ranks in the channels alone")
         if self._asked.proactive:
             notes.take("proactive", outcomes["beside"])
@@ -280,29 +270,17 @@ class Retrieval:
     ) -> None:
         """The ranking; in want of what events say, by what the channels say alone."""
         pool = self._pool(reader, found, context.scope, gathered, walked)
-        if walked.rows is None:
-            ranked = ranking_without_rows(pool, found.weights)
+        if walked.candidates is None:
+            ranked = ranking_without_candidates(pool, found.weights)
         else:
-            rows = [*walked.rows, *self._met(reader, found, context, gathered, pool, walked.rows)]
-            terms = context.terms
-            ranked = ranking(pool, rows, found.weights, self._now_ms, terms=terms)
-        ranked = self._diversified(reader, found, ranked)
+            known = walked.candidates
+            known = [*known, *self._met(reader, found, context, gathered, pool, known)]
+            ranked = ranking(pool, known, found.weights, self._now_ms, terms=context.terms)
+            ranked = diversified(ranked, _vectors(known), self._asked.diversity or 0.0)
         found.ranking = with_proactive(ranked, walked.beside or (), self._asked.max_nodes)
 
-    def _diversified(self, reader: GraphReader, found: Found, ranked: list[Ranked]) -> list[Ranked]:
-        """With the order that was asked for, if one was, and there is time."""
-        if not self._asked.diversity:
-            return ranked
-        ids = [one.node_id for one in ranked[:MAX_COMPARED] if is_event(one.node_id)]
-        limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
-        try:
-            known = reader.read(
-                lambda graph: vectors(graph, self._tenant, ids), timeout_ms=limit_ms
-            )
-        except QueryTimeout:
-            found.notes.degraded.append("there was no time for diversity")
-            return ranked
-        return diversified(ranked, known, self._asked.diversity)
+    def _candidates(self, reader: GraphReader, context: Context, gathered: Gathered) -> Candidates:
+        return Candidates(reader, context.scope, self._services.passages, gathered.vector)
 
     def _pool(
         self,
@@ -340,18 +318,17 @@ class Retrieval:
         context: Context,
         gathered: Gathered,
         pool: Pool,
-        rows: Sequence[CandidateRow],
-    ) -> list[CandidateRow]:
+        known: Sequence[Candidate],
+    ) -> list[Candidate]:
         """What the events say that the walk alone has met, the most promising of them."""
-        compared = {row.event_id for row in rows}
+        compared = {one.event_id for one in known}
         met = [one for one in pool.reached_events() if one not in compared][:MAX_MET]
         if not met:
             return []
         limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
         try:
-            return reader.read(
-                lambda graph: _compared(graph, context, gathered, [], met), timeout_ms=limit_ms
-            )
+            candidates = self._candidates(reader, context, gathered)
+            return candidates.read(around=(), ids=met, timeout_ms=limit_ms)
         except QueryTimeout:
             found.notes.cut_by.add(Bound.TIME)
             found.notes.degraded.append("what the walk met could not be compared in time")
@@ -382,21 +359,10 @@ class Retrieval:
         found.ranking = [one for one in page if one.node_id in found.nodes]
 
 
-def _compared(
-    graph: GraphRead,
-    context: Context,
-    gathered: Gathered,
-    around: Sequence[str],
-    ids: Sequence[str],
-) -> list[CandidateRow]:
-    return candidates(
-        graph,
-        context.scope,
-        around=around,
-        ids=ids,
-        vector=gathered.vector,
-        cosines={hit.event_id: hit.score for hit in gathered.near},
-    )
+def _vectors(candidates: Sequence[Candidate]) -> dict[str, Vector]:
+    return {
+        one.event_id: one.passage.vector for one in candidates if one.passage.vector is not None
+    }
 
 
 @contextmanager

@@ -122,15 +122,6 @@ def stem_in(word: str) -> str:
     return stem(_plain(word))
 
 
-def beginnings(stems: Iterable[str]) -> tuple[str, ...]:
-    """What every word with one of the stems begins with.
-
-    Most texts hold none of them, and looking for a string is far cheaper than taking words apart.
-    """
-    # An i or y at the end of a stem may have been a y or ie: "family", "families", "ties".
-    return tuple(one[:-1] if one.endswith(("i", "y")) else one for one in stems)
-
-
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """A word without the endings of number and tense, the same for `family` and `families`.

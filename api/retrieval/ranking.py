@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 from api.retrieval.anchors import anchors, coverage, holding, led_to
 from api.retrieval.intent import Intent
+from api.retrieval.passages import Candidate
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.rank import Weights, decay_score
-from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights, relevance
+from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit
+from pipelines.adapters.retrieval_reads import Hit
 from pipelines.adapters.retrieval_scope import label_and_id
 from pipelines.adapters.walk_reads import StepEdge
 from pipelines.telemetry import Signal
@@ -126,20 +127,9 @@ def is_event(node_id: str) -> bool:
     return label_and_id(node_id)[0] == EVENT.label
 
 
-def _passage(row: CandidateRow) -> Passage:
-    return Passage(
-        row.event_id,
-        row.speaker or row.agent_id,
-        row.text,
-        row.previous_id,
-        row.occurred_at_ms,
-        row.cosine,
-    )
-
-
 def merged_scores(
     pool: Pool,
-    rows: Sequence[CandidateRow],
+    candidates: Sequence[Candidate],
     answering: Mapping[str, float],
     terms: QueryTerms,
 ) -> dict[str, float]:
@@ -151,7 +141,7 @@ def merged_scores(
     perfect answer would: it brings in what the words do not tell, and never above what they
     clearly do; and what many ways lead to gains. The two other methods always add what they found.
     """
-    held = holding(terms.identifiers, rows)
+    held = holding(terms.identifiers, candidates)
     said = {
         event_id: (score + (event_id in held)) / 2 if held else score
         for event_id, score in answering.items()
@@ -159,7 +149,7 @@ def merged_scores(
     if pool.method != "intent_weighted":
         return _with_worth(pool, said)
     if pool.path_intents:
-        return _with_paths(pool, rows, said, terms, held)
+        return _with_paths(pool, candidates, said, terms, held)
     return _with_ways(pool, said)
 
 
@@ -173,12 +163,12 @@ def _with_worth(pool: Pool, said: Mapping[str, float]) -> dict[str, float]:
 
 def _with_paths(
     pool: Pool,
-    rows: Sequence[CandidateRow],
+    candidates: Sequence[Candidate],
     said: Mapping[str, float],
     terms: QueryTerms,
     held: Set[str],
 ) -> dict[str, float]:
-    covered = coverage(terms.words, rows)
+    covered = coverage(terms.words, candidates)
     beside = led_to(anchors(covered, held), pool.edges, pool.path_intents)
     merged = {}
     for event_id, score in said.items():
@@ -200,7 +190,7 @@ def _with_ways(pool: Pool, said: Mapping[str, float]) -> dict[str, float]:
 
 def ranking(
     pool: Pool,
-    rows: Sequence[CandidateRow],
+    candidates: Sequence[Candidate],
     weights: Weights,
     now_ms: int,
     *,
@@ -211,36 +201,35 @@ def ranking(
 
     Args:
         pool: what was found.
-        rows: what is known of its events; those without a row are not ranked.
+        candidates: its events as far as they could be read; no others are ranked.
         weights: of recency, importance and relevance.
         now_ms: the clock for recency.
         terms: of the question.
         channel_weights: how much each channel says of what an event says.
     """
-    scores = merged_scores(
-        pool, rows, relevance(terms, list(map(_passage, rows)), channel_weights), terms
-    )
+    answering = relevance(terms, candidates, channel_weights)
+    scores = merged_scores(pool, candidates, answering, terms)
     ranked = [
         Ranked(
-            row.event_id,
+            one.event_id,
             decay_score(
-                used_at_ms=max(row.occurred_at_ms, row.accessed_at_ms),
+                used_at_ms=max(one.passage.occurred_at_ms, one.accessed_at_ms),
                 now_ms=now_ms,
-                importance=min(float(HIGHEST_IMPORTANCE), row.importance),
-                access_count=row.access_count,
-                relevance=scores[row.event_id],
+                importance=min(float(HIGHEST_IMPORTANCE), one.importance),
+                access_count=one.access_count,
+                relevance=scores[one.event_id],
                 weights=weights,
             ),
-            scores[row.event_id],
-            pool.depths.get(row.event_id),
-            pool.found_by(row.event_id),
+            scores[one.event_id],
+            pool.depths.get(one.event_id),
+            pool.found_by(one.event_id),
         )
-        for row in rows
+        for one in candidates
     ]
     return _ordered([*ranked, *_derived(pool, weights)])
 
 
-def ranking_without_rows(pool: Pool, weights: Weights) -> list[Ranked]:
+def ranking_without_candidates(pool: Pool, weights: Weights) -> list[Ranked]:
     """The same when nothing more could be read in time: events by their ranks in the channels."""
     fused = fused_ranks([pool.text, pool.near, list(pool.events())])
     share = weights.relevance / sum(weights)

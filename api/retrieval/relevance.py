@@ -7,7 +7,7 @@ is scaled by what it can reach for this question (words: the best of the pool; c
 not by how the pool spreads, so a passage's score does not move with what else was looked at, and
 a channel that says nothing adds the same to all.
 
-Pure: what the graph holds comes in as `Passage`s. The weights are those of a logistic regression
+Pure: what the graph holds comes in as `Candidate`s. The weights are those of a logistic regression
 on half a dozen features, rounded; leaving one of four conversations out moves them by a tenth.
 """
 
@@ -19,14 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.query_terms import (
-    QueryTerms,
-    agent_name,
-    beginnings,
-    stem,
-    stem_in,
-    words_in,
-)
+from api.retrieval.passages import Candidate
+from api.retrieval.query_terms import QueryTerms, agent_name, stem
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS
 
@@ -49,27 +43,6 @@ _EXACTNESS: Final = (1.0, 0.4)
 """Of a stretch of up to 40 days, and of a longer one: a year holds much else."""
 _SPREAD: Final = 3.0
 """Score between 1 and 1/e, in units of the regression: the best ten lie within it."""
-
-
-class Passage(NamedTuple):
-    """An event that may answer, as far as relevance looks at it.
-
-    Attributes:
-        event_id: each once.
-        agent_id: who said or did it: an agent or a tool.
-        text: what; empty when it has none.
-        previous_id: the event before it in its session; one that is not among the passages is
-            nobody.
-        occurred_at_ms: when.
-        cosine: of its vector and the question's, -1 to 1; None: not known.
-    """
-
-    event_id: str
-    agent_id: str | None
-    text: str
-    previous_id: str | None = None
-    occurred_at_ms: int = 0
-    cosine: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +75,33 @@ DEFAULT_WEIGHTS: Final = RelevanceWeights()
 
 def relevance(
     terms: QueryTerms,
-    passages: Sequence[Passage],
+    candidates: Sequence[Candidate],
     weights: RelevanceWeights = DEFAULT_WEIGHTS,
 ) -> dict[str, float]:
     """Relevance by event id, 0 to 1, the best of the pool having 1.
 
-    The order of the passages does not matter.
+    The order of the candidates does not matter.
 
     Args:
         terms: of the question.
-        passages: the pool: what the channels found, and as far as possible its neighbours.
+        candidates: the pool: what the channels found, and as far as possible its neighbours.
         weights: of the channels.
     """
-    if not passages:
+    if not candidates:
         return {}
-    neighbours = _neighbours(passages)
-    lengths = _lengths(passages)
-    words = _words(_counts(terms.words, passages), lengths, neighbours)
-    cosine = _cosines(passages)
-    named = _named(terms.agents, passages)
-    timely = _timely(terms.spans, passages)
+    neighbours = _neighbours(candidates)
+    lengths = _lengths(candidates)
+    words = _words(_counts(terms.words, candidates), lengths, neighbours)
+    cosine = _cosines(candidates)
+    named = _named(terms.agents, candidates)
+    timely = _timely(terms.spans, candidates)
     total = weights.words * words + weights.agent * named + weights.time * timely
-    total = total + _form(passages, lengths, neighbours, weights)
+    total = total + _form(candidates, lengths, neighbours, weights)
     if cosine is not None:
         near = _near_mean(cosine, neighbours)
         total = total + weights.cosine * cosine + weights.near_cosine * near
     scores = numpy.exp((total - total.max()) / _SPREAD)
-    return dict(zip((one.event_id for one in passages), scores.tolist(), strict=True))
+    return dict(zip((one.event_id for one in candidates), scores.tolist(), strict=True))
 
 
 def neighbour_weight(distance: int) -> float:
@@ -144,14 +117,14 @@ class _Neighbour(NamedTuple):
     weight: float
 
 
-def _neighbours(passages: Sequence[Passage]) -> list[_Neighbour]:
+def _neighbours(candidates: Sequence[Candidate]) -> list[_Neighbour]:
     """Those up to REACH steps away; no step leads over a gap in the pool."""
-    places = {passage.event_id: place for place, passage in enumerate(passages)}
-    none = len(passages)
+    places = {one.event_id: place for place, one in enumerate(candidates)}
+    none = len(candidates)
     back = numpy.full(none + 1, none)
     forth = numpy.full(none + 1, none)
-    for place, passage in enumerate(passages):
-        before = places.get(passage.previous_id or "")
+    for place, one in enumerate(candidates):
+        before = places.get(one.previous_id or "")
         if before is not None and before != place:
             back[place], forth[before] = before, place
     found = []
@@ -188,38 +161,24 @@ def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Co
     return numpy.asarray(scores / scores.max())
 
 
-def _counts(words: Sequence[str], passages: Sequence[Passage]) -> Any:
-    """How often each passage holds each stem of the words: a row a passage, a column a stem.
-
-    Whose it is counts as its words: `cancel_booking` says what the call is about.
-    """
-    columns = {term: place for place, term in enumerate(dict.fromkeys(map(stem, words)))}
-    counts = numpy.zeros((len(passages), len(columns)))
-    may_hold = beginnings(columns)
-    known: dict[str, int | None] = {}
-    for place, passage in enumerate(passages):
-        text = f"{passage.agent_id or ''} {passage.text}".lower()
-        if not any(beginning in text for beginning in may_hold):
-            continue
-        for word in words_in(text):
-            if word not in known:
-                known[word] = columns.get(stem_in(word))
-            column = known[word]
-            if column is not None:
-                counts[place, column] += 1
-    return counts
+def _counts(words: Sequence[str], candidates: Sequence[Candidate]) -> Any:
+    """How often each candidate holds each stem of the words: a row each, a column a stem."""
+    terms = list(dict.fromkeys(map(stem, words)))
+    held = [one.passage.stems for one in candidates]
+    counts = [[stems.get(term, 0) for term in terms] for stems in held]
+    return numpy.array(counts, dtype=numpy.float64).reshape(len(held), len(terms))
 
 
-def _lengths(passages: Sequence[Passage]) -> Column:
+def _lengths(candidates: Sequence[Candidate]) -> Column:
     """Words of each passage."""
-    return numpy.array([float(len(passage.text.split())) for passage in passages])
+    return numpy.array([one.passage.length for one in candidates])
 
 
-def _cosines(passages: Sequence[Passage]) -> Column | None:
+def _cosines(candidates: Sequence[Candidate]) -> Column | None:
     """Cosines, 0 where there is none, as of things that have nothing in common; None: nobody's."""
-    if all(passage.cosine is None for passage in passages):
+    if all(one.cosine is None for one in candidates):
         return None
-    return numpy.array([passage.cosine or 0.0 for passage in passages])
+    return numpy.array([one.cosine or 0.0 for one in candidates])
 
 
 def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
@@ -231,21 +190,22 @@ def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
     return numpy.where(weight > 0, total / numpy.maximum(weight, 1e-9), cosine)
 
 
-def _named(agents: frozenset[str], passages: Sequence[Passage]) -> Column:
+def _named(agents: frozenset[str], candidates: Sequence[Candidate]) -> Column:
     """1 for what an agent that the question names says, else 0."""
     if not agents:
-        return numpy.zeros(len(passages))
-    known = {agent: agent_name(agent) in agents for p in passages if (agent := p.agent_id)}
-    return numpy.array([float(known.get(p.agent_id or "", False)) for p in passages])
+        return numpy.zeros(len(candidates))
+    authors = {one.passage.author for one in candidates}
+    known = {author: float(agent_name(author) in agents) for author in authors}
+    return numpy.array([known[one.passage.author] for one in candidates])
 
 
-def _timely(spans: Sequence[TimeSpan], passages: Sequence[Passage]) -> Column:
+def _timely(spans: Sequence[TimeSpan], candidates: Sequence[Candidate]) -> Column:
     """1 within a stretch of time that is asked for, falling to either side; a long one tells less.
 
     What happened is told afterwards: two weeks later it is 1/e; a plan is told a week before.
     """
-    nearness = numpy.zeros(len(passages))
-    at = numpy.array([passage.occurred_at_ms for passage in passages], dtype=numpy.float64)
+    nearness = numpy.zeros(len(candidates))
+    at = numpy.array([one.passage.occurred_at_ms for one in candidates], dtype=numpy.float64)
     for span in spans:
         late = numpy.maximum(0.0, at - span.end_ms + 1) / _TOLD_WITHIN_MS
         early = numpy.maximum(0.0, span.first_ms - at) / _EARLY_MS
@@ -255,13 +215,13 @@ def _timely(spans: Sequence[TimeSpan], passages: Sequence[Passage]) -> Column:
 
 
 def _form(
-    passages: Sequence[Passage],
+    candidates: Sequence[Candidate],
     lengths: Column,
     neighbours: Iterable[_Neighbour],
     weights: RelevanceWeights,
 ) -> Column:
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
-    asks = numpy.array([float(p.text.rstrip().endswith("?")) for p in passages])
+    asks = numpy.array([one.passage.asks for one in candidates])
     length = numpy.log1p(lengths)
     before = next(one for one in neighbours if one.distance == -1)
     return numpy.asarray(

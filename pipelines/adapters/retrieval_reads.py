@@ -7,7 +7,7 @@ everybody's. Texts are made from `projections.schema` once; values are parameter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from pipelines.adapters.fulltext import found_text, lucene_query
@@ -42,33 +42,40 @@ class SessionEvent(NamedTuple):
     agent_id: str
 
 
-class CandidateRow(NamedTuple):
-    """What ranking needs to know of an event.
+class Standing(NamedTuple):
+    """What changes of an event that may be ranked.
 
     Attributes:
         importance: 1 to 10, or more with its boost.
-        text: its beginning; empty when it has none.
-        cosine: plain, with the query's vector; None: one of them has none.
         previous_id: of the event before it in the session.
     """
 
     event_id: str
-    occurred_at_ms: int
-    session_id: str
-    agent_id: str
-    speaker: str | None
-    tool_name: str | None
     importance: float
     access_count: int
     accessed_at_ms: int
-    text: str
-    cosine: float | None
     previous_id: str | None
+
+
+class Content(NamedTuple):
+    """What an event is and says; once it is enriched it stays.
+
+    Attributes:
+        text: its beginning; None: it is not enriched yet, or says nothing.
+        vector: None: it has none.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    agent_id: str
+    speaker: str | None
+    tool_name: str | None
+    text: str | None
+    vector: list[float] | None
 
 
 SHOWN = visible(EVENT, "e")
 IMPORTANCE = "toInteger(coalesce(e.importance_score, e.importance_hint, $default_importance))"
-_EXACT = f"2 * vector.similarity.cosine(e.{EVENT.vector}, $vector) - 1"
 
 TEXT_HITS: Final = f"""
 {found_text(EVENT, "e")} AND {SHOWN}
@@ -120,7 +127,7 @@ CONTEXT: Final = f"CALL () {{{SESSION_EVENTS}}} CALL (rows) {{{_NAMED_AGENTS}}} 
 
 A code that a text calls a customer's is a user's name too, but nobody's who says anything.
 """
-CANDIDATES: Final = f"""
+STANDINGS: Final = f"""
 CALL () {{
   UNWIND $around AS id
   MATCH (n:{EVENT.label} {{tenant: $tenant, event_id: id}})
@@ -133,18 +140,17 @@ CALL () {{
 }}
 WITH e WHERE {SHOWN}
 RETURN collect([
-  e.event_id, e.occurred_at.epochMillis, e.session_id, e.agent_id, e.speaker, e.tool_name,
-  {IMPORTANCE} + coalesce(e.importance_boost, 0), coalesce(e.access_count, 0),
-  coalesce(e.last_accessed_at.epochMillis, 0), left(coalesce(e.text, ''), {TEXT_CHARACTERS}),
-  CASE WHEN $vector IS NULL THEN NULL ELSE coalesce($cosines[e.event_id], {_EXACT}) END,
-  head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id])
+  e.event_id, {IMPORTANCE} + coalesce(e.importance_boost, 0), coalesce(e.access_count, 0),
+  coalesce(e.last_accessed_at.epochMillis, 0), head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id])
 ]) AS rows
 """
-VECTORS: Final = f"""
+CONTENTS: Final = f"""
 UNWIND $ids AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
-WHERE e.{EVENT.vector} IS NOT NULL
-RETURN collect([e.event_id, e.{EVENT.vector}]) AS rows
+RETURN collect([
+  e.event_id, e.occurred_at.epochMillis, e.agent_id, e.speaker, e.tool_name,
+  left(e.text, {TEXT_CHARACTERS}), e.{EVENT.vector}
+]) AS rows
 """
 
 
@@ -207,38 +213,29 @@ def session_user(events: Iterable[SessionEvent]) -> str | None:
     return next((one.user_id for one in events if one.user_id is not None), None)
 
 
-def candidates(
-    graph: GraphRead,
-    scope: Scope,
-    *,
-    around: Sequence[str],
-    ids: Sequence[str],
-    vector: Sequence[float] | None,
-    cosines: Mapping[str, float],
-) -> list[CandidateRow]:
-    """What ranking needs to know of events that are in scope, in no order.
+def standings(
+    graph: GraphRead, scope: Scope, *, around: Sequence[str], ids: Sequence[str]
+) -> list[Standing]:
+    """What changes of events that are in scope, in no order.
 
     Args:
         graph: the transaction.
         scope: whose memory.
         around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
         ids: these alone.
-        vector: of the query.
-        cosines: with it, by event id, as far as they are known: to compute them is half the cost.
     """
     rows = collected(
         graph,
-        CANDIDATES,
+        STANDINGS,
         around=list(around),
         ids=list(ids),
-        vector=None if vector is None else list(vector),
-        cosines=dict(cosines),
         default_importance=DEFAULT_IMPORTANCE,
         **scope.parameters(),
     )
-    return [CandidateRow(*row) for row in rows]
+    return [Standing(*row) for row in rows]
 
 
-def vectors(graph: GraphRead, tenant: str, event_ids: Sequence[str]) -> dict[str, list[float]]:
-    """The vectors of the events that have one; they are compared, and never leave the API."""
-    return dict(collected(graph, VECTORS, tenant=tenant, ids=list(event_ids)))
+def contents(graph: GraphRead, tenant: str, event_ids: Sequence[str]) -> list[Content]:
+    """What events say, in no order; whether they may be seen is the caller's to know."""
+    rows = collected(graph, CONTENTS, tenant=tenant, ids=list(event_ids))
+    return [Content(*row) for row in rows]

@@ -20,8 +20,8 @@ QUESTIONS = {
     "vectors, 2026": retrieval_reads.VECTOR_HITS[True],
     "vectors, 5.26": retrieval_reads.VECTOR_HITS[False],
     "session": retrieval_reads.SESSION_EVENTS,
-    "candidates": retrieval_reads.CANDIDATES,
-    "vectors of events": retrieval_reads.VECTORS,
+    "standings of candidates": retrieval_reads.STANDINGS,
+    "contents of candidates": retrieval_reads.CONTENTS,
     "context": retrieval_reads.CONTEXT,
     "steps": walk_reads.STEPS,
     "edges": walk_reads.EDGES_BETWEEN,
@@ -53,7 +53,6 @@ PARAMETERS = {
     "words": "x",
     "vector": [0.05] * 384,
     "among": {"x": True},
-    "cosines": {"x": 1.0},
 }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.retrieval.passages import Candidate, Passage
 from api.retrieval.query_terms import query_terms
-from api.retrieval.relevance import Passage, relevance
+from api.retrieval.relevance import relevance
 
 WORDS = ("lamp", "lamps", "tree", "trees", "river", "asks", "what?", "bob")
 QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
@@ -15,7 +16,7 @@ COSINES = st.none() | st.floats(-1, 1)
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> list[Passage]:
+def pools(draw: st.DrawFn) -> list[Candidate]:
     """Passages in sessions, some of whose neighbours are not in the pool."""
     count = draw(st.integers(1, 12))
     previous = draw(
@@ -24,12 +25,9 @@ def pools(draw: st.DrawFn) -> list[Passage]:
         )
     )
     return [
-        Passage(
-            f"e{n}",
-            draw(st.sampled_from(("ann", "bob", None))),
-            draw(TEXTS),
+        Candidate(
+            Passage(f"e{n}", draw(st.sampled_from(("ann", "bob", None))), draw(TEXTS)),
             draw(st.sampled_from((previous.get(f"e{n}"), None, "elsewhere"))),
-            0,
             draw(COSINES),
         )
         for n in range(count)
@@ -37,7 +35,7 @@ def pools(draw: st.DrawFn) -> list[Passage]:
 
 
 @given(pools(), QUERIES)
-def test_scores_lie_between_0_and_1_and_the_best_has_1(pool: list[Passage], query: str) -> None:
+def test_scores_lie_between_0_and_1_and_the_best_has_1(pool: list[Candidate], query: str) -> None:
     scores = list(relevance(query_terms(query, ["bob"]), pool).values())
     assert len(scores) == len(pool)
     assert max(scores) == 1.0
@@ -46,7 +44,7 @@ def test_scores_lie_between_0_and_1_and_the_best_has_1(pool: list[Passage], quer
 
 @given(pools(), QUERIES, st.randoms(use_true_random=False))
 def test_the_order_of_the_pool_does_not_matter(
-    pool: list[Passage], query: str, rng: object
+    pool: list[Candidate], query: str, rng: object
 ) -> None:
     terms = query_terms(query, ["bob"])
     shuffled = list(pool)
@@ -57,7 +55,7 @@ def test_the_order_of_the_pool_does_not_matter(
 
 @given(pools(), QUERIES, st.data())
 def test_a_higher_cosine_never_costs_a_place(
-    pool: list[Passage], query: str, data: st.DataObject
+    pool: list[Candidate], query: str, data: st.DataObject
 ) -> None:
     terms = query_terms(query)
     pool = [one._replace(cosine=one.cosine or 0.0) for one in pool]
@@ -70,18 +68,19 @@ def test_a_higher_cosine_never_costs_a_place(
 
 @given(pools(), QUERIES, st.data())
 def test_being_said_by_who_is_named_never_costs_a_place(
-    pool: list[Passage], query: str, data: st.DataObject
+    pool: list[Candidate], query: str, data: st.DataObject
 ) -> None:
     terms = query_terms(f"{query} Bob", ["bob"])
     place = data.draw(st.integers(0, len(pool) - 1))
     theirs = list(pool)
-    theirs[place] = pool[place]._replace(agent_id="bob")
+    said = pool[place].passage
+    theirs[place] = pool[place]._replace(passage=Passage(said.event_id, "bob", said.text))
     assert _behind(terms, theirs, place) >= _behind(terms, pool, place)
 
 
 @given(pools(), QUERIES)
 def test_a_channel_that_is_away_leaves_the_order_of_the_others(
-    pool: list[Passage], query: str
+    pool: list[Candidate], query: str
 ) -> None:
     terms = query_terms(query, ["bob"])
     away = relevance(terms, [one._replace(cosine=None) for one in pool])
@@ -89,7 +88,7 @@ def test_a_channel_that_is_away_leaves_the_order_of_the_others(
     assert {k: round(v, 9) for k, v in away.items()} == {k: round(v, 9) for k, v in same.items()}
 
 
-def _behind(terms: object, pool: list[Passage], place: int) -> set[str]:
+def _behind(terms: object, pool: list[Candidate], place: int) -> set[str]:
     """Who scores clearly less than a passage."""
     found = relevance(terms, pool)  # type: ignore[arg-type]  # QueryTerms
     own = found[pool[place].event_id]

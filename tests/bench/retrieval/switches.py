@@ -11,19 +11,20 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
 
-from api.retrieval import answer, gather, ranking
+from api.retrieval import answer, gather
+from api.retrieval.candidates import Candidates
+from api.retrieval.passages import Candidate
 from api.retrieval.rank import Weights
-from api.retrieval.ranking import Pool, Ranked
-from api.retrieval.relevance import DEFAULT_WEIGHTS, Passage, RelevanceWeights
+from api.retrieval.ranking import Pool, Ranked, ranking
+from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.walk import Walk
 from pipelines.adapters.graph_reader import GraphRead
-from pipelines.adapters.retrieval_reads import CandidateRow
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]
 
-_passage = ranking._passage
-_ranking = ranking.ranking
+_read = Candidates.read
+_ranking = ranking
 
 
 @contextmanager
@@ -63,19 +64,19 @@ def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
 def without_neighbours() -> AbstractContextManager[None]:
     """An event is judged by itself: nobody knows what was said around it."""
 
-    def alone(row: CandidateRow) -> Passage:
-        return _passage(row)._replace(previous_id=None)
+    def alone(candidates: Candidates, **asked: Any) -> list[Candidate]:
+        return [one._replace(previous_id=None) for one in _read(candidates, **asked)]
 
-    return exchanged(ranking, "_passage", alone)
+    return exchanged(Candidates, "read", alone)
 
 
 def by_relevance_alone() -> AbstractContextManager[None]:
     """How recent and how important an event is, is left out."""
 
     def ranked(
-        pool: Pool, rows: Sequence[CandidateRow], weights: Weights, now_ms: int, **rest: Any
+        pool: Pool, candidates: Sequence[Candidate], weights: Weights, now_ms: int, **rest: Any
     ) -> list[Ranked]:
-        return _ranking(pool, rows, Weights(0.0, 0.0, weights.relevance), now_ms, **rest)
+        return _ranking(pool, candidates, Weights(0.0, 0.0, weights.relevance), now_ms, **rest)
 
     return exchanged(answer, "ranking", ranked)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from api.retrieval.diversity import diversified
 from api.retrieval.pages import cursor_of, page_of
+from api.retrieval.passages import Candidate, Passage, unit_vector
 from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
 from api.retrieval.query_terms import query_terms
 from api.retrieval.rank import Weights
@@ -20,12 +21,12 @@ from api.retrieval.ranking import (
     Ranked,
     in_turn,
     ranking,
-    ranking_without_rows,
+    ranking_without_candidates,
 )
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
 from pipelines.adapters.proactive_reads import Signalled
-from pipelines.adapters.retrieval_reads import CandidateRow, Hit, SessionEvent
+from pipelines.adapters.retrieval_reads import Hit, SessionEvent
 from pipelines.adapters.retrieval_scope import Scope
 from pipelines.adapters.walk_reads import StepEdge
 from projections.errors import InvalidInput
@@ -55,22 +56,16 @@ def own(number: int) -> str:
     return str(uuid.UUID(int=number))
 
 
-def row(number: int, text: str, cosine: float | None = None, **fields: object) -> CandidateRow:
-    known = {
-        "event_id": own(number),
-        "occurred_at_ms": 0,
-        "session_id": "s",
-        "agent_id": "a",
-        "speaker": None,
-        "tool_name": None,
-        "importance": 5.0,
-        "access_count": 0,
-        "accessed_at_ms": 0,
-        "text": text,
-        "cosine": cosine,
-        "previous_id": None,
-    }
-    return CandidateRow(**{**known, **fields})  # type: ignore[arg-type]  # a builder's defaults
+def row(
+    number: int,
+    text: str,
+    cosine: float | None = None,
+    *,
+    tool_name: str | None = None,
+    **fields: object,
+) -> Candidate:
+    passage = Passage(own(number), "a", text, tool_name=tool_name)
+    return Candidate(passage, cosine=cosine, **fields)  # type: ignore[arg-type]  # of a candidate
 
 
 # seeds
@@ -146,7 +141,7 @@ def test_a_seed_that_the_question_names_counts_in_full() -> None:
 def test_without_rows_the_channels_ranks_decide() -> None:
     hits = {own(n): Hit(own(n), 1.0) for n in (1, 2)}
     near = {own(n): Hit(own(n), 1.0) for n in (2, 3)}
-    found = ranking_without_rows(Pool(hits, near), WEIGHTS)
+    found = ranking_without_candidates(Pool(hits, near), WEIGHTS)
     assert next(iter(found)).node_id == own(2)
     assert {one.node_id for one in found} == {own(1), own(2), own(3)}
 
@@ -240,7 +235,7 @@ def test_a_session_knows_what_it_was_shown_and_no_other_does() -> None:
 
 def test_what_says_the_same_steps_back() -> None:
     ranked = [Ranked(one, rank, rank) for one, rank in (("a", 1.0), ("b", 0.9), ("c", 0.8))]
-    vectors = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0]}
+    vectors = {"a": unit_vector([2, 0]), "b": unit_vector([1, 0]), "c": unit_vector([0, 1])}
     found = diversified(ranked, vectors, 0.5)
     assert [one.node_id for one in found] == ["a", "c", "b"]
     assert [one.node_id for one in diversified(ranked, vectors, 0.0)] == ["a", "b", "c"]

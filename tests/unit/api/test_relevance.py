@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from api.retrieval.passages import Candidate, Passage
 from api.retrieval.query_terms import QueryTerms, query_terms
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
-    Passage,
     RelevanceWeights,
     neighbour_weight,
     relevance,
@@ -20,15 +20,23 @@ NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0, 0)
 NOW_MS = 1_700_000_000_000  # 14 November 2023
 
 
-def dialogue(*texts: str, **fields: object) -> list[Passage]:
+def turn(
+    event_id: str, author: str | None, text: str, *, occurred_at_ms: int = 0, **fields: object
+) -> Candidate:
+    """What somebody says."""
+    passage = Passage(event_id, author, text, occurred_at_ms=occurred_at_ms)
+    return Candidate(passage, **fields)  # type: ignore[arg-type]  # fields of a candidate
+
+
+def dialogue(*texts: str, **fields: object) -> list[Candidate]:
     """Turns that follow each other, named e0, e1 …"""
     return [
-        Passage(f"e{n}", "ann", text, f"e{n - 1}" if n else None)._replace(**fields)  # type: ignore[arg-type]  # fields of a passage
+        turn(f"e{n}", "ann", text, previous_id=f"e{n - 1}" if n else None)._replace(**fields)  # type: ignore[arg-type]  # fields of a candidate
         for n, text in enumerate(texts)
     ]
 
 
-def best(terms: QueryTerms, passages: list[Passage], weights: RelevanceWeights) -> list[str]:
+def best(terms: QueryTerms, passages: list[Candidate], weights: RelevanceWeights) -> list[str]:
     """Ids, the most relevant first."""
     found = relevance(terms, passages, weights)
     return sorted(found, key=lambda event_id: (-found[event_id], event_id))
@@ -46,16 +54,16 @@ def test_the_best_has_1() -> None:
 
 def test_other_forms_of_a_word_count_as_the_word() -> None:
     weights = replace(NOTHING, words=5.0)
-    alone = [Passage("one", None, "She likes pottery"), Passage("two", None, "Two families moved")]
+    alone = [turn("one", None, "She likes pottery"), turn("two", None, "Two families moved")]
     assert best(query_terms("whose family"), alone, weights)[0] == "two"
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
     weights = replace(NOTHING, words=5.0)
     alone = [
-        Passage("common", None, "refund order"),
-        Passage("rare", None, "refund quokka"),
-        *(Passage(f"more{n}", None, "order parcel") for n in range(5)),
+        turn("common", None, "refund order"),
+        turn("rare", None, "refund quokka"),
+        *(turn(f"more{n}", None, "order parcel") for n in range(5)),
     ]
     assert best(query_terms("order quokka"), alone, weights)[0] == "rare"
 
@@ -77,14 +85,14 @@ def test_no_context_reaches_over_a_gap_in_the_pool() -> None:
     turns = dialogue("quokka", "well", "yes")
     apart = [turns[0], turns[2]]
     weights = replace(NOTHING, words=5.0)
-    nothing = relevance(query_terms("quokka"), [turns[0], Passage("x", "ann", "yes")], weights)
+    nothing = relevance(query_terms("quokka"), [turns[0], turn("x", "ann", "yes")], weights)
     found = relevance(query_terms("quokka"), apart, weights)
     assert found["e2"] == nothing["x"] < relevance(query_terms("quokka"), turns, weights)["e2"]
 
 
 def test_who_says_it_counts_when_the_question_names_them() -> None:
     turns = dialogue("I bought a lamp")
-    turns.append(Passage("bob", "Bob", "I bought a lamp"))
+    turns.append(turn("bob", "Bob", "I bought a lamp"))
     weights = replace(NOTHING, agent=2.0)
     assert best(query_terms("What did Bob buy?", ["bob"]), turns, weights) == ["bob", "e0"]
     found = relevance(query_terms("What was bought?", ["bob"]), turns, weights)
@@ -95,7 +103,7 @@ def test_what_happened_then_or_was_told_soon_after_counts() -> None:
     weights = replace(NOTHING, time=2.0)
     days = {"before": -20, "then": 0, "after": 10, "later": 120}
     turns = [
-        Passage(name, None, "", occurred_at_ms=NOW_MS + day * DAY_MS) for name, day in days.items()
+        turn(name, None, "", occurred_at_ms=NOW_MS + day * DAY_MS) for name, day in days.items()
     ]
     terms = query_terms("Who came on 14 November 2023?", now_ms=NOW_MS)
     found = relevance(terms, turns, weights)
@@ -106,12 +114,12 @@ def test_what_happened_then_or_was_told_soon_after_counts() -> None:
 
 def test_a_tool_is_found_by_the_words_of_its_name() -> None:
     weights = replace(NOTHING, words=5.0)
-    calls = [Passage("a", "get_order", "id: 4"), Passage("b", "cancel_booking", "id: 4")]
+    calls = [turn("a", "get_order", "id: 4"), turn("b", "cancel_booking", "id: 4")]
     assert best(query_terms("Why was the booking cancelled?"), calls, weights)[0] == "b"
 
 
 def test_calls_without_any_text_are_found_by_their_names() -> None:
-    calls = [Passage("a", "get_order", ""), Passage("b", "cancel_booking", "")]
+    calls = [turn("a", "get_order", ""), turn("b", "cancel_booking", "")]
     assert best(query_terms("Which booking?"), calls, DEFAULT_WEIGHTS) == ["b", "a"]
 
 
@@ -126,16 +134,16 @@ def test_without_vectors_words_alone_decide() -> None:
 
 
 def test_without_words_meaning_alone_decides() -> None:
-    turns = [Passage(f"e{n}", None, "a thing", cosine=n / 10) for n in range(5)]
+    turns = [turn(f"e{n}", None, "a thing", cosine=n / 10) for n in range(5)]
     assert best(query_terms("lamp"), turns, DEFAULT_WEIGHTS) == ["e4", "e3", "e2", "e1", "e0"]
 
 
 def test_a_passage_that_follows_itself_has_no_neighbours() -> None:
-    found = relevance(query_terms("lamp"), [Passage("a", None, "lamp", previous_id="a")])
+    found = relevance(query_terms("lamp"), [turn("a", None, "lamp", previous_id="a")])
     assert found["a"] == 1.0
 
 
 @pytest.mark.parametrize("text", ["", "\u2019\u2019", "( [ *", "İstanbul ılık"])  # noqa: RUF001
 def test_any_text_is_read(text: str) -> None:
-    found = relevance(query_terms(text or "x"), [Passage("a", None, text), Passage("b", None, "")])
+    found = relevance(query_terms(text or "x"), [turn("a", None, text), turn("b", None, "")])
     assert set(found) == {"a", "b"}
