@@ -43,6 +43,7 @@ from api.statement_schemas import EntityCorrection
 from api.warming import start_warming
 from api.watch import Watch
 from pipelines import logs
+from pipelines.collector import collect_rarely
 from pipelines.settings import Settings
 
 GRACE_S = 35
@@ -160,6 +161,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     """
     logs.configure_logging(settings)
     app = create_app(settings)
+    collect_rarely()
     config = uvicorn.Config(
         app,
         log_config=None,
