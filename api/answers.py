@@ -10,9 +10,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.event_schemas import Provenance
-from api.retrieval.rank import DECAY_WEIGHTS, decay_score
-from api.schemas import Edge, Node, NodeProvenance, Scores
-from consolidation.decay import HIGHEST_IMPORTANCE
+from api.schemas import Edge, Node, NodeProvenance, Scores, ScoringWeights
+from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
 from projections.events import timestamp_text
 from projections.positions import Position
@@ -149,12 +148,11 @@ def atlas_node(
     properties = node.properties
     importance = importance_shown(node)
     decay = decay_score(
-        used_at_ms=used_at_ms(node),
-        now_ms=now_ms,
-        importance=importance,
+        now_ms,
+        used_at_ms(node),
         access_count=properties.get("access_count") or 0,
+        importance=importance,
         relevance=relevance,
-        weights=DECAY_WEIGHTS,
     )
     attributes = {name: properties.get(name) for name in _ATTRIBUTES[node.label]}
     for name, kind in _TIMES[node.label].items():
@@ -171,6 +169,13 @@ def atlas_node(
             rank_score=decay if rank is None else rank,
         ),
         depth=depth,
+    )
+
+
+def shown_weights(weights: DecayWeights) -> ScoringWeights:
+    """How `rank_score` weighs."""
+    return ScoringWeights(
+        recency=weights.recency, importance=weights.importance, relevance=weights.relevance
     )
 
 

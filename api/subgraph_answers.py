@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from api.answers import atlas_edges, atlas_node
+from api.answers import atlas_edges, atlas_node, shown_weights
 from api.query_schemas import SubgraphQuery
 from api.retrieval.answer import Found
 from api.retrieval.channels import Outcome
 from api.retrieval.intent import strongest_intent
 from api.retrieval.ranking import Ranked
 from api.retrieval.traverse import Bound
-from api.schemas import AtlasResponse, Capacity, ChannelReport, Meta, Node, ScoringWeights
+from api.schemas import AtlasResponse, Capacity, ChannelReport, Meta, Node
 
 
 def subgraph_response(
@@ -39,7 +39,7 @@ def subgraph_response(
             intent_override=asked.intent,
             seed_nodes=found.seeds,
             proactive_nodes_count=sum(node.retrieval_reason == "proactive" for node in nodes),
-            scoring_weights=ScoringWeights(**found.weights._asdict()),
+            scoring_weights=shown_weights(found.weights),
             capacity=Capacity(
                 max_nodes=asked.max_nodes, used_nodes=len(nodes), max_depth=asked.max_depth
             ),

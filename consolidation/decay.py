@@ -39,6 +39,11 @@ class DecayWeights(NamedTuple):
     relevance: float = 1.0
     affinity: float = 0.5
 
+    @property
+    def total(self) -> float:
+        """Of the parts that always count."""
+        return self.recency + self.importance + self.relevance
+
 
 DECAY_WEIGHTS: Final = DecayWeights()
 
@@ -90,7 +95,7 @@ def decay_score(
         affinity: to the user, 0 to 1; None without a user, and then it has no weight either.
         weights: of the parts.
     """
-    total = weights.recency + weights.importance + weights.relevance
+    total = weights.total
     score = (
         weights.recency * recency(now_ms, occurred_at_ms, last_access_ms, access_count)
         + weights.importance * importance / HIGHEST_IMPORTANCE

@@ -22,7 +22,6 @@ from api.retrieval.gather import Context, Gathered, Gathering, Notes
 from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
 from api.retrieval.passages import Candidate, Vector
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
-from api.retrieval.rank import Weights
 from api.retrieval.ranking import (
     MAX_CANDIDATES,
     MAX_RANKING,
@@ -36,6 +35,7 @@ from api.retrieval.ranking import (
 from api.retrieval.traverse import Bound
 from api.retrieval.walk import Walk
 from api.schemas import RetrievalMethod
+from consolidation.decay import DecayWeights
 from consolidation.digests import summary_id
 from pipelines import telemetry
 from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphReader
@@ -76,7 +76,7 @@ class Found:
 
     intents: Mapping[Intent, float]
     inferred: Mapping[Intent, float]
-    weights: Weights
+    weights: DecayWeights
     method: RetrievalMethod
     notes: Notes = field(default_factory=Notes)
     seeds: list[str] = field(default_factory=list)
@@ -158,9 +158,11 @@ class Retrieval:
             intents = traversed_intents(inferred, asked.intent)
         given = asked.scoring_weights
         weights = (
-            Weights(settings.recency_weight, settings.importance_weight, settings.relevance_weight)
+            DecayWeights(
+                settings.recency_weight, settings.importance_weight, settings.relevance_weight
+            )
             if given is None
-            else Weights(given.recency, given.importance, given.relevance)
+            else DecayWeights(given.recency, given.importance, given.relevance)
         )
         return Found(intents, inferred, weights, asked.retrieval_method)
 

@@ -11,11 +11,10 @@ from api.retrieval.anchors import anchors, coverage, holding, led_to
 from api.retrieval.intent import Intent
 from api.retrieval.passages import Candidate
 from api.retrieval.query_terms import QueryTerms
-from api.retrieval.rank import Weights, decay_score
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
-from consolidation.decay import HIGHEST_IMPORTANCE
+from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from pipelines.adapters.retrieval_reads import Hit
 from pipelines.adapters.retrieval_scope import label_and_id
 from pipelines.adapters.walk_reads import StepEdge
@@ -191,7 +190,7 @@ def _with_ways(pool: Pool, said: Mapping[str, float]) -> dict[str, float]:
 def ranking(
     pool: Pool,
     candidates: Sequence[Candidate],
-    weights: Weights,
+    weights: DecayWeights,
     now_ms: int,
     *,
     terms: QueryTerms,
@@ -213,11 +212,12 @@ def ranking(
         Ranked(
             one.event_id,
             decay_score(
-                used_at_ms=max(one.passage.occurred_at_ms, one.accessed_at_ms),
-                now_ms=now_ms,
-                importance=min(float(HIGHEST_IMPORTANCE), one.importance),
-                access_count=one.access_count,
-                relevance=scores[one.event_id],
+                now_ms,
+                one.passage.occurred_at_ms,
+                one.accessed_at_ms,
+                one.access_count,
+                min(float(HIGHEST_IMPORTANCE), one.importance),
+                scores[one.event_id],
                 weights=weights,
             ),
             scores[one.event_id],
@@ -229,10 +229,10 @@ def ranking(
     return _ordered([*ranked, *_derived(pool, weights)])
 
 
-def ranking_without_candidates(pool: Pool, weights: Weights) -> list[Ranked]:
+def ranking_without_candidates(pool: Pool, weights: DecayWeights) -> list[Ranked]:
     """The same when nothing more could be read in time: events by their ranks in the channels."""
     fused = fused_ranks([pool.text, pool.near, list(pool.events())])
-    share = weights.relevance / sum(weights)
+    share = weights.relevance / weights.total
     ranked = [
         Ranked(node_id, score * share, score, pool.depths.get(node_id), pool.found_by(node_id))
         for node_id, score in fused.items()
@@ -240,8 +240,8 @@ def ranking_without_candidates(pool: Pool, weights: Weights) -> list[Ranked]:
     return _ordered([*ranked, *_derived(pool, weights)])
 
 
-def _derived(pool: Pool, weights: Weights) -> Iterator[Ranked]:
-    share = weights.relevance / sum(weights)
+def _derived(pool: Pool, weights: DecayWeights) -> Iterator[Ranked]:
+    share = weights.relevance / weights.total
     for node_id in pool.derived():
         # What the question names counts in full, what it only leads to as events do.
         led = GRAPH_SHARES[pool.method] if pool.depths.get(node_id) else 1.0

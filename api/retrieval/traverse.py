@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from api.retrieval.rank import edge_quality
+from api.retrieval.edge_quality import edge_quality
 from pipelines.adapters.graph_reader import GraphEdge, GraphNode
 from pipelines.adapters.known_then import EventReads
 from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT, EdgeRow

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from api.retrieval.activation import EDGES_AT_ONCE, Activation, ActivationConfig, Link
+from api.retrieval.edge_quality import edge_quality
 from api.retrieval.intent import Intent
 from api.retrieval.pagerank import WeightedEdge, personalised_pagerank
-from api.retrieval.rank import edge_quality
 from consolidation.decay import DAY_MS
 from pipelines.adapters.graph_reader import GraphRead
 from pipelines.adapters.retrieval_scope import Scope

@@ -9,16 +9,21 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from api.answers import JsonResponse, atlas_edges, atlas_node
+from api.answers import JsonResponse, atlas_edges, atlas_node, shown_weights
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import problem_responses
 from api.query_schemas import ContextQuery
 from api.reading import begin_read
-from api.retrieval.rank import DECAY_WEIGHTS, decay_score
 from api.retrieval.traverse import Bound
-from api.schemas import AtlasResponse, Capacity, Meta, ScoringWeights
-from consolidation.decay import NEUTRAL_RELEVANCE
-from pipelines.adapters.graph_reader import Candidate, GraphEdge, GraphNode, GraphRead, GraphReader
+from api.schemas import AtlasResponse, Capacity, Meta
+from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, decay_score
+from pipelines.adapters.graph_reader import (
+    GraphEdge,
+    GraphNode,
+    GraphRead,
+    GraphReader,
+    SessionCandidate,
+)
 from pipelines.adapters.known_then import reads_until
 from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
 
@@ -93,7 +98,7 @@ def _context(
             intent_override=None,
             seed_nodes=[],
             proactive_nodes_count=0,
-            scoring_weights=ScoringWeights(**DECAY_WEIGHTS._asdict()),
+            scoring_weights=shown_weights(DECAY_WEIGHTS),
             capacity=Capacity(
                 max_nodes=query.max_nodes, used_nodes=len(nodes), max_depth=query.max_depth
             ),
@@ -101,15 +106,15 @@ def _context(
     )
 
 
-def ranked(candidates: list[Candidate], now_ms: int, limit: int) -> list[Candidate]:
+def ranked(candidates: list[SessionCandidate], now_ms: int, limit: int) -> list[SessionCandidate]:
     """The best by decay score; of equal ones the newest, then the smallest id."""
 
-    def order(item: Candidate) -> tuple[float, int, str]:
+    def order(item: SessionCandidate) -> tuple[float, int, str]:
         score = decay_score(
-            used_at_ms=item.used_at_ms,
-            now_ms=now_ms,
-            importance=item.importance,
+            now_ms,
+            item.used_at_ms,
             access_count=item.access_count,
+            importance=item.importance,
         )
         return -score, -item.occurred_at_ms, item.event_id
 

@@ -83,7 +83,7 @@ class GraphEdge(NamedTuple):
     properties: Mapping[str, Any]
 
 
-class Candidate(NamedTuple):
+class SessionCandidate(NamedTuple):
     """What ranking needs to know of an event.
 
     Attributes:
@@ -283,7 +283,7 @@ class GraphRead:
 
     def session_candidates(
         self, tenant: str, session_id: str, limit: int
-    ) -> tuple[list[Candidate], int]:
+    ) -> tuple[list[SessionCandidate], int]:
         """Events among which the session's `limit` best by decay score are, and its total."""
         rows = self.rows(
             _CANDIDATES,
@@ -461,11 +461,11 @@ def graph_error(error: Exception, timeout_ms: int) -> GraphError:
     return GraphUnavailable(reason=code)
 
 
-def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[Candidate], int]:
+def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[SessionCandidate], int]:
     """The candidates of an answer to `candidates_text`, and how many events there are in all."""
     totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
     candidates = [
-        Candidate(
+        SessionCandidate(
             row["event_id"],
             row["occurred_at"],
             row["used_at"],

@@ -14,10 +14,10 @@ from pipelines.adapters.graph_reader import (
     DEFAULT_IMPORTANCE,
     EVENT_COLUMNS,
     IS_EVENT,
-    Candidate,
     GraphEdge,
     GraphNode,
     GraphRead,
+    SessionCandidate,
     candidates_of,
     candidates_text,
     event_node,
@@ -124,7 +124,7 @@ class KnownThen:
 
     def session_candidates(
         self, tenant: str, session_id: str, limit: int
-    ) -> tuple[list[Candidate], int]:
+    ) -> tuple[list[SessionCandidate], int]:
         """As of `GraphRead`."""
         rows = self._graph.rows(
             CANDIDATES,

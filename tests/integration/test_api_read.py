@@ -12,8 +12,8 @@ import httpx
 import neo4j
 import pytest
 
-from api.retrieval.rank import decay_score
 from api.schemas import AtlasResponse
+from consolidation.decay import decay_score
 from pipelines.adapters import graph_reader
 from pipelines.adapters.graph_reader import GraphNode, GraphRead, GraphReader
 from projections.errors import GraphUnavailable, QueryTimeout
@@ -187,7 +187,7 @@ def test_context_is_ranked_by_decay_score(graph: Graph, client: httpx.Client) ->
     assert ids_of(answer) == [event["event_id"] for event in expected]
     node = atlas(answer).nodes[0]
     assert node.scores.decay_score == pytest.approx(
-        decay_score(used_at_ms=NOW_MS - 24 * 60 * MINUTE_MS, now_ms=NOW_MS, importance=10)
+        decay_score(NOW_MS, NOW_MS - 24 * 60 * MINUTE_MS, importance=10)
     )
     assert node.scores.rank_score == node.scores.decay_score
     assert node.scores.relevance_score == 0.5
@@ -203,7 +203,7 @@ def test_the_best_of_many_are_the_best_of_all(graph: Graph, client: httpx.Client
 
     def order(event: dict[str, Any]) -> tuple[float, int, str]:
         at_ms = timestamp_ms(event["occurred_at"])
-        score = decay_score(used_at_ms=at_ms, now_ms=NOW_MS, importance=event["importance_hint"])
+        score = decay_score(NOW_MS, at_ms, importance=event["importance_hint"])
         return -score, -at_ms, event["event_id"]
 
     expected = [event["event_id"] for event in sorted(events, key=order)[:20]]

@@ -14,10 +14,10 @@ from typing import Any, Final
 from api.retrieval import answer, gather
 from api.retrieval.candidates import Candidates
 from api.retrieval.passages import Candidate
-from api.retrieval.rank import Weights
 from api.retrieval.ranking import Pool, Ranked, ranking
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.walk import Walk
+from consolidation.decay import DecayWeights
 from pipelines.adapters.graph_reader import GraphRead
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
@@ -74,9 +74,9 @@ def by_relevance_alone() -> AbstractContextManager[None]:
     """How recent and how important an event is, is left out."""
 
     def ranked(
-        pool: Pool, candidates: Sequence[Candidate], weights: Weights, now_ms: int, **rest: Any
+        pool: Pool, candidates: Sequence[Candidate], weights: DecayWeights, now_ms: int, **rest: Any
     ) -> list[Ranked]:
-        return _ranking(pool, candidates, Weights(0.0, 0.0, weights.relevance), now_ms, **rest)
+        return _ranking(pool, candidates, DecayWeights(0.0, 0.0, weights.relevance), now_ms, **rest)
 
     return exchanged(answer, "ranking", ranked)
 

@@ -7,8 +7,8 @@ import pytest
 from api.retrieval.anchors import HOP_SHARE, anchors, coverage, holding, led_to
 from api.retrieval.intent import path_intents
 from api.retrieval.query_terms import query_terms
-from api.retrieval.rank import Weights
 from api.retrieval.ranking import Pool, ranking
+from consolidation.decay import DecayWeights
 from pipelines.adapters.walk_reads import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
 from tests.unit.api.test_ranking import own, row
@@ -46,7 +46,7 @@ def test_what_holds_the_identifier_comes_before_what_says_more() -> None:
     pool = Pool(depths={one.event_id: 0 for one in rows})
 
     def best(query: str) -> str:
-        return ranking(pool, rows, Weights(0, 0, 1), 0, terms=query_terms(query))[0].node_id
+        return ranking(pool, rows, DecayWeights(0, 0, 1), 0, terms=query_terms(query))[0].node_id
 
     assert best("What was the refund of booking 3RK2T9?") == own(2)
     assert best("What was the refund of booking 3RK2T0?") == own(1)
@@ -74,10 +74,10 @@ def test_the_cause_of_what_is_asked_about_ranks_above_what_shares_words() -> Non
         path_intents=path_intents(query, {"why": 0.7}),
     )
     terms = query_terms(query)
-    order = [one.node_id for one in ranking(pool, rows, Weights(0, 0, 1), 0, terms=terms)]
+    order = [one.node_id for one in ranking(pool, rows, DecayWeights(0, 0, 1), 0, terms=terms)]
     assert order.index(own(2)) < order.index(own(4))
     plain = Pool(depths=pool.depths)
-    order = [one.node_id for one in ranking(plain, rows, Weights(0, 0, 1), 0, terms=terms)]
+    order = [one.node_id for one in ranking(plain, rows, DecayWeights(0, 0, 1), 0, terms=terms)]
     assert order.index(own(2)) > order.index(own(4))
 
 

@@ -13,7 +13,6 @@ from api.retrieval.pages import cursor_of, page_of
 from api.retrieval.passages import Candidate, Passage, unit_vector
 from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
 from api.retrieval.query_terms import query_terms
-from api.retrieval.rank import Weights
 from api.retrieval.ranking import (
     GRAPH_SHARES,
     SPREAD_WEIGHT,
@@ -25,6 +24,7 @@ from api.retrieval.ranking import (
 )
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
+from consolidation.decay import DecayWeights
 from pipelines.adapters.proactive_reads import Signalled
 from pipelines.adapters.retrieval_reads import Hit, SessionEvent
 from pipelines.adapters.retrieval_scope import Scope
@@ -32,7 +32,7 @@ from pipelines.adapters.walk_reads import StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
 
-WEIGHTS = Weights(0.05, 0.05, 1.0)
+WEIGHTS = DecayWeights(0.05, 0.05, 1.0)
 IDS = st.uuids().map(str)
 NODES = IDS | st.sampled_from(("entity", "summary", "community")).flatmap(
     lambda kind: st.binary(min_size=16, max_size=16).map(lambda own: f"{kind}:{own.hex()}")
