@@ -49,6 +49,11 @@ class PassageCache:
         self._lock = threading.Lock()
         self._graph: weakref.ref[GraphReader] | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """What all of them take, as estimated."""
+        return self._bytes
+
     def get(self, graph: GraphReader, tenant: str, event_ids: Iterable[str]) -> dict[str, Passage]:
         """Those that are remembered, by event id; nothing of another graph than the last one."""
         now_s = time.monotonic()

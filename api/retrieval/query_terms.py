@@ -30,6 +30,8 @@ _JOINTS = re.compile(r"[\s_-]+")
 _SHORTEST = 4
 """Letters of a word that endings are taken off; and a stem keeps three."""
 _VOWEL = re.compile("[aeiouy]")
+_LONG_WITH_LL = re.compile(r"\w*[aeiouy][^\Waeiouy]+[aeiouy]ll")
+"""Ends with a doubled letter that its other forms may not have: "cancelled" and "cancel"."""
 _HISSING = ("sses", "shes", "ches", "xes", "zes")
 _NO_PLURAL = ("ss", "us", "is")
 
@@ -146,6 +148,8 @@ def stem(word: str) -> str:
             word = _single(rest)
             break
     if len(word) >= _SHORTEST and word.endswith("e"):
+        word = word[:-1]
+    if _LONG_WITH_LL.fullmatch(word):
         word = word[:-1]
     return word[:-1] + "i" if len(word) >= _SHORTEST and word.endswith("y") else word
 

@@ -55,16 +55,20 @@ ORDER BY source, target
 CANDIDATES: Final = candidates_text(f"AND {known('e')}")
 
 
-def _neighbours(row: EdgeRow, forward: bool) -> str:
+def passed_over(row: EdgeRow, forward: bool) -> str:
+    """Cypher of the step to the next event; of the order of sessions, to the next known one."""
     left, right = ("-", "->") if forward else ("<-", "-")
     step = f"{left}[:{row.type}]{right}"
-    passed = ""
-    if row is FOLLOWS:
-        passed = f"((:{EVENT.label}){step}{_LATER}){{0,{MAX_LATER}}}(:{EVENT.label})"
+    if row is not FOLLOWS:
+        return step
+    return f"((:{EVENT.label}){step}{_LATER}){{0,{MAX_LATER}}}(:{EVENT.label}){step}"
+
+
+def _neighbours(row: EdgeRow, forward: bool) -> str:
     return f"""
 UNWIND $ids AS id
 MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
-MATCH (a){passed}{step}(e:{EVENT.label})
+MATCH (a){passed_over(row, forward)}(e:{EVENT.label})
 WHERE e.tenant = $tenant AND {IS_EVENT} AND {known("e")} AND NOT e.event_id IN $seen
 WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
 RETURN {EVENT_COLUMNS} AS node

@@ -18,7 +18,7 @@ from pipelines.adapters.graph_reader import (
     node_columns,
     plain_properties,
 )
-from pipelines.adapters.known_then import followed_then
+from pipelines.adapters.known_then import followed_then, passed_over
 from pipelines.adapters.retrieval_scope import (
     MAX_SCANNED,
     PREFIXES,
@@ -140,9 +140,27 @@ def _branch_text(branch: _Branch) -> str:
             {_quality(row)}, {closed}, {at}] AS edge"""
 
 
-def _steps_text(row: NodeRow) -> str:
+def _followed_then_text(forward: bool) -> str:
+    """The next event of the session that was known at `$until`, over those that were not."""
+    return f"""
+    MATCH (n){passed_over(FOLLOWS, forward)}(m:{EVENT.label})
+    WHERE m.tenant = $tenant AND {visible(EVENT, "m")}
+    RETURN ['{FOLLOWS.type}', {str(forward).lower()}, m.event_id, '',
+            [null, null, abs(m.occurred_at.epochMillis - n.occurred_at.epochMillis)], false,
+            m.occurred_at.epochMillis] AS edge"""
+
+
+def _branches(row: NodeRow, then: bool) -> Iterable[str]:
+    for branch in _BRANCHES[row.label]:
+        if then and branch.row is FOLLOWS:
+            yield from map(_followed_then_text, (True, False))
+        else:
+            yield _branch_text(branch)
+
+
+def _steps_text(row: NodeRow, then: bool) -> str:
     own = row.key[1]
-    branches = "\n    UNION ALL".join(map(_branch_text, _BRANCHES[row.label]))
+    branches = "\n    UNION ALL".join(_branches(row, then))
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
   MATCH (n:{row.label} {{tenant: $tenant, {own}: id}})
@@ -152,11 +170,13 @@ def _steps_text(row: NodeRow) -> str:
   RETURN '{PREFIXES.get(row.label, "")}' + id AS node_id, edge"""
 
 
-STEPS: Final = (
-    "CALL () {" + "\n  UNION ALL".join(_steps_text(row) for row in RETRIEVED) + "\n}\n"
-    "RETURN collect([node_id, edge]) AS rows"
-)
-"""One level of a walk, for all nodes of the frontier at once."""
+def _level_text(then: bool) -> str:
+    texts = "\n  UNION ALL".join(_steps_text(row, then) for row in RETRIEVED)
+    return f"CALL () {{{texts}\n}}\nRETURN collect([node_id, edge]) AS rows"
+
+
+STEPS: Final = {then: _level_text(then) for then in (False, True)}
+"""One level of a walk, for all nodes of the frontier at once; by whether it is as of a position."""
 
 
 def _nodes_text(row: NodeRow) -> str:
@@ -217,7 +237,8 @@ EDGES_BETWEEN: Final = (
 
 def steps(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
     """The edges around some nodes, at most a few of each type at each node, the best of them."""
-    rows = collected(graph, STEPS, **ids_by_parameter(node_ids), **scope.parameters())
+    text = STEPS[scope.until is not None]
+    rows = collected(graph, text, **ids_by_parameter(node_ids), **scope.parameters())
     return [_step_edge(node_id, *edge) for node_id, edge in rows]
 
 

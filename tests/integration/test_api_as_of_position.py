@@ -79,6 +79,23 @@ def test_what_came_late_does_not_break_the_order_that_was_known(
     assert_problem(client.get(late, params={"as_of_position": then}), 404, "not-found")
 
 
+def test_a_walk_passes_over_what_came_late(stack: Stack, client: httpx.Client) -> None:
+    appended = stack.append(said(1, at=0), said(2, at=10_000), said(3, at=20_000))
+    stack.append(*(said(number, at=10_000 + number) for number in range(4, 12)))
+    stack.fold()
+    query = {
+        "query": "when?",
+        "session_id": "elsewhere",
+        "agent_id": "a",
+        "seed_nodes": [event_id(3)],
+        "as_of_position": str(appended[-1].position),
+        **PATIENT,
+    }
+    for depth, expected in ((1, {2, 3}), (2, {1, 2, 3})):
+        answer = client.post("/v1/query/subgraph", json={**query, "max_depth": depth})
+        assert known(answer)[0] == {event_id(number) for number in expected}
+
+
 def test_causes_that_came_later_were_not_known(stack: Stack, client: httpx.Client) -> None:
     effect = said(1, at=0)._replace(parent_event_id=event_id(2))
     then = str(stack.append(effect)[0].position)
