@@ -7,7 +7,8 @@
 Caches are off: every question is new and is embedded, every answer is found anew. By hand is one
 vector search and one step along every edge of what it finds, with vectors that were computed
 before. All run in turns, at each rate. Figures are ms from when a question was due. What the
-embedding costs is measured alone; where a query's time goes is what the API counted.
+embedding costs is measured alone; where a query's time goes is what the API counted. Processor
+time (ms a question) tells most on a machine that others share.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import neo4j
@@ -36,6 +37,7 @@ from pipelines.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import SESSION, TENANT, Memory, fill
 from tests.bench.query.load import Latency, measured
+from tests.bench.stack import child_pids, cpu_seconds
 
 RATES = (5.0, 10.0)
 BY_HAND = f"""CYPHER 25
@@ -53,8 +55,8 @@ WARM = 100
 
 
 @contextmanager
-def services(folder: Path) -> Iterator[tuple[str, str]]:
-    """URLs of a Valkey and a Neo4j of the measurement's own."""
+def services(folder: Path) -> Iterator[tuple[ValkeyServer, Neo4jServer]]:
+    """A Valkey and a Neo4j of the measurement's own."""
     valkey = ValkeyServer(folder / "valkey")
     graph = Neo4jServer(folder / "neo4j", heap_mb=1_024, page_cache_mb=1_024)
     valkey.start()
@@ -62,15 +64,15 @@ def services(folder: Path) -> Iterator[tuple[str, str]]:
     try:
         valkey.wait_ready()
         graph.wait_ready()
-        yield valkey.url, graph.url
+        yield valkey, graph
     finally:
         graph.stop()
         valkey.stop()
 
 
 @contextmanager
-def api(folder: Path, redis_url: str, neo4j_url: str) -> Iterator[httpx.Client]:
-    """A client of an API without caches, in a process of its own."""
+def api(folder: Path, redis_url: str, neo4j_url: str) -> Iterator[tuple[ApiProcess, httpx.Client]]:
+    """An API without caches of results and embeddings, in a process of its own, and a client."""
     os.environ.update(
         RECOLLECT_RESULT_CACHE_S="0",
         RECOLLECT_QUERY_EMBEDDING_CACHE="0",
@@ -86,7 +88,7 @@ def api(folder: Path, redis_url: str, neo4j_url: str) -> Iterator[httpx.Client]:
         with httpx.Client(
             base_url=process.url, headers=headers, timeout=60, limits=limits
         ) as client:
-            yield client
+            yield process, client
     finally:
         process.stop()
 
@@ -187,6 +189,22 @@ def steps_ms(client: httpx.Client) -> dict[str, float]:
     return {step: 1_000 * total / counts[step] for step, total in sums.items() if counts[step]}
 
 
+class Used(NamedTuple):
+    """Processor time, s: of the API, of its embedder, of Neo4j."""
+
+    api: float
+    embedder: float
+    neo4j: float
+
+
+def used(process: ApiProcess, graph: Neo4jServer) -> Used:
+    """Since they were started."""
+    assert process.pid is not None
+    assert graph.pid is not None
+    embedders = sum(map(cpu_seconds, child_pids(process.pid)))
+    return Used(cpu_seconds(process.pid), embedders, cpu_seconds(graph.pid))
+
+
 def by_hand(driver: neo4j.Driver, memory: Memory) -> Callable[[int], bool]:
     """A bare vector search and one step, through the driver, with vectors of topics."""
 
@@ -199,46 +217,55 @@ def by_hand(driver: neo4j.Driver, memory: Memory) -> Callable[[int], bool]:
     return ask
 
 
-def measure(size: int, count: int, rates: list[float], ingest: int) -> list[Latency]:
-    """All figures for one size."""
+def measure(
+    size: int, count: int, rates: list[float], ingest: int
+) -> tuple[list[Latency], list[Used]]:
+    """All figures for one size; of what was used, ms a question."""
     memory = Memory(size)
     found = []
+    costs = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            services(folder) as (redis_url, neo4j_url),
-            neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver,
+            services(folder) as (valkey, graph),
+            neo4j.GraphDatabase.driver(graph.url, notifications_min_severity="OFF") as driver,
         ):
             fill(driver, memory)
-            with api(folder, redis_url, neo4j_url) as client:
+            with api(folder, valkey.url, graph.url) as (process, client):
                 hand = {"by hand": by_hand(driver, memory)}
                 for ask in {**hand, **asked(client, memory, WARM, 1)}.values():
                     for number in range(WARM):
                         ask(number)
                 coming: Any = nullcontext()
                 if ingest:
-                    coming = ingesting(client, memory, redis_url, neo4j_url, ingest)
+                    coming = ingesting(client, memory, valkey.url, graph.url, ingest)
                 with coming:
                     for turn, rate in enumerate(rates):
                         for kind, ask in {**hand, **asked(client, memory, count, 2 + turn)}.items():
+                            before = used(process, graph)
                             found.append(measured(kind, ask, rate=rate, count=count))
+                            after = used(process, graph)
+                            spent = zip(after, before, strict=True)
+                            costs.append(Used(*((b - a) * 1_000 / count for b, a in spent)))
                 steps = ", ".join(f"{step} {ms:.0f}" for step, ms in steps_ms(client).items())
                 sys.stdout.write(f"steps of a query, mean ms: {steps}\n")
-    return found
+    return found, costs
 
 
-def table(size: int, rows: list[Latency]) -> str:
+def table(size: int, rows: list[Latency], costs: list[Used]) -> str:
     """As Markdown."""
     lines = [
         f"\n{size:,} events\n",
-        "| | questions/s | p50 ms | p95 ms | p99 ms | x by hand | failed |",
-        "|---|---|---|---|---|---|---|",
+        "| | questions/s | p50 ms | p95 ms | p99 ms | x by hand | failed "
+        "| CPU ms of API, embedder, Neo4j |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     base = {row.rate: row.p95 for row in rows if row.name == "by hand"}
-    for row in rows:
+    for row, cost in zip(rows, costs, strict=True):
+        cpu = ", ".join(f"{ms:.0f}" for ms in cost)
         lines.append(
             f"| {row.name} | {row.rate:g} | {row.p50:.0f} | {row.p95:.0f} | {row.p99:.0f} | "
-            f"{row.p95 / base[row.rate]:.1f} | {row.failed} of {row.asked} |"
+            f"{row.p95 / base[row.rate]:.1f} | {row.failed} of {row.asked} | {cpu} |"
         )
     return "\n".join(lines)
 
@@ -254,8 +281,8 @@ def main() -> int:
     sys.stdout.write(f"model {EMBEDDER}; settings {Settings().channel_timeout_ms} ms a channel\n")
     sys.stdout.write(f"a question's embedding alone: {embedding_ms(Memory(1)):.1f} ms\n")
     for size in given.sizes:
-        rows = measure(size, given.count, given.rates, given.ingest)
-        sys.stdout.write(table(size, rows) + "\n")
+        figures = measure(size, given.count, given.rates, given.ingest)
+        sys.stdout.write(table(size, *figures) + "\n")
         sys.stdout.flush()
     return 0
 
