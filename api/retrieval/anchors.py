@@ -33,11 +33,11 @@ def coverage(words: Sequence[str], candidates: Sequence[Candidate]) -> dict[str,
     """
     asked = {stem(word) for word in words}
     stems = {one.event_id: one.passage.stems for one in candidates}
-    said = {event_id: own for event_id, own in stems.items() if not asked.isdisjoint(own)}
-    known = Counter(word for own in said.values() for word in asked.intersection(own))
+    said = {event_id: own for event_id, own in stems.items() if not own.keys().isdisjoint(asked)}
+    known = Counter(word for own in said.values() for word in asked & own.keys())
     weight = {word: math.log1p(len(candidates) / count) for word, count in known.items()}
     scores = {
-        event_id: sum(weight[word] for word in sorted(asked.intersection(own)))
+        event_id: sum(weight[word] for word in sorted(asked & own.keys()))
         / (1 + _LENGTH_SHARE * len(own))
         for event_id, own in said.items()
     }

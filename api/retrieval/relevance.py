@@ -163,10 +163,12 @@ def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Co
 
 def _counts(words: Sequence[str], candidates: Sequence[Candidate]) -> Any:
     """How often each candidate holds each stem of the words: a row each, a column a stem."""
-    terms = list(dict.fromkeys(map(stem, words)))
+    terms = dict.fromkeys(map(stem, words))
     held = [one.passage.stems for one in candidates]
-    counts = [[stems.get(term, 0) for term in terms] for stems in held]
-    return numpy.array(counts, dtype=numpy.float64).reshape(len(held), len(terms))
+    counts = numpy.zeros((len(held), len(terms)))
+    for column, term in enumerate(terms):
+        counts[:, column] = [stems.get(term, 0) for stems in held]
+    return counts
 
 
 def _lengths(candidates: Sequence[Candidate]) -> Column:
