@@ -18,7 +18,7 @@ Each may carry run_id, chunk and chunks besides. `memory.consolidation_requested
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from consolidation import centrality, community_payloads, links
@@ -44,6 +44,7 @@ from enrichment.requests import REQUESTED_EVENT, parse_request
 from enrichment.sameness import DECIDER
 from projections.errors import InvalidEvent
 from projections.events import Event, canonical_json, derived_event_id
+from projections.positions import START, Position
 from projections.system_events import PARTITION_KEY
 
 CONSOLIDATED_EVENT: Final = "memory.consolidated"
@@ -168,6 +169,29 @@ def decision_event(
         trace_id=PARTITION_KEY,
         payload=payload,
     )
+
+
+def recall_events(
+    tenant: str,
+    payloads: Iterable[Mapping[str, Any]],
+    decided_at: Iterable[Position | None],
+    now_ms: int,
+) -> list[Event]:
+    """Decisions that what is away comes back; the same again after a crash.
+
+    Args:
+        tenant: whose memory.
+        payloads: of `recalled_payloads`.
+        decided_at: positions of the decisions by which it went, None where nobody knows.
+        now_ms: the clock.
+    """
+    newest = max((at for at in decided_at if at is not None), default=START)
+    return [
+        decision_event(
+            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
+        )
+        for payload in payloads
+    ]
 
 
 # -- payloads --------------------------------------------------------------------------------------

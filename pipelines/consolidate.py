@@ -16,8 +16,8 @@ from typing import Any
 
 import structlog
 
-from consolidation.decisions import decision_event
-from consolidation.departure_payloads import RECALLED_EVENT, recalled_payloads
+from consolidation.decisions import recall_events
+from consolidation.departure_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
 from consolidation.stage import ARCHIVED
 from pipelines import telemetry
@@ -41,7 +41,7 @@ from pipelines.services import Services
 from pipelines.settings import Settings
 from pipelines.stages import CONSOLIDATION, ENRICHMENT, Stage, ready
 from projections.errors import OperationFailed
-from projections.events import Event, canonical_json
+from projections.events import Event
 from projections.identity import partition_of
 from projections.system_events import PARTITION_KEY
 
@@ -208,13 +208,8 @@ def _forgetting(services: Services, target: Target) -> Forgetting:
 def _unarchived(tenant: str, page: Iterable[ShownEntity], now_ms: int) -> list[Event]:
     """Decisions that the archived ones of some entities come back."""
     archived = {one.entity.entity_id: one.decided_at for one in page if one.entity.archived}
-    newest = max((at for at in archived.values() if at is not None), default=None)
-    return [
-        decision_event(
-            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
-        )
-        for payload in recalled_payloads(entity_ids=archived)
-    ]
+    payloads = recalled_payloads(entity_ids=archived)
+    return recall_events(tenant, payloads, archived.values(), now_ms)
 
 
 class _Run:

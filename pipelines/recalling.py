@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 
-from consolidation.decisions import decision_event
-from consolidation.departure_payloads import RECALLED_EVENT, recalled_payloads
+from consolidation.decisions import recall_events
+from consolidation.departure_payloads import recalled_payloads
 from pipelines.adapters.ledger import Tail
 from pipelines.adapters.recall_reads import Gone, Selection, TombstoneReader
 from pipelines.adapters.targets import Target
@@ -27,9 +27,8 @@ from pipelines.runner import Runner
 from pipelines.services import Progress, Services
 from pipelines.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Stage, ready
 from projections.errors import GraphUnavailable
-from projections.events import Event, canonical_json
+from projections.events import Event
 from projections.identity import partition_of
-from projections.positions import START
 from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
@@ -131,14 +130,9 @@ def _reader(services: Services, target: Target) -> TombstoneReader:
 
 
 def _decisions(tenant: str, away: Sequence[Gone], now_ms: int, *, accessed: bool) -> list[Event]:
-    """Events that say who comes back; the same again after a crash."""
-    newest = max((one.decided_at for one in away if one.decided_at), default=START)
-    return [
-        decision_event(
-            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
-        )
-        for payload in recalled_payloads((one.event_id for one in away), accessed=accessed)
-    ]
+    """Events that say who comes back."""
+    payloads = recalled_payloads((one.event_id for one in away), accessed=accessed)
+    return recall_events(tenant, payloads, (one.decided_at for one in away), now_ms)
 
 
 class _Returning:

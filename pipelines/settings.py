@@ -256,7 +256,7 @@ class Settings(BaseSettings):
         default=64 * 2**20, ge=0, description="of the answers that are kept in a process"
     )
     passage_cache_bytes: int = Field(
-        default=128 * 2**20,
+        default=256 * 2**20,
         ge=0,
         description="of what events say that a process remembers for five minutes; 0: nothing",
     )

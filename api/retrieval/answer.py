@@ -20,7 +20,7 @@ from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.diversity import diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
 from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
-from api.retrieval.passages import Candidate, Vector
+from api.retrieval.passages import Candidate, HalfVector
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
 from api.retrieval.ranking import (
     MAX_CANDIDATES,
@@ -361,7 +361,7 @@ class Retrieval:
         found.ranking = [one for one in page if one.node_id in found.nodes]
 
 
-def _vectors(candidates: Sequence[Candidate]) -> dict[str, Vector]:
+def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:
     return {
         one.event_id: one.passage.vector for one in candidates if one.passage.vector is not None
     }

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.passages import Candidate, Passage, Vector, unit_vector
+from api.retrieval.passages import Candidate, HalfVector, Passage, unit_vector
 from pipelines import telemetry
 from pipelines.adapters.graph_reader import GraphRead, GraphReader
 from pipelines.adapters.retrieval_reads import contents, standings
@@ -24,9 +24,9 @@ from pipelines.adapters.retrieval_scope import Scope
 
 REMEMBERED_S: Final = 300.0
 """From when it was read."""
-_OWN_BYTES: Final = 1_200
-_BYTES_PER_WORD: Final = 120
-"""Of a passage with its places here, and of a word with its stem."""
+_OWN_BYTES: Final = 1_800
+_BYTES_PER_WORD: Final = 40
+"""Of a passage with its places here, and of a word with its stem, as tracemalloc counts them."""
 
 
 class _Entry(NamedTuple):
@@ -179,12 +179,13 @@ class Candidates:
         if asked is None:
             return cosines
         places: list[int] = []
-        rows: list[Vector] = []
+        rows: list[HalfVector] = []
         for place, passage in enumerate(passages):
             if passage.vector is not None and passage.vector.shape == asked.shape:
                 places.append(place)
                 rows.append(passage.vector)
         if rows:
-            for place, value in zip(places, (numpy.stack(rows) @ asked).tolist(), strict=True):
+            found = numpy.stack(rows).astype(numpy.float32) @ asked
+            for place, value in zip(places, found.tolist(), strict=True):
                 cosines[place] = value
         return cosines

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.passages import Vector
+from api.retrieval.passages import HalfVector
 from api.retrieval.ranking import Ranked
 
 MAX_COMPARED: Final = 200
@@ -15,7 +15,7 @@ MAX_COMPARED: Final = 200
 
 
 def diversified(
-    ranked: Sequence[Ranked], vectors: Mapping[str, Vector], diversity: float
+    ranked: Sequence[Ranked], vectors: Mapping[str, HalfVector], diversity: float
 ) -> list[Ranked]:
     """The ranking with each next node chosen by rank and by how little it is like those before.
 

@@ -9,7 +9,7 @@ import pytest
 
 from api.retrieval import candidates
 from api.retrieval.candidates import PassageCache
-from api.retrieval.passages import Passage, unit_vector
+from api.retrieval.passages import Passage, half, unit_vector
 from pipelines.adapters.graph_reader import GraphReader
 
 MANY = 2**30
@@ -28,7 +28,7 @@ def graph(driver: neo4j.Driver) -> GraphReader:
 
 
 def passage(event_id: str, text: str = "hello") -> Passage:
-    return Passage(event_id, "ann", text, vector=unit_vector([1.0, 2.0]))
+    return Passage(event_id, "ann", text, vector=half(unit_vector([1.0, 2.0])))
 
 
 def test_a_passage_is_given_again_to_its_tenant_alone(graph: GraphReader) -> None:

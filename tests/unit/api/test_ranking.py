@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from api.retrieval.diversity import diversified
 from api.retrieval.pages import cursor_of, page_of
-from api.retrieval.passages import Candidate, Passage, unit_vector
+from api.retrieval.passages import Candidate, Passage, half, unit_vector
 from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
@@ -235,7 +235,9 @@ def test_a_session_knows_what_it_was_shown_and_no_other_does() -> None:
 
 def test_what_says_the_same_steps_back() -> None:
     ranked = [Ranked(one, rank, rank) for one, rank in (("a", 1.0), ("b", 0.9), ("c", 0.8))]
-    vectors = {"a": unit_vector([2, 0]), "b": unit_vector([1, 0]), "c": unit_vector([0, 1])}
+    vectors = {
+        one: half(unit_vector(v)) for one, v in (("a", [2, 0]), ("b", [1, 0]), ("c", [0, 1]))
+    }
     found = diversified(ranked, vectors, 0.5)
     assert [one.node_id for one in found] == ["a", "c", "b"]
     assert [one.node_id for one in diversified(ranked, vectors, 0.0)] == ["a", "b", "c"]
