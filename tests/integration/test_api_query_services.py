@@ -17,6 +17,7 @@ from pipelines.local import ValkeyServer
 from projections.events import Event, decode_event
 from projections.identity import partition_of
 from projections.positions import START
+from projections.schema import CAUSED_BY
 from projections.system_events import PARTITION_KEY
 from tests.integration.api_support import Api, Graph, envelope, running_api, wait_until
 from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
@@ -107,6 +108,20 @@ def test_what_may_be_incomplete_is_not_given_again(
         assert [node.node_id for node in one.nodes] == ids(1)
         assert one.meta.channels["vector"].status != "ok"
         assert "keywords alone" in " ".join(one.meta.degraded)
+
+
+def test_an_activation_that_takes_too_long_gives_way(
+    redis_url: str, neo4j_url: str, memory: Memory
+) -> None:
+    first, second = ids(2)
+    memory.say({first: "payment failed", second: "weather is fine"})
+    memory.link(CAUSED_BY.type, [(second, first)], mechanism="direct")
+    options = {**SLOW, "activation_timeout_ms": 1}
+    with running_api(redis_url, neo4j_url, **options) as api, api.client() as client:
+        answer = atlas(ask(client, "payment", retrieval_method="activation"))
+    assert {node.node_id for node in answer.nodes} >= {first, second}
+    assert answer.meta.retrieval_method == "intent_weighted"
+    assert "activation took more than 1 ms" in " ".join(answer.meta.degraded)
 
 
 # counted
