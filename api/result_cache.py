@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from api.sized_entries import SizedEntries
 from pipelines import telemetry
 from pipelines.adapters.ledger import Ledger
 from projections.errors import UndecodableEntry
@@ -31,7 +31,6 @@ MAX_LOOKED_AT: Final = 200
 @dataclass(slots=True)
 class _Entry:
     answer: object
-    size: int
     until_s: float
     target: str
     sessions: frozenset[str]
@@ -48,9 +47,7 @@ class ResultCache:
 
     def __init__(self, ttl_s: float, max_bytes: int) -> None:
         self._ttl_s = ttl_s
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._entries: OrderedDict[tuple[str, bytes], _Entry] = OrderedDict()
+        self._entries: SizedEntries[tuple[str, bytes], _Entry] = SizedEntries(max_bytes)
         self._lock = threading.Lock()
 
     @property
@@ -82,7 +79,8 @@ class ResultCache:
             if fresh and isinstance(entry.answer, kind) and self._stands(entry, tenant, ledger):
                 outcome = "hit"
             else:
-                self._drop(key)
+                with self._lock:
+                    self._entries.drop(key)
         telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
         if entry is not None and outcome == "hit" and isinstance(entry.answer, kind):
             return entry.answer
@@ -112,26 +110,15 @@ class ResultCache:
             projected: by partition, at most how far the graph was when it was made.
             partitions: of the ledger.
         """
-        if not self.is_on or size > self._max_bytes:
+        if not self.is_on or size > self._entries.max_bytes:
             return
         involved = frozenset(sessions)
         numbers = {partition_of(tenant, session, partitions) for session in involved}
         seen = {number: projected.get(number, START) for number in numbers}
         until_s = time.monotonic() + self._ttl_s
-        entry = _Entry(answer, size, until_s, target, involved, seen)
-        self._drop((tenant, question))
+        entry = _Entry(answer, until_s, target, involved, seen)
         with self._lock:
-            self._entries[tenant, question] = entry
-            self._bytes += size
-            while self._bytes > self._max_bytes:
-                _, oldest = self._entries.popitem(last=False)
-                self._bytes -= oldest.size
-
-    def _drop(self, key: tuple[str, bytes]) -> None:
-        with self._lock:
-            entry = self._entries.pop(key, None)
-            if entry is not None:
-                self._bytes -= entry.size
+            self._entries.put((tenant, question), entry, size)
 
     def _stands(self, entry: _Entry, tenant: str, ledger: Ledger) -> bool:
         """Whether none of its sessions has an event that it does not know."""

@@ -11,8 +11,8 @@ def collect_rarely() -> None:
     """Look for cycles every 50,000 new objects instead of every 700.
 
     A block makes tens of thousands of tuples that all die with it and form no cycles; looking
-    through them again and again was a fifth of Python's time in a fold, and in the API the pauses
-    made the slowest twentieth of the queries half as slow again as they are without.
+    through them again and again was a fifth of Python's time in a fold, and the slowest queries of
+    the API were those that waited for it.
     """
     gc.collect()
     gc.freeze()  # what was imported stays

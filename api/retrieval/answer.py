@@ -278,7 +278,8 @@ class Retrieval:
             known = walked.candidates
             known = [*known, *self._met(reader, found, context, gathered, pool, known)]
             ranked = ranking(pool, known, found.weights, self._now_ms, terms=context.terms)
-            ranked = diversified(ranked, _vectors(known), self._asked.diversity or 0.0)
+            if self._asked.diversity:
+                ranked = diversified(ranked, _vectors(known), self._asked.diversity)
         found.ranking = with_proactive(ranked, walked.beside or (), self._asked.max_nodes)
 
     def _candidates(self, reader: GraphReader, context: Context, gathered: Gathered) -> Candidates:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy
 
 from api.retrieval.passages import Candidate, HalfVector, Passage, unit_vector
+from api.sized_entries import SizedEntries
 from pipelines import telemetry
 from pipelines.adapters.graph_reader import GraphRead, GraphReader
 from pipelines.adapters.retrieval_reads import contents, standings
@@ -31,7 +31,6 @@ _BYTES_PER_WORD: Final = 40
 
 class _Entry(NamedTuple):
     passage: Passage
-    size: int
     until_s: float
 
 
@@ -43,16 +42,14 @@ class PassageCache:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+        self._entries: SizedEntries[tuple[str, str], _Entry] = SizedEntries(max_bytes)
         self._lock = threading.Lock()
         self._graph: weakref.ref[GraphReader] | None = None
 
     @property
     def held_bytes(self) -> int:
         """What all of them take, as estimated."""
-        return self._bytes
+        return self._entries.held_bytes
 
     def get(self, graph: GraphReader, tenant: str, event_ids: Iterable[str]) -> dict[str, Passage]:
         """Those that are remembered, by event id; nothing of another graph than the last one."""
@@ -62,11 +59,12 @@ class PassageCache:
         with self._lock:
             self._turn_to(graph)
             for event_id in event_ids:
-                entry = self._entries.get((tenant, event_id))
+                key = (tenant, event_id)
+                entry = self._entries.get(key)
                 if entry is None or entry.until_s <= now_s:
                     missed += 1
                     continue
-                self._entries.move_to_end((tenant, event_id))
+                self._entries.renew(key)
                 found[event_id] = entry.passage
         lookups = telemetry.CACHE_LOOKUPS
         lookups.labels(cache="passage", outcome="hit").inc(len(found))
@@ -75,25 +73,16 @@ class PassageCache:
 
     def put(self, graph: GraphReader, tenant: str, passages: Iterable[Passage]) -> None:
         """Remember passages that were read just now."""
-        if not self._max_bytes:
-            return
         until_s = time.monotonic() + REMEMBERED_S
         with self._lock:
             self._turn_to(graph)
             for passage in passages:
-                key = (tenant, passage.event_id)
-                before = self._entries.pop(key, None)
-                entry = _Entry(passage, _size(passage), until_s)
-                self._entries[key] = entry
-                self._bytes += entry.size - (0 if before is None else before.size)
-            while self._bytes > self._max_bytes:
-                _, oldest = self._entries.popitem(last=False)
-                self._bytes -= oldest.size
+                entry = _Entry(passage, until_s)
+                self._entries.put((tenant, passage.event_id), entry, _size(passage))
 
     def _turn_to(self, graph: GraphReader) -> None:
         if self._graph is None or self._graph() is not graph:
             self._entries.clear()
-            self._bytes = 0
             self._graph = weakref.ref(graph)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
 from collections.abc import Iterator
 
 import neo4j
@@ -11,6 +13,7 @@ from api.retrieval import candidates
 from api.retrieval.candidates import PassageCache
 from api.retrieval.passages import Passage, half, unit_vector
 from pipelines.adapters.graph_reader import GraphReader
+from pipelines.adapters.retrieval_reads import Content
 
 MANY = 2**30
 
@@ -91,6 +94,41 @@ def test_whose_it_is_and_its_tool_count_as_its_words() -> None:
     assert (call.length, call.asks) == (3.0, 1.0)
     own = Passage("e2", "cancel_order", "Done.", tool_name="cancel_order")
     assert own.stems == {"cancel": 1, "order": 1, "don": 1}
+
+
+@pytest.mark.parametrize("words", [5, 40, 120])
+def test_the_estimate_is_what_passages_take(graph: GraphReader, words: int) -> None:
+    numbers = random.Random(words)
+    vocabulary = [f"word{number}" for number in range(3_000)]
+    contents = [
+        Content(
+            f"event-{number}",
+            0,
+            "ann",
+            None,
+            None,
+            " ".join(numbers.choices(vocabulary, k=words)),
+            [numbers.random() for _ in range(384)],
+        )
+        for number in range(500)
+    ]
+    cache = PassageCache(MANY)
+    tracemalloc.start()
+    try:
+        cache.put(graph, "acme", passages := [Passage.of(one) for one in contents])
+        assert all(one.stems for one in passages)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.6 * taken < cache.held_bytes < 1.6 * taken
+
+
+def test_half_the_memory_costs_less_than_a_thousandth_of_a_cosine() -> None:
+    numbers = random.Random(1)
+    vectors = [unit_vector([numbers.gauss(0, 1) for _ in range(384)]) for _ in range(200)]
+    asked = vectors[0]
+    off = [abs(float(half(one) @ asked) - float(one @ asked)) for one in vectors]
+    assert 0 < max(off) < 0.001
 
 
 def test_a_vector_without_direction_stays_as_it_is() -> None:
