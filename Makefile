@@ -57,6 +57,6 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(JARS): $(STAMP) pipelines/neo4j-jars.txt
+$(JARS): $(STAMP) pipelines/local/neo4j-jars.txt
 	$(BIN)/python -m pipelines.local fetch
 	@touch $@

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from consolidation.accesses import ACCESSED_EVENT, Accessed, accessed_payloads
-from consolidation.departures import FactKey
-from pipelines import logs, telemetry
-from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.retrieval_scope import ids_by_label
+from consolidation.pruning import FactKey
+from pipelines.graph.reads.scope import ids_by_label
+from pipelines.ledger.ledger import Ledger
+from pipelines.observe import logs
+from pipelines.observe import metrics as telemetry
 from projections.errors import LedgerError
 from projections.events import Event, parse_event, timestamp_text
 from projections.schema import ENTITY, EVENT

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from api.event_schemas import Provenance
 from api.schemas import Edge, Node, NodeProvenance, Scores, ScoringWeights
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
-from pipelines.adapters.graph_reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
+from pipelines.graph.reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
 from projections.events import timestamp_text
 from projections.positions import Position
 from projections.schema import EDGES, EVENT, NODES, Kind

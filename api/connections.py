@@ -11,16 +11,17 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipelines.adapters.connect import connect_neo4j, connect_redis
-from pipelines.adapters.graph_reader import GraphReader
-from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.reports import Reports
-from pipelines.adapters.targets import Target, Targets
-from pipelines.settings import Settings
+from pipelines.graph.connect import connect_neo4j
+from pipelines.graph.reader import GraphReader
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.reports import Reports
+from pipelines.ledger.targets import Target, Targets
+from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
 
 if TYPE_CHECKING:
-    from pipelines.adapters.clients import GraphDriver
+    from pipelines.graph.connect import GraphDriver
     from projections.operations import Checkpoint
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from api.schemas import Node
-from pipelines.adapters.ledger import Ledger
+from pipelines.ledger.ledger import Ledger
 from projections.errors import LedgerError, UndecodableEntry
 from projections.events import decode_event
 from projections.schema import EVENT

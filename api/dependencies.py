@@ -24,10 +24,10 @@ from api.errors import ApiProblem
 from api.result_cache import ResultCache
 from api.retrieval.candidates import PassageCache
 from api.retrieval.proactive import SessionHistory
-from api.watch import Watch
-from pipelines.adapters.ledger import Ledger
-from pipelines.adapters.query_embedder import QueryEmbedder
-from pipelines.settings import ALL_TENANTS, ApiKey, Role, Settings
+from api.watcher import Watch
+from pipelines.ledger.ledger import Ledger
+from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.work.settings import ALL_TENANTS, ApiKey, Role, Settings
 from projections.errors import LedgerUnavailable, QueryTimeout
 from projections.events import DEFAULT_TENANT
 

@@ -22,9 +22,9 @@ from api.retrieval.facts import MAX_SOURCES, RecalledFact
 from api.retrieval.recall import ENTITY_PREFIX
 from api.schemas import Edge
 from consolidation.decay import NEUTRAL_RELEVANCE
-from pipelines.adapters.entity_reads import EntityNode, Link, Mention
-from pipelines.adapters.fact_reads import EntityName
-from pipelines.adapters.graph_reader import GraphNode
+from pipelines.graph.reader import GraphNode
+from pipelines.graph.reads.entities import EntityNode, Link, Mention
+from pipelines.graph.reads.facts import EntityName
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
 

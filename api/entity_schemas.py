@@ -10,7 +10,7 @@ from api.cursors import MAX_CHARACTERS
 from api.fact_schemas import MAX_FACTS, Fact
 from api.query_schemas import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 from api.schemas import Edge, Moment, Name, Node, PositionText, Wire
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.feedback import MAX_COMMENT_CHARACTERS, MAX_JUDGED
 
 MAX_PAGE = 500

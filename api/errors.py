@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from api.schemas import FieldError, Problem
-from pipelines.logs import get_logger
+from pipelines.observe.logs import get_logger
 from projections.errors import (
     EventConflict,
     GraphAhead,

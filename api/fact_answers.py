@@ -25,7 +25,7 @@ from api.retrieval.narrative import (
 from api.retrieval.recall import ENTITY_PREFIX, Found, Recall
 from api.retrieval.traverse import Bound
 from enrichment.entities import canonical_name
-from pipelines.adapters.fact_reads import End
+from pipelines.graph.reads.facts import End
 from projections.events import timestamp_text
 
 COMMUNITY_PREFIX = "community:"

@@ -10,8 +10,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from api.main import create_app
-from api.warming import warm_up
-from pipelines.settings import Settings
+from api.warm_up import warm_up
+from pipelines.work.settings import Settings
 
 _STOPPED_S: Final = 10.0
 

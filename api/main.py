@@ -40,11 +40,11 @@ from api.routes import (
 )
 from api.schemas import Problem
 from api.statement_schemas import EntityCorrection
-from api.warming import start_warming
-from api.watch import Watch
-from pipelines import logs
-from pipelines.collector import collect_rarely
-from pipelines.settings import Settings
+from api.warm_up import start_warming
+from api.watcher import Watch
+from pipelines.observe import logs
+from pipelines.observe.process import collect_rarely
+from pipelines.work.settings import Settings
 
 GRACE_S = 35
 """For requests under way at a stop: the longest time limit a read may ask for, and its grace."""

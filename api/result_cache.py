@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from api.sized_entries import SizedEntries
-from pipelines import telemetry
-from pipelines.adapters.ledger import Ledger
+from pipelines.ledger.ledger import Ledger
+from pipelines.observe import metrics as telemetry
 from projections.errors import UndecodableEntry
 from projections.events import decode_event
 from projections.identity import partition_of

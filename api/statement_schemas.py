@@ -8,7 +8,7 @@ from pydantic import Field, RootModel
 
 from api.schemas import Name, Wire
 from enrichment import requests
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.statements import MAX_REASON_CHARACTERS, MAX_SPLIT
 
 

@@ -14,9 +14,9 @@ from api.dependencies import Caller, Services
 from api.errors import current_request_id
 from api.event_schemas import Accepted
 from api.routes.events import refuse_when_busy
-from enrichment.offered import offered_event
-from pipelines import logs
-from pipelines.adapters.ledger import Appended, Ledger
+from enrichment.producer_rules import offered_event
+from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
 from projections.events import Event, decode_event, timestamp_text
 from projections.system_events import PARTITION_KEY

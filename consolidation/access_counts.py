@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from consolidation.accesses import Accessed
-from consolidation.chains import EventKey
+from consolidation.bridging import EventKey
 from consolidation.decay import Retrievals, retrieved
-from consolidation.departures import FactKey
+from consolidation.pruning import FactKey
 from enrichment.feedback import Feedback
 from projections.events import Event
 from projections.operations import DecideNode, Operation, SetEdge

@@ -16,14 +16,14 @@ from itertools import islice, zip_longest
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
-from consolidation.departure_payloads import (
+from consolidation.pruning import FactKey
+from consolidation.pruning_payloads import (
     FACT_FIELDS,
     RUN_FIELDS,
     fact_key,
     fact_payload,
     is_event_id,
 )
-from consolidation.departures import FactKey
 from enrichment.payload_fields import Fields
 from projections.errors import InvalidEvent
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import log2
 from typing import Any, Final, NamedTuple
 
-from consolidation.departure_payloads import MAX_IDS, RUN_FIELDS, chunks, is_event_id
+from consolidation.pruning_payloads import MAX_IDS, RUN_FIELDS, chunks, is_event_id
 from consolidation.sources import SourceEvent
 from enrichment.payload_fields import Fields
 from projections.errors import InvalidEvent

@@ -24,7 +24,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from consolidation import centrality, community_payloads, links
 from consolidation.accesses import ACCESSED_EVENT, Accessed, parse_accessed
 from consolidation.community_payloads import CommunityChunk, CommunityGone, parse_community
-from consolidation.departure_payloads import (
+from consolidation.digests import DIGEST_BYTES
+from consolidation.links import SessionLink
+from consolidation.pruning_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
     RUN_FIELDS,
@@ -33,15 +35,13 @@ from consolidation.departure_payloads import (
     is_event_id,
     parse_departure,
 )
-from consolidation.digests import DIGEST_BYTES
-from consolidation.links import SessionLink
 from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
 from consolidation.summary_payloads import Summary, as_payload, from_payload
 from consolidation.windows import EPISODE_EVENTS
+from enrichment.entity_matching import DECIDER
 from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.payload_fields import Fields
 from enrichment.requests import REQUESTED_EVENT, parse_request
-from enrichment.sameness import DECIDER
 from projections.errors import InvalidEvent
 from projections.events import Event, canonical_json, derived_event_id
 from projections.positions import START, Position

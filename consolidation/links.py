@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
-from consolidation.departure_payloads import RUN_FIELDS, is_event_id
 from consolidation.failures import Failure, failures_of, words_of
+from consolidation.pruning_payloads import RUN_FIELDS, is_event_id
 from consolidation.sources import SourceEvent
 from enrichment.entities import canonical_name
 from enrichment.payload_fields import Fields

@@ -377,3 +377,37 @@ def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
         )
         for (stays, tier, reason), members in sorted(first.items())
     ]
+
+
+class Judging:
+    """Together the verdicts are those of `retention.verdicts` on all events at once.
+
+    Args:
+        policy: of the tenant.
+        now_ms: the clock.
+    """
+
+    def __init__(self, policy: RetentionPolicy, now_ms: int) -> None:
+        self._policy = policy
+        self._now_ms = now_ms
+        self._waiting: list[RetainedEvent] = []
+
+    def judge(self, events: Iterable[RetainedEvent]) -> list[Verdict]:
+        """Verdicts on those events that wait for nobody, in their order.
+
+        Args:
+            events: each once; `causes` may leave out those with fewer effects than protect them.
+        """
+        found = []
+        for event in events:
+            one = verdict(event, self._policy, self._now_ms)
+            if one.reason is Reason.CAUSE or (one.leaves and event.causes):
+                self._waiting.append(event)
+            else:
+                found.append(one)
+        return found
+
+    def rest(self) -> list[Verdict]:
+        """Verdicts on the others, once all events were read; by event id."""
+        waiting, self._waiting = self._waiting, []
+        return verdicts(waiting, self._policy, self._now_ms)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
 from consolidation.accesses import Accessed
-from consolidation.chains import EventKey, Leaving
+from consolidation.bridging import EventKey, Leaving
 from consolidation.community_payloads import CommunityChunk, CommunityGone
 from consolidation.decisions import (
     AgentDecided,
@@ -27,15 +27,8 @@ from consolidation.decisions import (
     SessionDecided,
     parse_decision,
 )
-from consolidation.departure_payloads import (
-    EntitiesArchived,
-    EntitiesRecalled,
-    EventsForgotten,
-    EventsRecalled,
-    FactsExpired,
-    PairsDropped,
-)
-from consolidation.folding import NAME
+from consolidation.dropped_pairs import Partings
+from consolidation.fold_version import NAME
 from consolidation.hierarchy import (
     Hierarchy,
     ShownSummary,
@@ -45,8 +38,15 @@ from consolidation.hierarchy import (
     session_key,
 )
 from consolidation.membership import Communities, CommunityKey, EntityKey, ShownCommunity
-from consolidation.partings import Partings
 from consolidation.passes import Passes, RequestKey, ShownPass
+from consolidation.pruning_payloads import (
+    EntitiesArchived,
+    EntitiesRecalled,
+    EventsForgotten,
+    EventsRecalled,
+    FactsExpired,
+    PairsDropped,
+)
 from consolidation.scopes import Scopes, Sums
 from consolidation.tombstones import Departures, Tombstone
 from enrichment.feedback import Feedback

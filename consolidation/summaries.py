@@ -14,9 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log2
 from typing import Final, NamedTuple, TypeVar
 
-from consolidation.acts import Act, actor_of, acts, kind_of, things_of
 from consolidation.digests import episode_scope_id, events_digest, summaries_digest
-from consolidation.gists import (
+from consolidation.episode_acts import Act, actor_of, acts, kind_of, things_of
+from consolidation.highlight_rules import episode_highlights
+from consolidation.highlights import Candidate, Highlight, HighlightKind, best, content_words
+from consolidation.sources import SourceEvent
+from consolidation.summary_content import (
     Gist,
     KeyEntity,
     Participant,
@@ -27,9 +30,6 @@ from consolidation.gists import (
     tool_uses,
     worded,
 )
-from consolidation.highlights import Candidate, Highlight, HighlightKind, best, content_words
-from consolidation.sources import SourceEvent
-from consolidation.stories import episode_highlights
 from consolidation.windows import Episode
 from enrichment.text import clean_text, cut
 

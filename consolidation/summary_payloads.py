@@ -22,17 +22,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from consolidation.acts import NAME_CHARACTERS
 from consolidation.digests import DIGEST_BYTES
-from consolidation.gists import (
-    MAX_ENTITIES,
-    MAX_PARTICIPANTS,
-    MAX_TOOLS,
-    Gist,
-    KeyEntity,
-    Participant,
-    ToolUse,
-)
+from consolidation.episode_acts import NAME_CHARACTERS
 from consolidation.highlights import (
     HIGHLIGHT_CHARACTERS,
     KINDS,
@@ -47,6 +38,15 @@ from consolidation.summaries import (
     AgentSummary,
     EpisodeSummary,
     SessionSummary,
+)
+from consolidation.summary_content import (
+    MAX_ENTITIES,
+    MAX_PARTICIPANTS,
+    MAX_TOOLS,
+    Gist,
+    KeyEntity,
+    Participant,
+    ToolUse,
 )
 from enrichment.payload_fields import MOST_WHOLE, Fields
 from enrichment.statements import ENTITY_TYPES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from consolidation.chains import EventKey, Leaving, removals, rewired
-from consolidation.departure_payloads import EventsForgotten
+from consolidation.bridging import EventKey, Leaving, removals, rewired
+from consolidation.pruning_payloads import EventsForgotten
 from consolidation.retention import Tier
 from projections.operations import (
     DecideNode,

@@ -39,7 +39,7 @@ from enrichment.clause_patterns import (
     VOICELESS,
     Kind,
 )
-from enrichment.enriched import EntityType, EventText, Mention
+from enrichment.derived import EntityType, EventText, Mention
 from enrichment.entities import LABELS, canonical_name
 from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named
 from enrichment.ports import Analysis, Token

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from enrichment.enriched import EntityType, EventText, Mention, Role
+from enrichment.derived import EntityType, EventText, Mention, Role
 from enrichment.fields import is_plumbing, named_values
 from enrichment.phrases import (
     addressed_names,

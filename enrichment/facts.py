@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from enrichment.enriched import EntityType, EventText
+from enrichment.derived import EntityType, EventText
 from enrichment.entities import canonical_name, entity_id
 from enrichment.relations import (
     EdgeType,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.patterns import identifiers
 
 MAX_VALUES = 500

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from enrichment.enriched import EventText
+from enrichment.derived import EventText
 from enrichment.patterns import identifiers
 from enrichment.shapes import FAILED
 from enrichment.words import GREETINGS, STOP_WORDS, word_set

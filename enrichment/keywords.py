@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from enrichment.enriched import EventText
+from enrichment.derived import EventText
 from enrichment.phrases import (
     INSIDE,
     NOUNS,

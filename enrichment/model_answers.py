@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from enrichment.clause_patterns import USERS, VOICELESS
-from enrichment.enriched import EventText, Mention
+from enrichment.derived import EventText, Mention
 from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.facts import (
     MAX_FACTS,

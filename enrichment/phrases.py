@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from enrichment.enriched import EventText
+from enrichment.derived import EventText
 from enrichment.patterns import identifiers
 from enrichment.ports import Analysis, Span, Token
 from enrichment.text import key_spans

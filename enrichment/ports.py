@@ -1,6 +1,6 @@
 """What Stage 2 needs from models: Protocols, and the plain values that travel through them.
 
-The pure modules know these values only; `pipelines.adapters` holds what fills them.
+The pure modules know these values only; `pipelines.models` holds what fills them.
 """
 
 from __future__ import annotations

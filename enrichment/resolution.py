@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
 from enrichment.statements import Pair
 from enrichment.words import word_set

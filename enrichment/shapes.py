@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
-from enrichment.enriched import TextKind
+from enrichment.derived import TextKind
 from projections.events import Event
 
 FAILED = ("failed", "timeout")

@@ -19,8 +19,9 @@ import numpy as np
 from enrichment import causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.enriched import EventText, Mention
+from enrichment.derived import EventText, Mention
 from enrichment.entities import entity_id, mentions
+from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
 from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, groups_of, intervals
@@ -29,7 +30,6 @@ from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.ports import Analysis
 from enrichment.resolution import Known
-from enrichment.sameness import Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.statements import (

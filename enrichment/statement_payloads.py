@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.facts import WHOLE_CONFIDENCE
 from enrichment.statements import Pair
 from projections.events import timestamp_text

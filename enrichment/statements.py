@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.facts import (
     MAX_FACT_CHARACTERS,

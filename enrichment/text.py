@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from enrichment.enriched import EventText, TextKind
+from enrichment.derived import EventText, TextKind
 from enrichment.shapes import shape
 from projections.events import Event
 

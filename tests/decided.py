@@ -21,9 +21,9 @@ from consolidation.decisions import (
     summary_payload,
 )
 from consolidation.digests import episode_scope_id, summary_id
-from consolidation.gists import Gist, Participant
 from consolidation.links import SessionLink, links_payload
 from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
+from consolidation.summary_content import Gist, Participant
 from projections.events import Event
 from tests.factories import START_MS, event, event_id
 

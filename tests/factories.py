@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pipelines.adapters.block import Block
-from pipelines.adapters.ledger import Entry
+from pipelines.ledger.keys import Block
+from pipelines.ledger.ledger import Entry
 from projections.events import Event, encode_event
 from projections.identity import event_partition
 from projections.positions import Position

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from pipelines.settings import Settings
+from pipelines.work.settings import Settings
 
 EDGES_AT_ONCE: Final = 490
 """Ids of one question for edges (SA-INV-09)."""

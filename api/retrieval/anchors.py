@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final
 
+from api.retrieval.candidate_text import Candidate, Passage
 from api.retrieval.intent import Intent
-from api.retrieval.passages import Candidate, Passage
 from api.retrieval.query_terms import stem
 from api.retrieval.walk import path_scores, ways_of
-from pipelines.adapters.walk_reads import StepEdge
+from pipelines.graph.reads.walk import StepEdge
 
 MAX_ANCHORS: Final = 8
 MAX_HOPS: Final = 2

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
 from api.retrieval.activation import activation_config
+from api.retrieval.candidate_text import Candidate, HalfVector
 from api.retrieval.candidates import Candidates
 from api.retrieval.channels import Outcome, Work, run_side_by_side
 from api.retrieval.diversity import diversified
 from api.retrieval.gather import Context, Gathered, Gathering, Notes
 from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
-from api.retrieval.passages import Candidate, HalfVector
 from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
 from api.retrieval.ranking import (
     MAX_CANDIDATES,
@@ -37,12 +37,12 @@ from api.retrieval.walk import Walk
 from api.schemas import RetrievalMethod
 from consolidation.decay import DecayWeights
 from consolidation.digests import summary_id
-from pipelines import telemetry
-from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphReader
-from pipelines.adapters.proactive_reads import Beside, Signalled, proactive
-from pipelines.adapters.retrieval_reads import SessionEvent, session_events
-from pipelines.adapters.retrieval_scope import Scope, wire_id
-from pipelines.adapters.walk_reads import edges_between, nodes
+from pipelines.graph.reader import GraphEdge, GraphNode, GraphReader
+from pipelines.graph.reads.channels import SessionEvent, session_events
+from pipelines.graph.reads.proactive import Beside, Signalled, proactive
+from pipelines.graph.reads.scope import Scope, wire_id
+from pipelines.graph.reads.walk import edges_between, nodes
+from pipelines.observe import metrics as telemetry
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
 

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.passages import Candidate, HalfVector, Passage, unit_vector
+from api.retrieval.candidate_text import Candidate, HalfVector, Passage, unit_vector
 from api.sized_entries import SizedEntries
-from pipelines import telemetry
-from pipelines.adapters.graph_reader import GraphRead, GraphReader
-from pipelines.adapters.retrieval_reads import contents, standings
-from pipelines.adapters.retrieval_scope import Scope
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.channels import contents, standings
+from pipelines.graph.reads.scope import Scope
+from pipelines.observe import metrics as telemetry
 
 REMEMBERED_S: Final = 300.0
 """From when it was read."""

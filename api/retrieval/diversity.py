@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy
 
-from api.retrieval.passages import HalfVector
+from api.retrieval.candidate_text import HalfVector
 from api.retrieval.ranking import Ranked
 
 MAX_COMPARED: Final = 200

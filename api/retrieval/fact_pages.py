@@ -17,8 +17,8 @@ import orjson
 
 from api.retrieval.facts import FactScore, FactWalk, RecalledFact, key_of, recalled_fact
 from api.retrieval.pages import CURSOR_RULE, opened, sealed
-from consolidation.departures import FactKey
-from pipelines.adapters.fact_reads import FactReads
+from consolidation.pruning import FactKey
+from pipelines.graph.reads.facts import FactReads
 from projections.errors import InvalidInput
 
 _ROW = struct.Struct("<HHHHB16s8sBB")

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 from api.retrieval.entity_seeds import Seed
 from api.retrieval.traverse import Bound
 from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrieval_count
-from consolidation.departures import FactKey
+from consolidation.pruning import FactKey
 from enrichment.facts import VALUE
 from enrichment.resolution import components
-from pipelines.adapters.fact_reads import End, FactFilter, FactReads, FactRow
+from pipelines.graph.reads.facts import End, FactFilter, FactReads, FactRow
 
 MIN_COST: Final = 0.01
 """Of an edge: a path of sure facts has a length all the same (S2, PRISM)."""

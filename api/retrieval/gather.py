@@ -26,12 +26,10 @@ from api.retrieval.seeds import (
 )
 from api.retrieval.traverse import Bound
 from api.schemas import Channel
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
-from pipelines import telemetry
-from pipelines.adapters.fact_reads import FactReads
-from pipelines.adapters.graph_reader import GraphRead, GraphReader
-from pipelines.adapters.retrieval_reads import (
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.channels import (
     Hit,
     SessionEvent,
     session_and_agents,
@@ -39,7 +37,9 @@ from pipelines.adapters.retrieval_reads import (
     text_hits,
     vector_hits,
 )
-from pipelines.adapters.retrieval_scope import Scope, wire_id
+from pipelines.graph.reads.facts import FactReads
+from pipelines.graph.reads.scope import Scope, wire_id
+from pipelines.observe import metrics as telemetry
 from projections.errors import GraphUnavailable, QueryTimeout
 from projections.positions import Position
 from projections.schema import ENTITY

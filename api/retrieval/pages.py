@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from api.retrieval.ranking import MAX_RANKING, Ranked
-from pipelines.adapters.retrieval_scope import RETRIEVED, label_and_id, wire_id
+from pipelines.graph.reads.scope import RETRIEVED, label_and_id, wire_id
 from projections.errors import InvalidInput
 from projections.schema import EVENT
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from api.retrieval.ranking import Ranked, is_event
-from pipelines.adapters.proactive_reads import Signalled
-from pipelines.telemetry import Signal
+from pipelines.graph.reads.proactive import Signalled
+from pipelines.observe.metrics import Signal
 
 SHARE: Final = 0.2
 """Of the nodes of a page, at most."""

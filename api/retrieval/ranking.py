@@ -8,17 +8,17 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from api.retrieval.anchors import anchors, coverage, holding, led_to
+from api.retrieval.candidate_text import Candidate
 from api.retrieval.intent import Intent
-from api.retrieval.passages import Candidate
 from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance
 from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
-from pipelines.adapters.retrieval_reads import Hit
-from pipelines.adapters.retrieval_scope import label_and_id
-from pipelines.adapters.walk_reads import StepEdge
-from pipelines.telemetry import Signal
+from pipelines.graph.reads.channels import Hit
+from pipelines.graph.reads.scope import label_and_id
+from pipelines.graph.reads.walk import StepEdge
+from pipelines.observe.metrics import Signal
 from projections.schema import EVENT
 
 MAX_WITH_NEIGHBOURS: Final = 120

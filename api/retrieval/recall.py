@@ -28,7 +28,7 @@ from api.retrieval.facts import (
 )
 from enrichment.relations import EdgeType
 from enrichment.resolution import components
-from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads, Surroundings
+from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads, Surroundings
 
 ENTITY_PREFIX: Final = "entity:"
 MAX_CANDIDATES: Final = 50

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.passages import Candidate
+from api.retrieval.candidate_text import Candidate
 from api.retrieval.query_terms import QueryTerms, agent_name, stem
 from api.retrieval.time_spans import TimeSpan
 from consolidation.decay import DAY_MS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pipelines.adapters.retrieval_reads import SessionEvent
+from pipelines.graph.reads.channels import SessionEvent
 
 RANK_OFFSET: Final = 60
 """k of the reciprocal ranks: 1 / (k + rank)."""

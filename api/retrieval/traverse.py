@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from api.retrieval.edge_quality import edge_quality
-from pipelines.adapters.graph_reader import GraphEdge, GraphNode
-from pipelines.adapters.known_then import EventReads
+from pipelines.graph.reader import GraphEdge, GraphNode
+from pipelines.graph.reads.as_of import EventReads
 from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT, EdgeRow
 
 

@@ -16,9 +16,9 @@ from api.retrieval.edge_quality import edge_quality
 from api.retrieval.intent import Intent
 from api.retrieval.pagerank import WeightedEdge, personalised_pagerank
 from consolidation.decay import DAY_MS
-from pipelines.adapters.graph_reader import GraphRead
-from pipelines.adapters.retrieval_scope import Scope
-from pipelines.adapters.walk_reads import StepEdge, steps
+from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.walk import StepEdge, steps
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,

@@ -13,18 +13,12 @@ from api.answers import JsonResponse, atlas_edges, atlas_node, shown_weights
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import problem_responses
 from api.query_schemas import ContextQuery
-from api.reading import begin_read
+from api.read_your_writes import begin_read
 from api.retrieval.traverse import Bound
 from api.schemas import AtlasResponse, Capacity, Meta
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, decay_score
-from pipelines.adapters.graph_reader import (
-    GraphEdge,
-    GraphNode,
-    GraphRead,
-    GraphReader,
-    SessionCandidate,
-)
-from pipelines.adapters.known_then import reads_until
+from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader, SessionCandidate
+from pipelines.graph.reads.as_of import reads_until
 from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
 
 READ_PROBLEMS = (

@@ -14,16 +14,16 @@ from api.dependencies import Reader, ServicesOf
 from api.entity_answers import entity_item, entity_response
 from api.entity_schemas import EntitiesQuery, EntityList, EntityQuery, EntityResponse, PageMeta
 from api.errors import ApiProblem, problem_responses
-from api.reading import begin_read
+from api.read_your_writes import begin_read
 from api.retrieval.entity_seeds import Seed, match_score, name_forms, name_terms
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.recall import ENTITY_PREFIX
 from api.routes.context import READ_PROBLEMS, clock_ms
 from enrichment.entities import canonical_name
 from enrichment.resolution import components
-from pipelines.adapters.entity_reads import EntityNode, EntityReads, Mention
-from pipelines.adapters.fact_reads import EntityName, FactFilter, FactReads
-from pipelines.adapters.graph_reader import GraphNode, GraphRead
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.entities import EntityNode, EntityReads, Mention
+from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads
 from projections.events import MAX_NAME_CHARACTERS
 
 MAX_MATCHES = 1_000

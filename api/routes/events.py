@@ -29,9 +29,10 @@ from api.errors import (
 )
 from api.event_schemas import Accepted, BatchAccepted, BatchCounts, BatchResult, StoredEvent
 from api.query_schemas import LedgerReadQuery
-from enrichment.offered import offered_event
-from pipelines import logs, telemetry
-from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome
+from enrichment.producer_rules import offered_event
+from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
+from pipelines.observe import logs
+from pipelines.observe import metrics as telemetry
 from projections.errors import (
     EventConflict,
     GraphAhead,

@@ -9,6 +9,7 @@ import orjson
 from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
+from api.answer_cache import keep_answer, known_answer
 from api.answers import JsonResponse
 from api.bodies import body_of, documented_body
 from api.dependencies import Caller, Deadline, Reader, Services, ServicesOf, no_query
@@ -16,8 +17,7 @@ from api.errors import problem_responses
 from api.fact_answers import facts_narrative, facts_response
 from api.fact_schemas import FactsQuery, FactsResponse, RecallMode
 from api.markdown import MarkdownResponse, also_markdown, wants_markdown
-from api.reading import begin_read
-from api.repeating import keep_answer, known_answer
+from api.read_your_writes import begin_read
 from api.retrieval.activation import activation_config
 from api.retrieval.fact_pages import cursor_of, page_of, ranked_fact, read_page
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
@@ -33,10 +33,10 @@ from api.retrieval.recall import (
 )
 from api.retrieval.traverse import Bound
 from api.routes.context import READ_PROBLEMS, clock_ms
-from pipelines.adapters.fact_reads import FactReads
-from pipelines.adapters.graph_reader import GraphRead, GraphReader
-from pipelines.adapters.retrieval_reads import session_events, session_user
-from pipelines.settings import Settings
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.channels import session_events, session_user
+from pipelines.graph.reads.facts import FactReads
+from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable, InvalidInput, QueryTimeout
 from projections.events import timestamp_ms
 from projections.positions import Position

@@ -11,14 +11,14 @@ from api.answers import JsonResponse, atlas_edges, atlas_node
 from api.dependencies import Deadline, Reader, ServicesOf
 from api.errors import ApiProblem, problem_responses
 from api.query_schemas import LineageQuery
-from api.reading import begin_read
+from api.read_your_writes import begin_read
 from api.retrieval.intent import Intent
 from api.retrieval.traverse import Bound, Lineage
 from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse, Capacity, Meta, ScoringWeights
-from pipelines.adapters.graph_reader import GraphReader
-from pipelines.adapters.known_then import reads_until
-from pipelines.adapters.lineage_reads import Surroundings, surroundings
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.reads.as_of import reads_until
+from pipelines.graph.reads.shown import Surroundings, surroundings
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
 

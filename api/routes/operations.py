@@ -9,7 +9,7 @@ from api.answers import JsonResponse
 from api.dependencies import ServicesOf, no_query
 from api.errors import ApiProblem, problem_responses
 from api.schemas import Check, Live, Ready
-from pipelines import telemetry
+from pipelines.observe import metrics as telemetry
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(no_query)])
 

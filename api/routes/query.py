@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
+from api.answer_cache import keep_answer, known_answer
 from api.answers import JsonResponse
 from api.bodies import body_of, documented_body
 from api.contents import add_contents
@@ -18,15 +19,14 @@ from api.errors import problem_responses
 from api.evidence import subgraph_markdown
 from api.markdown import MarkdownResponse, also_markdown, wants_markdown
 from api.query_schemas import SubgraphQuery
-from api.reading import begin_read
-from api.repeating import keep_answer, known_answer
+from api.read_your_writes import begin_read
 from api.retrieval.answer import Retrieval
 from api.retrieval.pages import cursor_of, page_of
 from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse
 from api.subgraph_answers import subgraph_response
-from pipelines import telemetry
-from pipelines.adapters.evidence_reads import texts
+from pipelines.graph.reads.shown import texts
+from pipelines.observe import metrics as telemetry
 from projections.errors import GraphError
 from projections.positions import Position
 from projections.schema import EVENT

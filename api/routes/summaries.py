@@ -21,11 +21,11 @@ from api.entity_schemas import (
     SummaryScope,
 )
 from api.errors import ApiProblem, problem_responses
-from api.reading import begin_read
+from api.read_your_writes import begin_read
 from api.routes.context import READ_PROBLEMS
 from consolidation.digests import summary_id
-from pipelines.adapters.entity_reads import EntityReads, Link
-from pipelines.adapters.graph_reader import GraphNode, GraphRead
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.entities import EntityReads, Link
 from projections.events import MAX_NAME_CHARACTERS
 
 MAX_SCOPE_ID = 3 * MAX_NAME_CHARACTERS

@@ -48,7 +48,7 @@ class Jar:
 
 def neo4j_jars() -> list[Jar]:
     """The checked-in list of jars, in class path order."""
-    text = files("pipelines").joinpath("neo4j-jars.txt").read_text(encoding="utf-8")
+    text = files("pipelines.local").joinpath("neo4j-jars.txt").read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return [Jar(sha256=digest, size=int(size), path=path) for digest, size, path in rows]
 

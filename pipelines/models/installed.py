@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from enrichment.prompts import TASKS, versions
 
 if TYPE_CHECKING:
-    from pipelines.settings import Settings
+    from pipelines.work.settings import Settings
 
 SAMENESS = "disambiguation"
 """The task whose answers are recorded as decisions, not derived."""

@@ -15,9 +15,9 @@ import sys
 
 import orjson
 
-from pipelines.adapters.embedder import make_embedder
 from pipelines.models.analyst import read_frame, write_frame
-from pipelines.settings import load_settings
+from pipelines.models.embedder import make_embedder
+from pipelines.work.settings import load_settings
 from projections.errors import ModelFailed, ModelUnavailable, RecollectError
 
 

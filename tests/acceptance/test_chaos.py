@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.adapters.ledger import Appended
+from pipelines.ledger.ledger import Appended
 from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.recover import recover
-from pipelines.services import Services
-from pipelines.verify import verify
+from pipelines.operations.recover import recover
+from pipelines.proof.verify import verify
+from pipelines.work.services import Services
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from projections.identity import event_partition

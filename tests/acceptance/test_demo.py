@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo import EVENTS, FAILURE, QUESTIONS, ROOT, scenario_path
+from pipelines.operations.demo import EVENTS, FAILURE, QUESTIONS, ROOT, scenario_path
 from projections.events import parse_event
 
-COMMAND = [sys.executable, "-m", "pipelines.cli", "demo"]
+COMMAND = [sys.executable, "-m", "pipelines.cli.main", "demo"]
 NOW_MS = 1_800_000_000_000
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.adapters.targets import Target, Targets
-from pipelines.demo import EVENTS, FAILURE, scenario_path
+from pipelines.ledger.targets import Target, Targets
 from pipelines.local.processes import is_alive
+from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
 
 pytestmark = pytest.mark.acceptance
-COMMAND = [sys.executable, "-m", "pipelines.cli"]
+COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 PATIENCE_S = 120.0
 
 

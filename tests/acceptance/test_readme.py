@@ -51,7 +51,7 @@ def test_the_tour_works_as_printed(tmp_path: Path) -> None:
         )
     finally:
         subprocess.run(
-            [sys.executable, "-m", "pipelines.cli", "down", "--data", str(data)],
+            [sys.executable, "-m", "pipelines.cli.main", "down", "--data", str(data)],
             check=False,
             capture_output=True,
             timeout=90,

@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 import pytest
 
-from pipelines.chat import conversation_events
 from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.services import Services
-from pipelines.settings import load_settings
-from pipelines.status import status
+from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.status import status
+from pipelines.work.services import Services
+from pipelines.work.settings import load_settings
 from projections.digest import digest_text, graph_number
 from projections.events import parse_event
 from projections.positions import START
@@ -31,7 +31,7 @@ CONVERSATIONS = Path(__file__).parents[3] / "shared/data/tau-bench/gpt-4o-airlin
 MESSAGES = 5_308
 FAR_FUTURE_MS = 2**45
 PATIENCE_S = 240.0
-COMMAND = [sys.executable, "-m", "pipelines.cli"]
+COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 
 pytestmark = [
     pytest.mark.acceptance,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import reference
-from projections import cypher
+from pipelines.cli import reference
+from pipelines.graph import cypher
 from projections.schema import EDGES, EVENT, INTENTS, MAX_WEIGHT, NODES, schema_statements
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,10 +21,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.ledger import Appended, Ledger
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.local import ValkeyServer
-from pipelines.settings import Settings
+from pipelines.work.settings import Settings
 from projections.events import Event, encode_event
 from tests.bench.sample import sample_events
 

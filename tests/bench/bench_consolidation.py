@@ -18,14 +18,13 @@ from typing import Any
 from enrichment.entities import canonical_name, entity_id
 from enrichment.importance import importance_score
 from enrichment.text import event_text
-from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.catching_up import fold_partition
-from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
-from pipelines.logs import configure_logging
-from pipelines.passes.deciding import PassReport
-from pipelines.passes.run import CommunitySettings, Pass
-from pipelines.runner import Runner
-from pipelines.stages import ENRICHMENT, PROJECTION, Placed, Stage
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.observe.logs import configure_logging
+from pipelines.operations.fold_to_tail import fold_partition
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.run import CommunitySettings, Pass
+from pipelines.work.runner import Runner
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Placed, Stage, with_ledger
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event, derived_event_id
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode

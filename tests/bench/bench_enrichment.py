@@ -23,10 +23,10 @@ from typing import Any, Self
 
 from enrichment.similarity import CAP, THRESHOLD
 from enrichment.text import event_text
-from pipelines.adapters.embedder import OnnxEmbedder
-from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.settings import Settings
-from pipelines.stages import ENRICHMENT
+from pipelines.graph.writer import GraphWriter
+from pipelines.models.embedder import OnnxEmbedder
+from pipelines.work.settings import Settings
+from pipelines.work.stages import ENRICHMENT
 from projections.events import Event
 from projections.schema import EVENT, SIMILAR_TO
 from tests.bench.brute_force import capped, pairs_above

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.adapters.ledger import Appended
-from pipelines.stages import ENRICHMENT, PROJECTION
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.ledger import Appended
+from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.events import Event
 from tests.bench import bench_lag
 from tests.bench.sample import sample_events

@@ -14,8 +14,8 @@ import time
 from itertools import islice, pairwise
 from typing import Any
 
-from pipelines.adapters.ledger import Appended
-from pipelines.stages import PROJECTION
+from pipelines.ledger.ledger import Appended
+from pipelines.work.stages import PROJECTION
 from projections.positions import START, Position
 from tests.bench.sample import sample_events
 from tests.bench.stack import Stack, wait_until

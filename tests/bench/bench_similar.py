@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from enrichment.cypher import nearest_text
 from enrichment.similarity import THRESHOLD, cosine
 from enrichment.text import event_text
-from pipelines.adapters.embedder import OnnxEmbedder
-from pipelines.adapters.graph_writer import GraphWriter, searches_within_tenants
+from pipelines.graph.enrichment_cypher import nearest_text
+from pipelines.graph.writer import GraphWriter, searches_within_tenants
+from pipelines.models.embedder import OnnxEmbedder
 from projections.events import DEFAULT_TENANT
 from projections.schema import EVENT
 from tests.bench.brute_force import Vectors, best_cosines

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.writer import GraphWriter
 from projections.events import decode_event
 from projections.positions import START, Position
 from tests.bench.limits import HandWritten

@@ -21,11 +21,11 @@ from typing import Any
 
 import redis
 
-from pipelines.adapters.block import Block
-from pipelines.agents.app import StageApp, run
+from pipelines.ledger.keys import Block
 from pipelines.local.valkey_server import ValkeyServer
-from pipelines.settings import Settings, load_settings
-from pipelines.transport.connect import connect
+from pipelines.work.app import StageApp, run
+from pipelines.work.settings import Settings, load_settings
+from pipelines.work.transport.connect import connect
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
 

@@ -12,14 +12,15 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from pipelines import cli, telemetry
+from pipelines.cli.main import main as run_command
+from pipelines.observe import metrics as telemetry
 
 
 def main() -> None:
     """Run the command that follows the file's name, and leave with its exit code."""
     file, *arguments = sys.argv[1:]
     try:
-        cli.main(arguments)
+        run_command(arguments)
     finally:
         counts = {
             model: telemetry.REGISTRY.get_sample_value(

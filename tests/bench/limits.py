@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import neo4j
 import redis
 
-from projections import cypher
+from pipelines.graph import cypher
 from projections.events import Event
 from projections.positions import Position
 from projections.structural import Link, neighbours_in

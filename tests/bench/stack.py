@@ -19,14 +19,14 @@ from typing import Any
 
 import neo4j
 
-from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.adapters.ledger import Appended, Ledger
-from pipelines.adapters.targets import Target
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.ledger.targets import Target
 from pipelines.local import LocalServices
 from pipelines.local.processes import free_port
-from pipelines.services import Services
-from pipelines.settings import Settings
-from pipelines.stages import PROJECTION, STAGES, group_name
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from pipelines.work.stages import PROJECTION, STAGES, group_name
 from projections.events import Event
 
 HEAP_MB = 1_024
@@ -139,7 +139,7 @@ class Stack:
     def child(
         self,
         *arguments: str,
-        program: Sequence[str] = ("pipelines.cli",),
+        program: Sequence[str] = ("pipelines.cli.main",),
         environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> subprocess.Popen[bytes]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from pipelines.adapters.connect import connect_neo4j, connect_redis
-from pipelines.settings import Settings
+from pipelines.graph.connect import connect_neo4j
+from pipelines.ledger.connect import connect_redis
+from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
 
 SECRET = "correct-horse-battery"

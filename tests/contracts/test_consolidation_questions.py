@@ -7,20 +7,9 @@ from collections.abc import Iterator
 import neo4j
 import pytest
 
-from consolidation import cypher
-from pipelines.adapters import (
-    community_reads,
-    consolidation_reads,
-    forgetting_reads,
-    graph_questions,
-    linking_reads,
-    pass_reads,
-    request_reads,
-    session_reads,
-    undecided_reads,
-)
-from pipelines.adapters.graph_writer import GraphWriter
-from projections.cypher import (
+from pipelines.graph import consolidation_cypher as cypher
+from pipelines.graph import questions as graph_questions
+from pipelines.graph.cypher import (
     clear_edges_text,
     decide_nodes_text,
     merge_edges_text,
@@ -30,6 +19,15 @@ from projections.cypher import (
     remove_nodes_text,
     set_edges_text,
 )
+from pipelines.graph.reads import communities as community_reads
+from pipelines.graph.reads import consolidation as consolidation_reads
+from pipelines.graph.reads import due_passes as pass_reads
+from pipelines.graph.reads import forgetting as forgetting_reads
+from pipelines.graph.reads import linking as linking_reads
+from pipelines.graph.reads import requests as request_reads
+from pipelines.graph.reads import sessions as session_reads
+from pipelines.graph.reads import undecided as undecided_reads
+from pipelines.graph.writer import GraphWriter
 from projections.schema import (
     COMMUNITY,
     ENTITY,

@@ -8,8 +8,8 @@ from typing import Any
 import neo4j
 import pytest
 
-from enrichment import audit_cypher
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.audits import enrichment_cypher as audit_cypher
+from pipelines.graph.writer import GraphWriter
 from projections.schema import EVENT
 
 BY_CHAIN = {"STREAM_EVENTS", "STREAM_SESSION"}

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import neo4j
 import pytest
 
-from enrichment import cypher
-from pipelines.adapters.graph_writer import GraphWriter
-from projections.cypher import planned_once
+from pipelines.graph import enrichment_cypher as cypher
+from pipelines.graph.cypher import planned_once
+from pipelines.graph.writer import GraphWriter
 from projections.schema import ENTITY, EVENT
 from tests.contracts.test_graph_writer import walk
 

@@ -8,9 +8,12 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.adapters import entity_reads, evidence_reads, fact_reads, lineage_reads
-from pipelines.adapters.graph_writer import GraphWriter
-from projections.cypher import planned_once
+from pipelines.graph.cypher import planned_once
+from pipelines.graph.reads import entities as entity_reads
+from pipelines.graph.reads import facts as fact_reads
+from pipelines.graph.reads import shown as evidence_reads
+from pipelines.graph.reads import shown as lineage_reads
+from pipelines.graph.writer import GraphWriter
 from tests.contracts.test_graph_writer import walk
 
 pytestmark = pytest.mark.integration

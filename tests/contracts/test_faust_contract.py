@@ -32,10 +32,10 @@ from faust.types.tuples import TP, ack_lock
 from faust.worker import Worker
 from mode import Service
 
-from pipelines.agents.app import StageApp
-from pipelines.settings import Settings
-from pipelines.transport import LEDGER_TOPIC, Transport
-from pipelines.transport import Consumer as LedgerConsumer
+from pipelines.work.app import StageApp
+from pipelines.work.settings import Settings
+from pipelines.work.transport import LEDGER_TOPIC, Transport
+from pipelines.work.transport import Consumer as LedgerConsumer
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
 

@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import neo4j
 import pytest
 
-from pipelines.adapters.block import Block
-from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
-from pipelines.adapters.ledger import Entry
-from pipelines.runner import Runner
-from pipelines.stages import PROJECTION
+from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.ledger.keys import Block
+from pipelines.ledger.ledger import Entry
+from pipelines.work.runner import Runner
+from pipelines.work.stages import PROJECTION
 from projections.errors import Fenced, GraphUnavailable
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
 from projections.positions import Position

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.adapters.fulltext import escaped, found_text, lucene_query, words_of
-from pipelines.adapters.graph_writer import GraphWriter
-from projections.cypher import merge_nodes_text, set_nodes_text
+from pipelines.graph.cypher import merge_nodes_text, set_nodes_text
+from pipelines.graph.fulltext import escaped, found_text, lucene_query, words_of
+from pipelines.graph.writer import GraphWriter
 from projections.schema import ENTITY, EVENT, NodeRow, tenant_term, tenant_term_text
 
 # Split, stemmed or dropped by an analyzer, or the beginning of one another.

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import neo4j
 import pytest
 
-from pipelines.adapters import graph_writer
-from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
-from projections import cypher
+from pipelines.graph import cypher
+from pipelines.graph import writer as graph_writer
+from pipelines.graph.writer import GraphTransaction, GraphWriter
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
 from projections.events import Event
 from projections.operations import (

@@ -23,11 +23,10 @@ from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, Known
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
-from pipelines import logs, telemetry
-from pipelines.adapters.cache import ByteCache
-from pipelines.adapters.chat_completions import ChatCompletions
-from pipelines.adapters.ledger_keys import LedgerKeys
-from pipelines.adapters.llm import (
+from pipelines.ledger.keys import LedgerKeys
+from pipelines.models.cache import ByteCache
+from pipelines.models.chat_completions import ChatCompletions
+from pipelines.models.llm import (
     FAILURES,
     FIRST_PAUSE_S,
     Breaker,
@@ -36,7 +35,9 @@ from pipelines.adapters.llm import (
     same_by_model,
     with_answers,
 )
-from pipelines.settings import Settings
+from pipelines.observe import logs
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
 from projections.positions import Position
 from tests.factories import event

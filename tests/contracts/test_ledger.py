@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 import redis
 
-from pipelines.adapters.ledger import Appended, Entry, Ledger, Outcome
-from pipelines.adapters.ledger_epoch import ReadCheckpoints
+from pipelines.ledger.epoch import ReadCheckpoints
+from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
 from projections.errors import (
     EventConflict,
     GraphAhead,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.ledger import Appended, Ledger, LedgerKeys
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Appended, Ledger, LedgerKeys
 from pipelines.local import ValkeyServer
-from pipelines.settings import Settings
+from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
 from projections.events import encode_event
 from projections.identity import event_key_digest

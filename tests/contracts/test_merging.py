@@ -8,7 +8,7 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.writer import GraphWriter
 from projections.operations import (
     ClearEdges,
     DecideNode,

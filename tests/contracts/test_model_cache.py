@@ -11,15 +11,14 @@ import pytest
 import redis
 
 from enrichment.ports import Analysis, Embedder, Span
-from pipelines import telemetry
-from pipelines.adapters.cache import ByteCache, digest_of
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.embedding_cache import CachedEmbedder
-from pipelines.adapters.ledger_keys import LedgerKeys
-from pipelines.adapters.nlp import CachedRecognizer
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.keys import LedgerKeys
 from pipelines.local.processes import free_port
 from pipelines.models.analyst import encode_analysis
-from pipelines.settings import Settings
+from pipelines.models.cache import ByteCache, CachedEmbedder, digest_of
+from pipelines.models.nlp import CachedRecognizer
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import neo4j
 import pytest
 
-from pipelines.adapters import recall_reads
+from pipelines.graph.reads import tombstones as recall_reads
 from tests.contracts.test_consolidation_questions import assert_no_scan, driver
 
 pytestmark = pytest.mark.integration

@@ -8,9 +8,12 @@ from uuid import uuid4
 import neo4j
 import pytest
 
-from pipelines.adapters import known_then, proactive_reads, retrieval_reads, walk_reads
-from pipelines.adapters.graph_reader import GraphReader
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.reads import as_of as known_then
+from pipelines.graph.reads import channels as retrieval_reads
+from pipelines.graph.reads import proactive as proactive_reads
+from pipelines.graph.reads import walk as walk_reads
+from pipelines.graph.writer import GraphWriter
 from tests.contracts.test_graph_writer import walk
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.writer import GraphWriter
 from projections.errors import Fenced
 from projections.events import Event
 from projections.operations import Checkpoint, Key, Operations
@@ -96,7 +96,7 @@ class FakeGraph:
 
 
 class FakeGraphWriter:
-    """Stands in for `pipelines.adapters.graph_writer.GraphWriter`.
+    """Stands in for `pipelines.graph.writer.GraphWriter`.
 
     Attributes:
         before_commit, after_commit: called around each commit; what they raise is what the caller

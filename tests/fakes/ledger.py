@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.adapters.ledger import MAX_ENTRY_BYTES, Appended, Entry, Outcome, Tail
-from pipelines.adapters.ledger_epoch import ReadCheckpoints
+from pipelines.ledger.epoch import ReadCheckpoints
+from pipelines.ledger.ledger import MAX_ENTRY_BYTES, Appended, Entry, Outcome, Tail
 from projections.errors import (
     EventConflict,
     GraphAhead,
@@ -49,7 +49,7 @@ class FakeServer:
 
 
 class FakeLedger:
-    """Stands in for `pipelines.adapters.ledger.Ledger` where no Redis is wanted."""
+    """Stands in for `pipelines.ledger.ledger.Ledger` where no Redis is wanted."""
 
     def __init__(
         self,

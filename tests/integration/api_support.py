@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.main import create_app
-from pipelines.settings import ApiKey, Settings
+from pipelines.work.settings import ApiKey, Settings
 from projections.events import timestamp_ms
 from projections.schema import CAUSED_BY, CHECKPOINT, EVENT, FOLLOWS, PLACEHOLDER, schema_statements
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from enrichment.importance import importance_score
 from enrichment.text import event_text
-from pipelines.adapters.targets import Target
-from pipelines.consolidation_stage import with_ledger
-from pipelines.runner import Runner
-from pipelines.services import Services
-from pipelines.stages import CONSOLIDATION, ENRICHMENT, Placed, Stage, ready
+from pipelines.ledger.targets import Target
+from pipelines.work.runner import Runner
+from pipelines.work.services import Services
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Placed, Stage, ready, with_ledger
 from projections.events import Event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT

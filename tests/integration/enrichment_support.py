@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.adapters.embedder import OnnxEmbedder
-from pipelines.adapters.nlp import SpacyRecognizer
-from pipelines.enriching import Models, with_models
-from pipelines.runner import Runner
-from pipelines.stages import ENRICHMENT, Stage
+from pipelines.models.embedder import OnnxEmbedder
+from pipelines.models.nlp import SpacyRecognizer
+from pipelines.work.enriching import Models, with_models
+from pipelines.work.runner import Runner
+from pipelines.work.stages import ENRICHMENT, Stage
 from projections.events import Event
 from projections.schema import EDGES, ENTITY, EVENT, FACT_HISTORY, Certainty
 from tests.factories import event

@@ -7,12 +7,12 @@ from typing import Any
 
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
-from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.forgetting_reads import ForgettingReader
-from pipelines.adapters.ledger import Appended
-from pipelines.passes.deciding import PassReport
-from pipelines.passes.forgetting import Forgetting
-from pipelines.passes.run import Pass
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.forgetting import ForgettingReader
+from pipelines.ledger.ledger import Appended
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.forgetting import Forgetting
+from pipelines.operations.passes.run import Pass
 from projections.errors import EventConflict
 from projections.events import Event
 from projections.schema import CAUSED_BY, SIMILAR_TO

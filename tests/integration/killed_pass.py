@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from pipelines import consolidate as module
-from pipelines.consolidate import consolidate
-from pipelines.live import Decisions, LiveRunner
-from pipelines.services import Services
-from pipelines.settings import load_settings
+from pipelines.operations import consolidate as module
+from pipelines.operations.consolidate import consolidate
+from pipelines.work.live import Decisions, LiveRunner
+from pipelines.work.services import Services
+from pipelines.work.settings import load_settings
 from projections.events import Event
 from tests.integration.consolidation_support import without_models
 

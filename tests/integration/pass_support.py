@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.ledger import Appended
-from pipelines.passes.deciding import PassReport
-from pipelines.passes.run import CommunitySettings, Pass
-from pipelines.passes.scopes import PassScope
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.ledger.ledger import Appended
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.run import CommunitySettings, Pass
+from pipelines.operations.passes.scopes import PassScope
 from projections.errors import EventConflict
 from projections.events import Event
 from projections.schema import CAUSED_BY, LINKED_TO, MEMBER_OF, REFERENCES, RELATES_TO

@@ -12,8 +12,8 @@ import neo4j
 from api.schemas import AtlasResponse
 from consolidation.digests import summary_id
 from enrichment.entities import canonical_name, entity_id
-from pipelines.adapters.graph_writer import GraphWriter
-from projections.cypher import set_nodes_text
+from pipelines.graph.cypher import set_nodes_text
+from pipelines.graph.writer import GraphWriter
 from projections.events import timestamp_ms, timestamp_text
 from projections.schema import (
     ENTITY,

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pipelines.adapters.block import Block
-from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.adapters.ledger import Appended, Entry
-from pipelines.adapters.targets import Target
-from pipelines.runner import Runner
-from pipelines.services import Services
-from pipelines.settings import Settings
-from pipelines.stages import PROJECTION, Stage
-from pipelines.verify import Report, verify
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.keys import Block
+from pipelines.ledger.ledger import Appended, Entry
+from pipelines.ledger.targets import Target
+from pipelines.proof.verify import Report, verify
+from pipelines.work.runner import Runner
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import Fenced
 from projections.events import Event
 from tests.factories import sessions

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from consolidation.accesses import Accessed, accessed_payloads
-from consolidation.departures import FactKey
+from consolidation.pruning import FactKey
 from enrichment.feedback import feedback_payload
-from pipelines.verifying.consolidation import verify_consolidation
+from pipelines.proof.consolidation import verify_consolidation
 from projections.events import Event
 from projections.schema import RELATES_TO
 from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, system

@@ -14,9 +14,9 @@ from api.event_schemas import Accepted
 from consolidation.decisions import Requested, parse_decision
 from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED, EntityCorrected, parse_statement
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.ledger import Ledger
-from pipelines.settings import Settings
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Ledger
+from pipelines.work.settings import Settings
 from projections.events import Event, decode_event
 from projections.identity import partition_of
 from tests.integration.api_support import (

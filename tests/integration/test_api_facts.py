@@ -11,8 +11,8 @@ import pytest
 from api.fact_schemas import Fact, FactsResponse
 from consolidation.accesses import ACCESSED_EVENT
 from enrichment.entities import canonical_name, entity_id
-from pipelines.adapters import fact_reads
-from pipelines.adapters.fact_reads import FactReads
+from pipelines.graph.reads import facts as fact_reads
+from pipelines.graph.reads.facts import FactReads
 from pipelines.local import Neo4jServer, ValkeyServer
 from projections.errors import QueryTimeout
 from projections.events import decode_event, timestamp_text

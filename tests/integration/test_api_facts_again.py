@@ -13,7 +13,7 @@ import pytest
 
 from api.fact_schemas import FactsResponse
 from enrichment.entities import canonical_name, entity_id
-from pipelines import telemetry
+from pipelines.observe import metrics as telemetry
 from projections.schema import ENTITY, RELATES_TO, TENANT_TERM, tenant_term
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api
 from tests.integration.query_support import PATIENT, Memory, ids

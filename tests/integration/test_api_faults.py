@@ -20,12 +20,12 @@ import pytest
 from api.connections import ActiveGraph
 from api.main import create_app, serve
 from api.schemas import Ready
-from pipelines import telemetry
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.graph_writer import GraphWriter
-from pipelines.adapters.targets import Target, Targets
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.targets import Target, Targets
 from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.settings import Settings
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
 from projections.identity import partition_of
 from projections.positions import Position
@@ -346,7 +346,7 @@ def test_sigterm_finishes_the_requests_under_way(
     script = tmp_path / "serve.py"
     script.write_text(
         "from api.main import serve\n"
-        "from pipelines.settings import load_settings\n"
+        "from pipelines.work.settings import load_settings\n"
         "serve(load_settings(), ready=lambda url: print(url, flush=True))\n"
     )
     environment = {

@@ -13,9 +13,9 @@ import pytest
 import structlog
 
 from api.event_schemas import BatchAccepted, StoredEvent
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.ledger import Ledger
-from pipelines.settings import Settings
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Ledger
+from pipelines.work.settings import Settings
 from projections.events import decode_event
 from projections.positions import Position
 from tests.integration.api_support import (

@@ -14,8 +14,8 @@ import pytest
 
 from api.schemas import AtlasResponse
 from consolidation.decay import decay_score
-from pipelines.adapters import graph_reader
-from pipelines.adapters.graph_reader import GraphNode, GraphRead, GraphReader
+from pipelines.graph import reader as graph_reader
+from pipelines.graph.reader import GraphNode, GraphRead, GraphReader
 from projections.errors import GraphUnavailable, QueryTimeout
 from projections.events import timestamp_ms, timestamp_text
 from projections.identity import partition_of

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.commands.invocation import EXIT_CODES
+from pipelines.cli.invocation import EXIT_CODES
 
 pytestmark = pytest.mark.integration
-COMMAND = [sys.executable, "-m", "pipelines.cli"]
+COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 NOWHERE = "redis://127.0.0.1:1/0"
 Recollect = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -76,7 +76,7 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys, pipelines.cli\n"
+        "import sys, pipelines.cli.main\n"
         "heavy = ('faust', 'neo4j', 'redis', 'fastapi', 'pydantic', 'uvicorn', 'asyncio')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from api.retrieval.narrative import estimated_tokens
-from api.warming import warm_up
-from pipelines.asking import MARKDOWN, SUBGRAPH, RunningApi
-from pipelines.cli import app
-from pipelines.demo import CHANGE, FAILURE, QUESTIONS, ROOT, scenario_path
-from pipelines.importing import Source, event_items, import_events
+from api.warm_up import warm_up
+from pipelines.cli.api_client import MARKDOWN, SUBGRAPH, RunningApi
+from pipelines.cli.main import app
 from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, ROOT, scenario_path
+from pipelines.operations.imports import Source, event_items, import_events
 from projections.errors import InvalidInput, OperationFailed
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched

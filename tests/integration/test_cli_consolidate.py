@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.adapters.pass_lease import PassLease
+from pipelines.ledger.leases import PassLease
 from tests.factories import event, sessions
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack
@@ -30,7 +30,7 @@ def recollect(live: Consolidated, *arguments: str) -> subprocess.CompletedProces
     settings = live.stack.services.settings
     names = ("redis_url", "neo4j_url", "partitions", "id_buckets")
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "consolidate", *arguments],
+        [sys.executable, "-m", "pipelines.cli.main", "consolidate", *arguments],
         capture_output=True,
         timeout=120,
         check=False,
@@ -72,7 +72,7 @@ def test_it_refuses_a_graph_that_nobody_ever_enriched(stack: Stack) -> None:
     settings = stack.services.settings
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pipelines.cli", "consolidate", "--json"),
+            *(sys.executable, "-m", "pipelines.cli.main", "consolidate", "--json"),
             *("--redis", settings.redis_url, "--neo4j", settings.neo4j_url),
         ],
         capture_output=True,

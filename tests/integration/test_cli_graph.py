@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.clearing import GRAPH_CLEARED, clear
-from pipelines.cli import app
+from pipelines.cli.main import app
 from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.operations.clear import GRAPH_CLEARED, clear
 from projections.errors import Fenced
 from projections.events import decode_event
 from projections.positions import START

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from pipelines.adapters.pass_lease import PassLease
-from pipelines.adapters.targets import Target
-from pipelines.agents.deciding import Decider, Due
-from pipelines.consolidate import ConsolidationReport, consolidate, planned_forgetting
+from pipelines.ledger.leases import PassLease
+from pipelines.ledger.targets import Target
 from pipelines.local import Neo4jServer
-from pipelines.passes.scopes import PassScope
-from pipelines.runner import Runner
-from pipelines.stages import CONSOLIDATION, Stage
-from pipelines.verifying.consolidation import verify_consolidation
+from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
+from pipelines.operations.passes.scopes import PassScope
+from pipelines.proof.consolidation import verify_consolidation
+from pipelines.work.deciding import Decider, Due
+from pipelines.work.runner import Runner
+from pipelines.work.stages import CONSOLIDATION, Stage
 from projections.errors import PassUnderWay, Stopped
 from projections.events import decode_event
 from projections.schema import SUMMARIZES
@@ -44,7 +44,7 @@ LATER_MS = START_MS + 4_000 * DAY_MS
 @pytest.fixture(autouse=True)
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.consolidate.ready", without_models)
+    monkeypatch.setattr("pipelines.operations.consolidate.ready", without_models)
 
 
 @pytest.fixture
@@ -308,7 +308,10 @@ def test_a_worker_process_applies_and_decides_and_ends_when_told(
     live: Consolidated, tmp_path: Path
 ) -> None:
     worker = subprocess.Popen(
-        [*(sys.executable, "-m", "pipelines.cli", "worker"), "consolidation", "--target", "blue"],
+        [
+            *(sys.executable, "-m", "pipelines.cli.main", "worker"),
+            *("consolidation", "--target", "blue"),
+        ],
         stderr=subprocess.DEVNULL,
         env={
             **environment(live),

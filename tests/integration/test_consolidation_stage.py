@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.adapters.block import Block
-from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
-from pipelines.dead_letters import list_
+from pipelines.ledger.keys import Block
+from pipelines.operations.dead_letters import list_
+from pipelines.work.stages import CONSOLIDATION, with_ledger
 from projections.identity import partition_of
 from tests.decided import (
     COMMUNITIES,

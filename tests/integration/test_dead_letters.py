@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipelines import dead_letters
-from pipelines.stages import PROJECTION, Stage
+from pipelines.operations import dead_letters
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import OperationFailed
 from projections.events import Event
 from projections.identity import event_partition

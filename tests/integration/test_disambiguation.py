@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipelines import telemetry
-from pipelines.dead_letters import list_
-from pipelines.live import Decisions
-from pipelines.rebuild import rebuild
-from pipelines.verifying.enrichment import verify_enrichment
+from pipelines.observe import metrics as telemetry
+from pipelines.operations.dead_letters import list_
+from pipelines.operations.rebuild import rebuild
+from pipelines.proof.enrichment import verify_enrichment
+from pipelines.work.live import Decisions
 from projections.errors import GraphUnavailable
 from projections.events import Event
 from tests.fakes.chat_server import (

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pipelines import telemetry
-from pipelines.adapters.block import Block
-from pipelines.dead_letters import list_, retry
-from pipelines.live import Decisions
-from pipelines.rebuild import rebuild, replay
-from pipelines.stages import ENRICHMENT, PROJECTION, Stage
+from pipelines.ledger.keys import Block
+from pipelines.observe import metrics as telemetry
+from pipelines.operations.dead_letters import list_, retry
+from pipelines.operations.rebuild import rebuild, replay
+from pipelines.work.live import Decisions
+from pipelines.work.stages import ENRICHMENT, PROJECTION, Stage
 from projections.events import Event
 from tests.factories import START_MS, event_id
 from tests.integration.enrichment_support import Enriched, called, embedder, returned, said, stated

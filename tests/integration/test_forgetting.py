@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from consolidation.departures import FactKey
+from consolidation.pruning import FactKey
 from consolidation.retention import Reason, RetentionPolicy, Tier
-from pipelines.passes.forgetting import forgetting_plan
+from pipelines.operations.passes.forgetting import forgetting_plan
 from projections.schema import REFERENCES, RELATES_TO
 from tests.decided import ENTITIES, system
 from tests.factories import START_MS, event, event_id, session, sessions

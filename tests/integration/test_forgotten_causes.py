@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from enrichment.causality import WINDOW
-from pipelines.adapters.recall_reads import Selection
-from pipelines.adapters.targets import Target
-from pipelines.consolidation_stage import with_ledger
-from pipelines.recalling import recall_forgotten
-from pipelines.services import Services
-from pipelines.stages import CONSOLIDATION, ENRICHMENT, Stage, ready
+from pipelines.graph.reads.tombstones import Selection
+from pipelines.ledger.targets import Target
+from pipelines.operations.restore import recall_forgotten
+from pipelines.work.services import Services
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage, ready, with_ledger
 from projections.events import Event
 from projections.schema import SIMILAR_TO
 from tests.decided import forgotten, system

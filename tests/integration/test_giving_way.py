@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import live
-from pipelines.live import GIVE_WAY_ENTRIES, LiveRunner
-from pipelines.stages import PROJECTION, Stage
+from pipelines.work import live
+from pipelines.work.live import GIVE_WAY_ENTRIES, LiveRunner
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import Stopped
 from projections.operations import Operations
 from tests.factories import event

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.adapters.graph_audit import GraphAudit
-from pipelines.settings import Settings
-from pipelines.verifying import ledger_sums
-from pipelines.verifying.ledger_sums import CHILD, Task
+from pipelines.graph.audit import GraphAudit
+from pipelines.proof import ledger_sums
+from pipelines.proof.ledger_sums import CHILD, Task
+from pipelines.work.settings import Settings
 from projections.positions import Position
 from projections.schema import EVENT
 from tests.factories import event, event_id, full_event, sessions

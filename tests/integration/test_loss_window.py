@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.adapters.ledger import Appended, Entry, Ledger
+from pipelines.ledger.ledger import Appended, Entry, Ledger
 from pipelines.local import ValkeyServer
 from projections.errors import GraphAhead
 from projections.events import content_digest

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from consolidation.decay import DAY_MS, HOUR_MS
-from pipelines.passes.run import CommunitySettings
+from pipelines.operations.passes.run import CommunitySettings
 from projections.schema import MEMBER_OF, RELATES_TO, SAME_AS
 from tests.factories import NOW_MS, event, sessions
 from tests.integration.pass_support import Passing, entity_id

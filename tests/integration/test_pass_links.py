@@ -6,9 +6,9 @@ import pytest
 
 from consolidation.links import session_profile
 from consolidation.sources import SourceEvent
-from pipelines.passes import sessions as pages
-from pipelines.passes import surroundings as runs
-from pipelines.passes.run import Pass
+from pipelines.operations.passes import sessions as pages
+from pipelines.operations.passes import surroundings as runs
+from pipelines.operations.passes.run import Pass
 from projections.events import Event
 from projections.schema import LINKED_TO
 from tests.factories import NOW_MS, event, event_id, sessions

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enrichment.requests import Asked, request_payload
-from pipelines.passes.scopes import PassScope, due
+from pipelines.operations.passes.scopes import PassScope, due
 from projections.events import Event
 from tests.decided import system
 from tests.factories import NOW_MS, event, event_id, sessions

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from consolidation.digests import episode_scope_id, summary_id
-from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.pass_reads import PassReads
-from pipelines.passes.deciding import PassReport
-from pipelines.passes.run import Pass
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.due_passes import PassReads
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.run import Pass
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event
 from tests.decided import forgotten

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.adapters.block import Block
-from pipelines.consolidation_stage import with_ledger
-from pipelines.live import LiveRunner
-from pipelines.runner import Runner
-from pipelines.stages import CONSOLIDATION
+from pipelines.ledger.keys import Block
+from pipelines.work.live import LiveRunner
+from pipelines.work.runner import Runner
+from pipelines.work.stages import CONSOLIDATION, with_ledger
 from projections.errors import Stopped
 from projections.events import Event
 from projections.identity import partition_of

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from pipelines import rebuild as module
-from pipelines import stages
-from pipelines import verify as verify_module
-from pipelines.adapters.targets import Target
+from pipelines.ledger.targets import Target
 from pipelines.local import Neo4jServer
-from pipelines.rebuild import rebuild, replay
-from pipelines.runner import Runner
-from pipelines.stages import PROJECTION, Stage
-from pipelines.verify import verify
+from pipelines.operations import rebuild as module
+from pipelines.operations.rebuild import rebuild, replay
+from pipelines.proof import verify as verify_module
+from pipelines.proof.verify import verify
+from pipelines.work import stages
+from pipelines.work.runner import Runner
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import FoldVersionMismatch, OperationFailed
 from projections.events import Event
 from projections.identity import event_partition

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from consolidation.decay import DAY_MS
-from pipelines.adapters.targets import Target
-from pipelines.consolidate import consolidate
+from pipelines.ledger.targets import Target
 from pipelines.local import Neo4jServer
-from pipelines.passes.scopes import PassScope
-from pipelines.rebuild import rebuild
-from pipelines.redeciding import rebuild_and_redecide
-from pipelines.returning import bring_back
-from pipelines.verifying.consolidation import verify_consolidation
+from pipelines.operations.consolidate import consolidate
+from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.rebuild import rebuild
+from pipelines.operations.reconsolidate import rebuild_and_redecide
+from pipelines.proof.consolidation import verify_consolidation
+from pipelines.work.restored import bring_back
 from tests.decided import system
 from tests.factories import START_MS
 from tests.integration.enrichment_support import Enriched, said

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from consolidation.departure_payloads import RECALLED_EVENT
+from consolidation.pruning_payloads import RECALLED_EVENT
 from consolidation.retention import Tier
-from pipelines import recalling, returning
-from pipelines.adapters.recall_reads import Selection, TombstoneReader
-from pipelines.adapters.targets import Target
-from pipelines.recalling import RecallReport, recall_forgotten
-from pipelines.services import Services
-from pipelines.stages import ENRICHMENT, Stage, ready
+from pipelines.graph.reads.tombstones import Selection, TombstoneReader
+from pipelines.ledger.targets import Target
+from pipelines.operations import restore as recalling
+from pipelines.operations.restore import RecallReport, recall_forgotten
+from pipelines.work import restored as returning
+from pipelines.work.services import Services
+from pipelines.work.stages import ENRICHMENT, Stage, ready
 from tests.decided import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.integration.consolidation_support import SCORED

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import recover as module
-from pipelines.adapters.ledger import Appended
+from pipelines.ledger.ledger import Appended
 from pipelines.local import ValkeyServer
-from pipelines.recover import GAP_RECORDED, recover
-from pipelines.verifying.enrichment import verify_enrichment
+from pipelines.operations import recover as module
+from pipelines.operations.recover import GAP_RECORDED, recover
+from pipelines.proof.enrichment import verify_enrichment
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions

@@ -10,9 +10,9 @@ import pytest
 from consolidation import recorded
 from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
-from pipelines.consolidate import ConsolidationReport, consolidate, redecide
-from pipelines.live import Decisions
-from pipelines.verifying.consolidation import verify_consolidation
+from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
+from pipelines.proof.consolidation import verify_consolidation
+from pipelines.work.live import Decisions
 from tests.decided import system
 from tests.factories import START_MS, event_id, sessions
 from tests.integration.consolidation_support import without_models
@@ -34,7 +34,7 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.consolidate.ready", without_models)
+    monkeypatch.setattr("pipelines.operations.consolidate.ready", without_models)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from pipelines import dead_letters
-from pipelines.adapters.block import Block
-from pipelines.adapters.graph_writer import GraphTransaction, GraphWriter
-from pipelines.runner import Runner
-from pipelines.stages import PROJECTION, Stage
+from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.ledger.keys import Block
+from pipelines.operations import dead_letters
+from pipelines.work.runner import Runner
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,

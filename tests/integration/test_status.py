@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from consolidation.decisions import PassDecided, pass_payload
-from enrichment.enriched import FOLD_VERSION
+from enrichment.derived import FOLD_VERSION
 from enrichment.requests import REQUESTED_EVENT
-from pipelines.commands.status import picture
+from pipelines.cli.status import picture
 from pipelines.models.installed import installed_models
-from pipelines.stages import STAGES
-from pipelines.status import status
+from pipelines.operations.status import status
+from pipelines.work.stages import STAGES
 from tests.decided import consolidated, pass_ended, requested, system
 from tests.factories import event
 from tests.integration.consolidation_support import Consolidated

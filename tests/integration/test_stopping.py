@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.adapters.block import Block
-from pipelines.dead_letters import list_
-from pipelines.live import LiveRunner
+from pipelines.ledger.keys import Block
+from pipelines.operations.dead_letters import list_
+from pipelines.work.live import LiveRunner
 from projections.errors import Stopped
 from projections.events import Event
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, says
@@ -65,7 +65,7 @@ def worker(stack: Stack, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     names = ("redis_url", "neo4j_url", "partitions", "id_buckets", "llm_url", "llm_model")
     environment = {f"RECOLLECT_{name.upper()}": str(getattr(settings, name)) for name in names}
     process = subprocess.Popen(
-        [*(sys.executable, "-m", "pipelines.cli", "worker"), "enrichment", "--target", "blue"],
+        [*(sys.executable, "-m", "pipelines.cli.main", "worker"), "enrichment", "--target", "blue"],
         stderr=subprocess.DEVNULL,
         env={
             **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},

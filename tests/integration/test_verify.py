@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipelines import verify as module
-from pipelines.verify import Report
-from pipelines.verifying.judge import Judge
+from pipelines.proof import verify as module
+from pipelines.proof.judge import Judge
+from pipelines.proof.verify import Report
 from projections.digest import digest_text, graph_number
 from projections.errors import FoldVersionMismatch, GraphAhead
 from projections.events import Event
@@ -301,7 +301,7 @@ def test_one_session_is_compared_alone(projected: Stack) -> None:
 def test_much_that_is_wrong_is_counted_and_part_of_it_listed(
     projected: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.verifying.report.LISTED", 3)
+    monkeypatch.setattr("pipelines.proof.report.LISTED", 3)
     projected.cypher("MATCH (e:Event) WHERE e.occurred_at IS NOT NULL SET e.agent_id = 'x'")
     report = projected.verify()
     assert (report.difference_count, len(report.differences)) == (len(GRAPH), 3)
@@ -318,7 +318,7 @@ def test_an_empty_graph_misses_everything_and_is_filled(projected: Stack) -> Non
 
 
 def test_sessions_are_judged_a_few_at_once(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.verifying.judge.JUDGED_AT_ONCE", 3)
+    monkeypatch.setattr("pipelines.proof.judge.JUDGED_AT_ONCE", 3)
     stack.fill(count=12, length=3)
     sizes: list[int] = []
     judge = Judge._judge_chunk

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.enriching import Models
-from pipelines.verifying.enriched_report import EnrichmentReport
-from pipelines.verifying.enrichment import verify_enrichment
+from pipelines.proof.enriched_report import EnrichmentReport
+from pipelines.proof.enrichment import verify_enrichment
+from pipelines.work.enriching import Models
 from projections.schema import ENTITY, REFERENCES
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, sends
 from tests.fakes.chat_server import says as answers

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from consolidation.departure_payloads import FORGOTTEN_EVENT, expired_payloads
-from consolidation.departures import FactKey
-from pipelines.rebuild import replay
-from pipelines.stages import CONSOLIDATION
-from pipelines.verifying.consolidation import ConsolidationVerified, verify_consolidation
+from consolidation.pruning import FactKey
+from consolidation.pruning_payloads import FORGOTTEN_EVENT, expired_payloads
+from pipelines.operations.rebuild import replay
+from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.work.stages import CONSOLIDATION
 from projections.schema import LINKED_TO, MEMBER_OF, RELATES_TO, SUMMARIZES
 from tests.decided import ENTITIES, consolidated, system
 from tests.factories import START_MS, event, event_id
@@ -225,7 +225,7 @@ def recollect(live: Consolidated, *arguments: str) -> tuple[int, dict[str, Any]]
     settings = live.stack.services.settings
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pipelines.cli", "verify", "--json", *arguments),
+            *(sys.executable, "-m", "pipelines.cli.main", "verify", "--json", *arguments),
             *("--redis", settings.redis_url, "--neo4j", settings.neo4j_url),
         ],
         capture_output=True,

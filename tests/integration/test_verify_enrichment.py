@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from enrichment.enriched_differences import FoundEntity, FoundEvent
 from enrichment.entities import entity_id
 from enrichment.ports import PayloadResolver
-from pipelines.adapters.block import Block
-from pipelines.adapters.enrichment_audit import EnrichmentAudit
-from pipelines.adapters.payloads import FsspecResolver
-from pipelines.enriching import Models
-from pipelines.stages import PROJECTION, Stage
-from pipelines.verifying.enriched_report import EnrichmentReport
-from pipelines.verifying.enrichment import chosen_sessions, verify_enrichment
+from pipelines.graph.audits.enrichment import EnrichmentAudit
+from pipelines.ledger.keys import Block
+from pipelines.ledger.payloads import FsspecResolver
+from pipelines.proof.enriched_differences import FoundEntity, FoundEvent
+from pipelines.proof.enriched_report import EnrichmentReport
+from pipelines.proof.enrichment import chosen_sessions, verify_enrichment
+from pipelines.work.enriching import Models
+from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import ModelsMismatch, ModelUnavailable, Stopped
 from projections.events import Event, content_digest
 from projections.schema import (
@@ -432,7 +432,7 @@ def test_the_command_line_verifies_both_stages(enriched: Enriched) -> None:
 
     def recollect(*arguments: str) -> tuple[int, dict[str, Any]]:
         done = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli", "verify", "--json", *arguments, *services],
+            [sys.executable, "-m", "pipelines.cli.main", "verify", "--json", *arguments, *services],
             capture_output=True,
             timeout=300,
             env=environment,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import redis
 
-from pipelines.adapters.block import Block
-from pipelines.adapters.connect import connect_redis
-from pipelines.agents.app import StageApp
-from pipelines.settings import Settings, load_settings
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.keys import Block
+from pipelines.work.app import StageApp
+from pipelines.work.settings import Settings, load_settings
 from projections.errors import Fenced, GraphUnavailable, RecollectError
 from projections.operations import Checkpoint
 from projections.positions import Position

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.adapters.block import Block
-from pipelines.runner import Runner
-from pipelines.stages import PROJECTION
+from pipelines.ledger.keys import Block
+from pipelines.work.runner import Runner
+from pipelines.work.stages import PROJECTION
 from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event

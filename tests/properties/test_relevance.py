@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.passages import Candidate, Passage
+from api.retrieval.candidate_text import Candidate, Passage
 from api.retrieval.query_terms import query_terms
 from api.retrieval.relevance import relevance
 

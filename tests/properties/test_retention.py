@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.decay import DAY_MS
-from consolidation.departures import SimilarEdge, similar_departures
-from consolidation.entangled import Judging
+from consolidation.pruning import SimilarEdge, similar_departures
 from consolidation.retention import (
     DEFAULT_POLICY,
+    Judging,
     RetainedEvent,
     RetentionPolicy,
     Tier,

@@ -13,18 +13,18 @@ from typing import Any
 
 import redis
 
-from pipelines.adapters.ledger import Ledger, LedgerKeys
+from pipelines.ledger.ledger import Ledger, LedgerKeys
 from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.services import Services
-from pipelines.settings import Settings
-from pipelines.stages import PROJECTION, group_name
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from pipelines.work.stages import PROJECTION, group_name
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
 
 TARGET = "blue"
 GROUP = group_name(PROJECTION.name, TARGET)
 LEASE_MS = 1_500
-_COMMAND = [sys.executable, "-m", "pipelines.cli"]
+_COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 
 
 class Worker:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pipelines.adapters.ledger import Appended, Ledger, Outcome
+from pipelines.ledger.ledger import Appended, Ledger, Outcome
 from projections.digest import MODULUS, digest_text
 from projections.errors import EventConflict, GraphAhead, LedgerUnavailable
 from projections.events import Event

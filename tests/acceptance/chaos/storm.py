@@ -14,10 +14,10 @@ from typing import Any
 import neo4j
 import redis
 
-from pipelines import dead_letters
-from pipelines.recover import recover
-from pipelines.services import Services
-from pipelines.verify import verify
+from pipelines.operations import dead_letters
+from pipelines.operations.recover import recover
+from pipelines.proof.verify import verify
+from pipelines.work.services import Services
 from projections.errors import OperationFailed, RecollectError
 from projections.events import decode_event, encode_event
 from projections.system_events import is_system_event

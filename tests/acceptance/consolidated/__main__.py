@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.local import LocalServices
-from pipelines.logs import configure_logging
+from pipelines.observe.logs import configure_logging
 from tests.acceptance.consolidated import story
 from tests.acceptance.enriched.story import locomo, tau_bench
 from tests.integration.stack import Stack

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from consolidation.retention import RetentionPolicy
-from pipelines.adapters.consolidation_reads import ConsolidationReader
-from pipelines.adapters.forgetting_reads import ForgettingReader
-from pipelines.adapters.ledger import Appended
-from pipelines.consolidation_stage import CONSOLIDATION, with_ledger
-from pipelines.passes.deciding import PassReport
-from pipelines.passes.forgetting import Forgetting
-from pipelines.passes.run import Pass
-from pipelines.stages import PROJECTION
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.forgetting import ForgettingReader
+from pipelines.ledger.ledger import Appended
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.forgetting import Forgetting
+from pipelines.operations.passes.run import Pass
+from pipelines.work.stages import CONSOLIDATION, PROJECTION, with_ledger
 from projections.errors import EventConflict
 from projections.events import Event
 from projections.schema import EDGES, LINKED_TO, NODES, SUMMARIZES, Certainty

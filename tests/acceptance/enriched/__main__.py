@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.local import LocalServices
-from pipelines.logs import configure_logging
+from pipelines.observe.logs import configure_logging
 from tests.acceptance.enriched import story
 from tests.integration.stack import Stack
 

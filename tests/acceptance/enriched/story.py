@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from enrichment.similarity import CAP
-from pipelines import telemetry
-from pipelines.chat import conversation_events
-from pipelines.rebuild import replay
-from pipelines.stages import ENRICHMENT, PROJECTION
+from pipelines.observe import metrics as telemetry
+from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.rebuild import replay
+from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.events import Event, parse_event
 from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import Stack

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Sequence
 
 from enrichment.entities import canonical_name
-from pipelines.adapters.embedder import make_embedder
-from pipelines.settings import Settings
+from pipelines.models.embedder import make_embedder
+from pipelines.work.settings import Settings
 from tests.acceptance.resolver.resolving import Labelled, Vectors
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.patterns import identifiers
 from enrichment.resolution import SAME_COSINE, Candidate, Known, components, same_as

@@ -29,11 +29,11 @@ import httpx
 import neo4j
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.adapters.query_embedder import QueryEmbedder
-from pipelines.children import COMMAND, ApiProcess
 from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.children import COMMAND, ApiProcess
 from pipelines.models.installed import EMBEDDER
-from pipelines.settings import Settings
+from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.work.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import SESSION, TENANT, Memory, fill
 from tests.bench.query.load import Latency, measured

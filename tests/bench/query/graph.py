@@ -14,7 +14,7 @@ import neo4j
 import numpy
 
 from enrichment.entities import canonical_name, entity_id
-from pipelines.adapters.graph_writer import GraphWriter
+from pipelines.graph.writer import GraphWriter
 from projections.schema import (
     CAUSED_BY,
     DIRECT,

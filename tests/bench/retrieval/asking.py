@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
-from pipelines import telemetry
+from pipelines.observe import metrics as telemetry
 from projections.schema import EVENT
 from tests.bench.retrieval.served import TIMEOUT_MS, Conversations, key_of
 from tests.integration.api_support import Api

@@ -12,9 +12,9 @@ import httpx
 import orjson
 
 from pipelines.local import LocalServices
-from pipelines.logs import configure_logging
-from pipelines.settings import ApiKey
-from pipelines.stages import ENRICHMENT, PROJECTION
+from pipelines.observe.logs import configure_logging
+from pipelines.work.settings import ApiKey
+from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.events import timestamp_ms, timestamp_text
 from tests.bench.stack import HEAP_MB, PAGE_CACHE_MB, Stack
 from tests.integration.api_support import Api, running_api

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, Final
 
 from api.retrieval import answer, gather
+from api.retrieval.candidate_text import Candidate
 from api.retrieval.candidates import Candidates
-from api.retrieval.passages import Candidate
 from api.retrieval.ranking import Pool, Ranked, ranking
 from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
-from pipelines.adapters.graph_reader import GraphRead
+from pipelines.graph.reader import GraphRead
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
-from enrichment.offered import offered_event
-from pipelines.chat import conversation_events
+from enrichment.producer_rules import offered_event
 from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event
 from tests.bench.retrieval_methods.label import INTENTS, Place, Question, sampled
 from tests.integration.api_support import Api, running_api

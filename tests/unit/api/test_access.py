@@ -8,7 +8,7 @@ import pytest
 
 from api.connections import check_settings
 from api.dependencies import Keyring
-from pipelines.settings import ApiKey, Settings
+from pipelines.work.settings import ApiKey, Settings
 from projections.errors import ConfigurationError
 
 KEYS = tuple(ApiKey(name=f"key-{i}", key=f"{i}" * 20) for i in range(5))

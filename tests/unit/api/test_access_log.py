@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from api.access_log import MAX_WAITING, AccessLog
 from consolidation.accesses import Accessed, parse_accessed
-from pipelines.adapters.ledger import Ledger
+from pipelines.ledger.ledger import Ledger
 from projections.errors import LedgerUnavailable
 from projections.events import Event
 from tests.factories import event_id

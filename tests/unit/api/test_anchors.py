@@ -9,7 +9,7 @@ from api.retrieval.intent import path_intents
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import Pool, ranking
 from consolidation.decay import DecayWeights
-from pipelines.adapters.walk_reads import StepEdge
+from pipelines.graph.reads.walk import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
 from tests.unit.api.test_ranking import own, row
 

@@ -10,10 +10,10 @@ import neo4j
 import pytest
 
 from api.retrieval import candidates
+from api.retrieval.candidate_text import Passage, half, unit_vector
 from api.retrieval.candidates import PassageCache
-from api.retrieval.passages import Passage, half, unit_vector
-from pipelines.adapters.graph_reader import GraphReader
-from pipelines.adapters.retrieval_reads import Content
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.reads.channels import Content
 
 MANY = 2**30
 

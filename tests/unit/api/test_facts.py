@@ -20,7 +20,7 @@ from api.retrieval.facts import (
     with_decay,
 )
 from consolidation.decay import DAY_MS, effective_confidence
-from pipelines.adapters.fact_reads import End, FactFilter, FactRow
+from pipelines.graph.reads.facts import End, FactFilter, FactRow
 from tests.factories import NOW_MS, event_id
 
 numbers = st.floats(0, 1)

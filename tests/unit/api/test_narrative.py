@@ -22,7 +22,7 @@ from api.retrieval.narrative import (
     fact_score,
     facts_markdown,
 )
-from pipelines.demo import scenario_path
+from pipelines.operations.demo import scenario_path
 from tests.factories import START_MS, event_id
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.retrieval.candidate_text import Candidate, Passage, half, unit_vector
 from api.retrieval.diversity import diversified
 from api.retrieval.pages import cursor_of, page_of
-from api.retrieval.passages import Candidate, Passage, half, unit_vector
 from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
@@ -25,10 +25,10 @@ from api.retrieval.ranking import (
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
-from pipelines.adapters.proactive_reads import Signalled
-from pipelines.adapters.retrieval_reads import Hit, SessionEvent
-from pipelines.adapters.retrieval_scope import Scope
-from pipelines.adapters.walk_reads import StepEdge
+from pipelines.graph.reads.channels import Hit, SessionEvent
+from pipelines.graph.reads.proactive import Signalled
+from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.walk import StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from api.retrieval.traverse import Bound, Direction, Lineage, best_path_scores, lineage_edge
-from pipelines.adapters.graph_reader import GraphEdge, GraphNode, GraphRead
+from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from projections.errors import QueryTimeout
 from projections.schema import CAUSED_BY, FOLLOWS, INTENTS, EdgeRow
 

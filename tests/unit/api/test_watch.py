@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from api.reading import have_passed
-from api.watch import FOLD_VERSIONS, Sample, by_stage, is_stale, lag_entries
-from pipelines.adapters.ledger import Tail
-from pipelines.settings import Settings
+from api.read_your_writes import have_passed
+from api.watcher import FOLD_VERSIONS, Sample, by_stage, is_stale, lag_entries
+from pipelines.ledger.ledger import Tail
+from pipelines.work.settings import Settings
 from projections.operations import Checkpoint
 from projections.positions import START, Position
 

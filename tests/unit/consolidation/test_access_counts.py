@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.accesses import Accessed, accessed_payloads
 from consolidation.decay import DAY_MS, Retrievals, retrieval_count
-from consolidation.departure_payloads import expired_payloads
-from consolidation.departures import FactKey
-from consolidation.expected_accesses import ExpectedAccesses
+from consolidation.pruning import FactKey
+from consolidation.pruning_payloads import expired_payloads
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from enrichment.feedback import feedback_payload
+from pipelines.proof.expected_accesses import ExpectedAccesses
 from projections.events import Event
 from projections.operations import Operations
 from projections.positions import START, Position

@@ -16,7 +16,7 @@ from consolidation.accesses import (
     accessed_payloads,
     parse_accessed,
 )
-from consolidation.departures import FactKey
+from consolidation.pruning import FactKey
 from enrichment.feedback import Feedback, feedback_payload, parse_feedback
 from projections.errors import InvalidEvent
 from projections.events import canonical_json

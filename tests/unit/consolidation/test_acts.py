@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.acts import (
+from consolidation.episode_acts import (
     Changed,
     actor_of,
     acts,

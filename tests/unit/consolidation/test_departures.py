@@ -8,7 +8,17 @@ import orjson
 import pytest
 
 from consolidation.decay import DAY_MS, Retrievals
-from consolidation.departure_payloads import (
+from consolidation.pruning import (
+    FactKey,
+    RetainedEntity,
+    RetainedFact,
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
+)
+from consolidation.pruning_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
     EntitiesArchived,
@@ -23,16 +33,6 @@ from consolidation.departure_payloads import (
     forgotten_payloads,
     parse_departure,
     recalled_payloads,
-)
-from consolidation.departures import (
-    FactKey,
-    RetainedEntity,
-    RetainedFact,
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
 )
 from consolidation.retention import DEFAULT_POLICY, Departure, RetentionPolicy, Tier
 from projections.errors import InvalidEvent

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consolidation.highlight_rules import episode_highlights
 from consolidation.highlights import (
     HIGHLIGHT_CHARACTERS,
     MAX_HIGHLIGHTS,
@@ -17,7 +18,6 @@ from consolidation.highlights import (
     listed,
 )
 from consolidation.sources import SourceEvent
-from consolidation.stories import episode_highlights
 from tests.factories import event_id
 from tests.source_events import called, mentioned, returned, said, source_event
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.homes import (
+from consolidation.communities_of_users import (
     EVERYBODY,
     LinkingFact,
     NamedEntity,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.chains import Leaving, bridges, removals, rewired
+from consolidation.bridging import Leaving, bridges, removals, rewired
 from consolidation.decisions import (
     MAX_GONE,
     PassDecided,

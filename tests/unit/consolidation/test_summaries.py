@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.gists import Participant, ToolUse
 from consolidation.sources import SourceEvent
 from consolidation.summaries import (
     CONTENT_CHARACTERS,
@@ -24,6 +23,7 @@ from consolidation.summaries import (
     summarize_session,
     with_content,
 )
+from consolidation.summary_content import Participant, ToolUse
 from consolidation.windows import episodes
 from tests.factories import START_MS
 from tests.source_events import called, mentioned, returned, said, source_event

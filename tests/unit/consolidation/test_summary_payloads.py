@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.acts import NAME_CHARACTERS
-from consolidation.gists import (
-    MAX_ENTITIES,
-    MAX_PARTICIPANTS,
-    MAX_TOOLS,
-    Gist,
-    KeyEntity,
-    Participant,
-    ToolUse,
-)
+from consolidation.episode_acts import NAME_CHARACTERS
 from consolidation.highlights import (
     HIGHLIGHT_CHARACTERS,
     KINDS,
@@ -32,6 +23,15 @@ from consolidation.summaries import (
     AgentSummary,
     EpisodeSummary,
     SessionSummary,
+)
+from consolidation.summary_content import (
+    MAX_ENTITIES,
+    MAX_PARTICIPANTS,
+    MAX_TOOLS,
+    Gist,
+    KeyEntity,
+    Participant,
+    ToolUse,
 )
 from consolidation.summary_payloads import (
     MAX_EPISODE_BYTES,

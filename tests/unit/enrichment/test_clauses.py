@@ -10,7 +10,7 @@ from enrichment.clauses import text_facts
 from enrichment.entities import mentions
 from enrichment.ports import Analysis, EntityRecognizer
 from enrichment.text import event_text
-from pipelines.adapters.nlp import SpacyRecognizer
+from pipelines.models.nlp import SpacyRecognizer
 from projections.events import Event
 from tests.factories import event
 

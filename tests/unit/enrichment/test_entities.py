@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from enrichment.enriched import EventText, Mention
+from enrichment.derived import EventText, Mention
 from enrichment.entities import (
     LABELS,
     MAX_MENTIONS,

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from enrichment.enriched_differences import (
+from enrichment.entities import entity_id
+from enrichment.ports import Analysis
+from enrichment.stage import derive_event, derive_statement
+from enrichment.text import event_text
+from pipelines.proof.comparison import Difference
+from pipelines.proof.enriched_differences import (
     FoundEntity,
     FoundEvent,
     FoundHistory,
@@ -17,12 +22,7 @@ from enrichment.enriched_differences import (
     similar_differences,
     vector_differences,
 )
-from enrichment.entities import entity_id
-from enrichment.expected import ENTITY_NAMES, ExpectedGraph, Made, made_by
-from enrichment.ports import Analysis
-from enrichment.stage import derive_event, derive_statement
-from enrichment.text import event_text
-from projections.comparison import Difference
+from pipelines.proof.expected_enrichment import ENTITY_NAMES, ExpectedGraph, Made, made_by
 from projections.positions import Position
 from projections.schema import SIMILAR_TO
 from tests.factories import event, event_id

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from enrichment.enriched import EventText
+from enrichment.derived import EventText
 from enrichment.facts import MAX_FACTS, Assertion, structured_facts
 from enrichment.text import event_text
 from projections.events import Event

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrichment.enriched import EventText, TextKind
+from enrichment.derived import EventText, TextKind
 from enrichment.keywords import MAX_KEYWORDS, SUMMARY_CHARACTERS, keywords, summary
 from enrichment.ports import Analysis
 from enrichment.text import event_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from enrichment.offered import MAX_ERRORS, PUBLIC, STATEMENTS, WITH_RULES, offered_event
+from enrichment.producer_rules import MAX_ERRORS, PUBLIC, STATEMENTS, WITH_RULES, offered_event
 from enrichment.requests import REQUESTED_EVENT
 from projections.errors import InvalidEvent
 from projections.events import Event
@@ -132,7 +132,7 @@ def test_the_number_of_errors_is_bounded() -> None:
 
 def test_judging_loads_no_model() -> None:
     code = (
-        "import sys, enrichment.offered; "
+        "import sys, enrichment.producer_rules; "
         "print({m.split('.')[0] for m in sys.modules} "
         "& {'numpy', 'onnxruntime', 'spacy', 'tokenizers', 'torch', 'asyncio'})"
     )

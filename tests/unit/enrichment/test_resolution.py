@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.enriched import EntityType
+from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.resolution import (
     Candidate,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrichment.enriched import EventText
+from enrichment.derived import EventText
 from enrichment.text import (
     STORED_CHARACTERS,
     TEXT_CHARACTERS,
@@ -24,7 +24,7 @@ from enrichment.text import (
     stored_text,
 )
 from enrichment.words import word_set
-from pipelines.chat import conversation_events
+from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event
 from tests import strategies
 from tests.factories import event, trajectory

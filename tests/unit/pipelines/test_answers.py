@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipelines.commands.answers import explained, show_answer
+from pipelines.cli.answers import explained, show_answer
 from projections.schema import CAUSED_BY
 
 

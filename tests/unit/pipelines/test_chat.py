@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.chat import BASE_MS, SPREAD_MINUTES, STEP_MS, conversation_events, is_error
+from pipelines.operations.chat_trajectories import (
+    BASE_MS,
+    SPREAD_MINUTES,
+    STEP_MS,
+    conversation_events,
+    is_error,
+)
 from projections.errors import InvalidInput
 from projections.events import Event, parse_event
 

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from enrichment.causality import RULES
-from pipelines import telemetry
-from pipelines.derived import count_derived, derived_counts
+from pipelines.observe import metrics as telemetry
+from pipelines.work.derived_counts import count_derived, derived_counts
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode
 from projections.schema import CAUSED_BY, DIRECT, ENTITY, EVENT, INFERRED, REFERENCES, SIMILAR_TO
 

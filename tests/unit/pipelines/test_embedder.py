@@ -15,16 +15,16 @@ import numpy
 import numpy.typing
 import pytest
 
-from pipelines.adapters.embedder import (
+from pipelines.models import minilm
+from pipelines.models.embedder import (
     BATCH,
     OnnxEmbedder,
     SentenceTransformersEmbedder,
     _batches,
     make_embedder,
 )
-from pipelines.models import minilm
 from pipelines.models.minilm_graph import GRAPH, draw
-from pipelines.settings import Settings
+from pipelines.work.settings import Settings
 from projections.errors import ModelUnavailable
 
 # Texts with the vectors that sentence-transformers gave on torch (versions inside), from the same
@@ -181,7 +181,8 @@ def test_a_model_that_came_back_is_used_without_a_restart(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "module", ["api.main", "pipelines.cli", "pipelines.adapters.embedder", "pipelines.adapters.nlp"]
+    "module",
+    ["api.main", "pipelines.cli.main", "pipelines.models.embedder", "pipelines.models.nlp"],
 )
 def test_to_import_is_not_to_load(module: str) -> None:
     heavy = "{'onnxruntime', 'safetensors', 'spacy', 'tokenizers', 'torch'}"

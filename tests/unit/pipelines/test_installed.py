@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.enriching import Models
 from pipelines.models.installed import installed_models
-from pipelines.settings import Settings
+from pipelines.work.enriching import Models
+from pipelines.work.settings import Settings
 
 LANGUAGE_MODEL = {"llm_url": "http://127.0.0.1:1/v1", "llm_model": "large"}
 
@@ -36,7 +36,7 @@ def test_without_the_model_nothing_can_be_said() -> None:
 def test_asking_loads_no_model_and_nothing_that_models_are_made_of() -> None:
     code = (
         "import sys\n"
-        "from pipelines.settings import Settings\n"
+        "from pipelines.work.settings import Settings\n"
         "from pipelines.models.installed import installed_models\n"
         "print(installed_models(Settings()))\n"
         "heavy = {'numpy', 'spacy', 'onnxruntime', 'tokenizers', 'safetensors', 'torch'}\n"

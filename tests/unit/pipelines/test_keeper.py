@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from faust.types import TP
 
-from pipelines.transport.group import Group
-from pipelines.transport.keeper import Keeper
-from pipelines.transport.lane import Lane
+from pipelines.work.transport.group import Group
+from pipelines.work.transport.keeper import Keeper
+from pipelines.work.transport.lane import Lane
 from projections.operations import Checkpoint
 from projections.positions import Position
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from pipelines import logs
-from pipelines.settings import ApiKey, Settings
+from pipelines.observe import logs
+from pipelines.work.settings import ApiKey, Settings
 
 REDIS_PASSWORD = "p/w@with:odd%chars"
 NEO4J_PASSWORD = 'quoted"and\\slashed'
@@ -69,13 +69,13 @@ def lines(restored_logging: None, monkeypatch: pytest.MonkeyPatch) -> Lines:
 
 def test_a_line_is_json_with_utc_time_level_logger_and_context(lines: Lines) -> None:
     with logs.log_context(request_id="r-1", stage="projection", target="blue", partition=3):
-        logs.get_logger("pipelines.runner").info("block applied", entries=500)
+        logs.get_logger("pipelines.work.runner").info("block applied", entries=500)
     [line] = lines()
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "level": "info",
         "event": "block applied",
-        "logger": "pipelines.runner",
+        "logger": "pipelines.work.runner",
         "entries": 500,
         "request_id": "r-1",
         "stage": "projection",

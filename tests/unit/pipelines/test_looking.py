@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pipelines.verifying import report
-from pipelines.verifying.report import LOOKS, MENDING_ROUNDS, ComparisonReport, looked
+from pipelines.proof import report
+from pipelines.proof.report import LOOKS, MENDING_ROUNDS, ComparisonReport, looked
 from projections.errors import GraphUnavailable
 
 

@@ -15,8 +15,6 @@ import numpy
 import pytest
 
 from enrichment.ports import Analysis, Span
-from pipelines import telemetry
-from pipelines.adapters.nlp import MAX_CHARACTERS, SpacyRecognizer
 from pipelines.local.processes import is_alive
 from pipelines.models.analyst import (
     analysis_of,
@@ -24,6 +22,8 @@ from pipelines.models.analyst import (
     encode_analysis,
     tokenized,
 )
+from pipelines.models.nlp import MAX_CHARACTERS, SpacyRecognizer
+from pipelines.observe import metrics as telemetry
 from projections.errors import ModelFailed, ModelUnavailable
 from tests.unit.pipelines.test_embedder import HOSTILE, TEXTS
 
@@ -233,7 +233,7 @@ def test_a_damaged_model_is_an_error_that_names_the_command() -> None:
 
 def test_the_child_ends_with_its_parent() -> None:
     code = f"""
-        from pipelines.adapters.nlp import SpacyRecognizer
+        from pipelines.models.nlp import SpacyRecognizer
         recognizer = SpacyRecognizer({MODEL!r})
         recognizer.load()
         print(recognizer.pid, flush=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import telemetry
-from pipelines.adapters.payloads import FsspecResolver
-from pipelines.settings import Settings
+from pipelines.ledger.payloads import FsspecResolver
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
 
 
 class Handler(BaseHTTPRequestHandler):

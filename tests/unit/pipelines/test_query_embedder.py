@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pipelines.adapters.query_embedder import QueryEmbedder
-from pipelines.settings import Settings
+from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.work.settings import Settings
 
 PATIENT_MS = 60_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.settings import Settings, load_settings
-from pipelines.status import recall_mode
+from pipelines.operations.status import recall_mode
+from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
 
 

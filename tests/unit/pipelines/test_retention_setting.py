@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from consolidation.retention import DEFAULT_POLICY
-from pipelines.settings import load_settings
+from pipelines.work.settings import load_settings
 from projections.errors import ConfigurationError
 
 

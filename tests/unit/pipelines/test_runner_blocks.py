@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.adapters.block import Block
-from pipelines.runner import Runner
-from pipelines.stages import PROJECTION
+from pipelines.ledger.keys import Block
+from pipelines.work.runner import Runner
+from pipelines.work.stages import PROJECTION
 from projections.errors import Fenced, GraphRejected, Stopped, TransactionTimeout
 from projections.operations import Operations
 from tests.factories import block, event_id, session

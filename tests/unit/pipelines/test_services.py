@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.adapters.targets import Target
-from pipelines.services import Services
-from pipelines.settings import Settings
+from pipelines.ledger.targets import Target
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
 
 
 def test_a_writer_has_the_transaction_time_limit_of_the_settings() -> None:

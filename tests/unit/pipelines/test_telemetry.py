@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines import telemetry
+from pipelines.observe import metrics as telemetry
 from projections.errors import GraphUnavailable
 
 

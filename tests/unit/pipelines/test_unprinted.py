@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.adapters.unprinted import unprinted
+from pipelines.graph.log_safe import unprinted
 
 
 def test_parameters_stay_equal_and_print_their_size() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.agents.app import Work
+from pipelines.work.app import Work
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
 from tests.factories import block, session

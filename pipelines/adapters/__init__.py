@@ -1,1 +1,0 @@
-"""What speaks the protocols of Redis and Neo4j."""

@@ -1,0 +1,1 @@
+"""`recollect`: the command line, one module a group of commands."""

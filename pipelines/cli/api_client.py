@@ -1,0 +1,185 @@
+"""A question to the API: to one that runs, or to one in this process for as long as it takes.
+
+Both answer alike; a running one has its models loaded. The API stands on `pipelines`, so it is
+imported here by name only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+from pydantic import SecretStr
+
+from pipelines.work.settings import ALL_TENANTS, ApiKey, Settings
+from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable, OperationFailed
+
+SUBGRAPH = "/v1/query/subgraph"
+FACTS = "/v1/query/facts"
+MARKDOWN = "text/markdown"
+_JSON = "application/json"
+_GRACE_S = 10.0
+MAX_DEPTH = 10
+MAX_NODES = 30
+"""Of a lineage that a person looks at."""
+MAX_ROUNDS = 4
+LINEAGE_TIMEOUT_MS = 30_000
+
+
+class Answer(NamedTuple):
+    """What came back: a document, or text when that was asked for."""
+
+    document: dict[str, Any]
+    text: str = ""
+
+
+class Asked:
+    """Who answers; `_send` is how it is reached."""
+
+    def ask(
+        self, path: str, body: Mapping[str, Any], tenant: str, *, accept: str = _JSON
+    ) -> Answer:
+        """The answer to a question.
+
+        Raises:
+            InvalidInput: naming the fields that break a rule.
+            LedgerUnavailable: Redis is away.
+            GraphUnavailable: Neo4j is away.
+            OperationFailed: anything else that is no answer.
+        """
+        headers = {"content-type": _JSON, "accept": accept, "x-tenant": tenant}
+        limit_s = int(body.get("timeout_ms", 5_000)) / 1000
+        return _answer(*self._send("POST", path, orjson.dumps(body), headers, limit_s), accept)
+
+    def lineage(self, node_id: str, tenant: str) -> dict[str, Any]:
+        """The causes of a node, as far as they go; raises as `ask` does.
+
+        The API goes ten steps at a time: where there are more, it is asked again from the furthest.
+        """
+        found = part = self._causes(node_id, tenant)
+        for _ in range(MAX_ROUNDS):
+            if "max_depth" not in part["meta"]["truncated_by"]:
+                break
+            furthest = max(part["nodes"], key=lambda node: node["depth"] or 0)
+            part = self._causes(furthest["node_id"], tenant)
+            known = {node["node_id"] for node in found["nodes"]}
+            found["nodes"] += [one for one in part["nodes"] if one["node_id"] not in known]
+            found["edges"] += part["edges"]
+        return found
+
+    def _causes(self, node_id: str, tenant: str) -> dict[str, Any]:
+        query = urlencode(
+            {
+                "intent": "why",
+                "max_depth": MAX_DEPTH,
+                "max_nodes": MAX_NODES,
+                "timeout_ms": LINEAGE_TIMEOUT_MS,
+            }
+        )
+        path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
+        headers = {"accept": _JSON, "x-tenant": tenant}
+        return _answer(
+            *self._send("GET", path, b"", headers, LINEAGE_TIMEOUT_MS / 1000), _JSON
+        ).document
+
+    def close(self) -> None:
+        """End what was kept open."""
+
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        raise NotImplementedError
+
+
+class RunningApi(Asked):
+    """An API somewhere.
+
+    Args:
+        url: of its root.
+        key: sent as a bearer token; None: none is needed.
+    """
+
+    def __init__(self, url: str, key: str | None) -> None:
+        self._url = url.rstrip("/")
+        self._key = key
+
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        sent = dict(headers)
+        if self._key is not None:
+            sent["authorization"] = f"Bearer {self._key}"
+        request = urllib.request.Request(  # noqa: S310 - the URL is the user's own, or ours
+            self._url + path, data=body or None, headers=sent, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=limit_s + _GRACE_S) as answer:  # noqa: S310
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except OSError as error:
+            raise OperationFailed(reason=f"no API at {self._url}: {error}") from None
+
+
+class OwnApi(Asked):
+    """An API in this process, over the same services, without a port; closed with `close`."""
+
+    def __init__(self, settings: Settings) -> None:
+        secret = secrets.token_urlsafe(24)
+        key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, role="read")
+        own = settings.model_copy(update={"api_keys": (key,)})
+        self._app = importlib.import_module("api.in_process").InProcess(own)
+        self._bearer = f"Bearer {secret}"
+
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+    ) -> tuple[int, bytes]:
+        sent = {**headers, "authorization": self._bearer}
+        status, data = self._app.request(method, path, body, sent)
+        return int(status), bytes(data)
+
+    def close(self) -> None:
+        """End it."""
+        self._app.close()
+
+
+def _answer(status: int, data: bytes, accept: str) -> Answer:
+    if status == 200 and accept == MARKDOWN:
+        return Answer({}, data.decode())
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        document = {}
+    if status == 200:
+        return Answer(document)
+    errors = tuple((one["field"], one["rule"]) for one in document.get("errors", ()))
+    if status == 422 and errors:
+        raise InvalidInput(errors)
+    kind = str(document.get("type", "")).rpartition(":")[2]
+    detail = document.get("detail") or f"status {status}"
+    if kind == "ledger-unavailable":
+        raise LedgerUnavailable(reason=detail)
+    if kind == "graph-unavailable":
+        raise GraphUnavailable(reason=detail)
+    raise OperationFailed(reason=f"{document.get('title', 'the API did not answer')}: {detail}")
+
+
+def running_api(data_dir: Path) -> RunningApi | None:
+    """The API of the embedded services on a data folder; None: none runs."""
+    from pipelines.local.hosting import read_holder
+
+    if not (data_dir / "run").exists():
+        return None
+    held = read_holder(data_dir)
+    if held is None:
+        return None
+    key_file = held.get("api_key_file")
+    key = Path(key_file).read_text(encoding="utf-8").strip() if key_file else None
+    return RunningApi(held["api_url"], key)

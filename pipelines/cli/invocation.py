@@ -1,0 +1,298 @@
+"""What every command shares: the options, the exit codes, one way to answer and to fail.
+
+A machine (`--json`) gets exactly one JSON document on standard output; everything for people
+(progress, reports of bad lines, logs) goes to standard error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from projections.errors import (
+    ConfigurationError,
+    EventConflict,
+    GraphUnavailable,
+    InvalidInput,
+    LedgerUnavailable,
+    RecollectError,
+    UnknownTarget,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipelines.cli.progress import Progress
+    from pipelines.work.services import Services
+    from pipelines.work.settings import Settings
+
+OK, FAILED, USAGE, AWAY, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+EXIT_CODES: Mapping[int, str] = {
+    OK: "done, and all is well",
+    FAILED: "divergence found, or the command could not do what was asked",
+    USAGE: "the command line or a setting is wrong",
+    AWAY: "a service (Redis or Neo4j) is away; the same command may work later",
+    REFUSED: "some of the input was refused; the rest went in",
+    INTERRUPTED: "interrupted",
+}
+_PIPE_COLUMNS = 200
+CONNECTION, OUTPUT = "Services", "Output"
+
+_SHARED: tuple[tuple[str, Any, Any], ...] = (
+    (
+        "redis",
+        Annotated[
+            str | None,
+            typer.Option(
+                "--redis",
+                metavar="URL",
+                help="the ledger: redis://HOST:PORT/DB or "
+                "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB",
+                rich_help_panel=CONNECTION,
+            ),
+        ],
+        None,
+    ),
+    (
+        "neo4j",
+        Annotated[
+            str | None,
+            typer.Option(
+                "--neo4j", metavar="URL", help="the graph: bolt://…", rich_help_panel=CONNECTION
+            ),
+        ],
+        None,
+    ),
+    (
+        "data",
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--data",
+                metavar="DIR",
+                help="folder of the embedded services (default .recollect)",
+                rich_help_panel=CONNECTION,
+            ),
+        ],
+        None,
+    ),
+    (
+        "debug",
+        Annotated[bool, typer.Option("--debug", help="tracebacks", rich_help_panel=OUTPUT)],
+        False,
+    ),
+)
+_JSON: tuple[str, Any, Any] = (
+    "json",
+    Annotated[
+        bool,
+        typer.Option("--json", help="one JSON document on standard output", rich_help_panel=OUTPUT),
+    ],
+    False,
+)
+
+
+@dataclass
+class Invocation:
+    """One run of a command: what the shared options said, and how to answer."""
+
+    redis: str | None = None
+    neo4j: str | None = None
+    data: Path | None = None
+    json: bool = False
+    debug: bool = False
+    _services: list[Services] = field(default_factory=list, init=False, repr=False)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Options over environment over the embedded services of the data folder over defaults."""
+        return settings_of(self.redis, self.neo4j, self.data)
+
+    @property
+    def services(self) -> Services:
+        """The connections, closed when the command ends."""
+        if not self._services:
+            from pipelines.work.services import Services
+
+            log_to_stderr(self.settings, debug=self.debug)
+            self._services.append(Services(self.settings))
+        return self._services[0]
+
+    @cached_property
+    def out(self) -> Console:
+        """For the answer to a person."""
+        from rich.console import Console
+
+        # In a pipe a line is a line, however long: scripts look at it.
+        return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
+
+    @cached_property
+    def err(self) -> Console:
+        """For everything beside the answer."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
+
+    def progress(self) -> Progress:
+        """A progress bar on standard error; silent for machines and in pipes."""
+        from pipelines.cli.progress import Progress
+
+        return Progress(self.err, shown=not self.json and sys.stderr.isatty())
+
+    def note(self, text: str) -> None:
+        """Say something on standard error."""
+        self.err.print(text, markup=False, soft_wrap=True)
+
+    def answer(self, document: Mapping[str, Any], show: Callable[[Console], None]) -> None:
+        """The answer: `document` for a machine, what `show` prints for a person."""
+        if self.json:
+            write_json(document)
+        else:
+            show(self.out)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for services in self._services:
+            services.close()
+
+
+def settings_of(redis: str | None, neo4j: str | None, data: Path | None) -> Settings:
+    """Options over environment over the embedded services of the data folder over defaults."""
+    from pipelines.work.settings import load_settings
+
+    given: dict[str, Any] = {"redis_url": redis, "neo4j_url": neo4j, "data_dir": data}
+    settings = load_settings(**given)
+    if "redis_url" in settings.model_fields_set:
+        return settings
+    for name, value in embedded_settings(settings.data_dir).items():
+        # The user's word about the graph stands; the embedded ledger is still theirs to use.
+        if name not in settings.model_fields_set:
+            given[name] = value
+    return load_settings(**given)
+
+
+def log_to_stderr(settings: Settings, *, debug: bool = False) -> None:
+    """Send logs to standard error, and of a command only what a person must see.
+
+    A worker and the API configure logging again, as the settings say.
+    """
+    from pipelines.observe.logs import configure_logging
+
+    changes: dict[str, str] = {}
+    if "log_level" not in settings.model_fields_set:
+        changes["log_level"] = "info" if debug else "warning"
+    if "log_format" not in settings.model_fields_set:
+        changes["log_format"] = "console"
+    configure_logging(settings.model_copy(update=changes))
+
+
+def embedded_settings(data_dir: Path) -> dict[str, Any]:
+    """Settings that lead to the embedded services running on `data_dir`; empty when none do."""
+    from pipelines.local.supervisor import connection_settings
+
+    return dict(connection_settings(data_dir))
+
+
+def write_json(document: Mapping[str, Any]) -> None:
+    """Print the one JSON document."""
+    sys.stdout.write(
+        orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+    )
+    sys.stdout.flush()
+
+
+def exit_code(error: RecollectError) -> int:
+    """The exit code that an error ends a command with."""
+    if isinstance(error, LedgerUnavailable | GraphUnavailable):
+        return AWAY
+    if isinstance(error, InvalidInput | EventConflict):
+        return REFUSED
+    if isinstance(error, ConfigurationError | UnknownTarget):
+        return USAGE
+    return FAILED
+
+
+def report_error(
+    kind: str, message: str, *, code: int, json: bool, retryable: bool = False
+) -> None:
+    """Say what went wrong: one line for a person, one document for a machine."""
+    line = " ".join(message.split())
+    if json:
+        error = {"kind": kind, "message": line, "exit_code": code, "retryable": retryable}
+        write_json({"error": error})
+    else:
+        sys.stderr.write(f"recollect: {line}\n")
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    example: str,
+    panel: str | None = None,
+    machine: bool = True,
+    hidden: bool = False,
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Register a function as a command with the shared options.
+
+    The function takes an `Invocation` and its own options, and returns its exit code (None: 0).
+
+    Args:
+        app: the group.
+        name: the word on the command line.
+        example: one command line, shown under the help.
+        panel: heading in the list of commands.
+        machine: whether there is something to say with `--json`.
+        hidden: not for people.
+    """
+    shared = (*_SHARED, _JSON) if machine else _SHARED
+
+    def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        options = [
+            inspect.Parameter(
+                option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
+            for option, kind, default in shared
+        ]
+
+        def run(**values: Any) -> None:
+            invocation = Invocation(**{option: values.pop(option) for option, _, _ in shared})
+            try:
+                code = function(invocation, **values)
+            except RecollectError as error:
+                if invocation.debug:
+                    raise
+                code = exit_code(error)
+                report_error(
+                    type(error).__name__,
+                    str(error),
+                    code=code,
+                    json=invocation.json,
+                    retryable=error.retryable,
+                )
+            finally:
+                invocation.close()
+            raise typer.Exit(code or OK)
+
+        run.__doc__ = function.__doc__
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        run.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]  # read by inspect.signature
+        run.__annotations__ = {p.name: p.annotation for p in [*parameters, *options]}
+        app.command(
+            name,
+            hidden=hidden,
+            rich_help_panel=panel,
+            epilog=f"[bold]Example:[/bold] [cyan]{example}[/cyan]",
+        )(run)
+        return function
+
+    return register

@@ -1,0 +1,1 @@
+"""The graph: the one room that speaks Cypher."""

@@ -1,0 +1,42 @@
+"""Connections to a target's Neo4j."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.work.settings import Settings
+from projections.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import neo4j
+    from neo4j import Driver as GraphDriver
+
+__all__ = ["GraphDriver", "connect_neo4j"]
+
+_GRAPH_SCHEMES = ("bolt://", "bolt+s", "neo4j://", "neo4j+s")
+
+
+def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
+    """A driver of a target's server; connects when first used.
+
+    Raises:
+        ConfigurationError: the URI is none that the driver knows.
+    """
+    import neo4j  # half a second: not for a process that reads the ledger alone
+
+    if not uri.startswith(_GRAPH_SCHEMES):
+        raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
+    secret = settings.neo4j_password
+    auth = None if secret is None else (settings.neo4j_user, secret.get_secret_value())
+    try:
+        return neo4j.GraphDatabase.driver(
+            uri,
+            auth=auth,
+            connection_timeout=5.0,
+            connection_acquisition_timeout=30.0,
+            user_agent="recollect",
+            # Neo4j warns of every property that no node has yet, with the whole query
+            notifications_min_severity="OFF",
+        )
+    except (ValueError, neo4j.exceptions.ConfigurationError) as error:
+        raise ConfigurationError(reason=f"neo4j_url: {type(error).__name__}") from None

@@ -1,0 +1,1 @@
+"""What readers and passes ask of the graph, one module a subject."""

@@ -1,0 +1,241 @@
+"""What retrieval asks the graph: channels that find events, and what ranking must know of them.
+
+Every question has the tenant in the key of its patterns, goes by a key or an index, and is bounded
+before it sorts. Events of other users than the one in scope are never seen; those of nobody are
+everybody's. Texts are made from `projections.schema` once; values are parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from pipelines.graph.fulltext import found_text, lucene_query
+from pipelines.graph.reader import DEFAULT_IMPORTANCE, GraphRead
+from pipelines.graph.reads.scope import MAX_SCANNED, Scope, collected, visible
+from projections.schema import ENTITY, EVENT, FOLLOWS, REFERENCES, vector_index
+
+CONTEXT_EVENTS: Final = 50
+"""The last events of a session among which the most important are looked for."""
+NEIGHBOUR_STEPS: Final = 3
+"""Events before and after a hit that are candidates too: an answer stands beside its question."""
+OVER_FETCH: Final = 2
+"""Hits that an index is asked for, for one that is kept: it does not know whose they are."""
+TEXT_CHARACTERS: Final = 1_000
+"""Of an event's text that are compared with the query."""
+
+
+class Hit(NamedTuple):
+    """An event that a channel found; `score` as of the channel, higher is better."""
+
+    event_id: str
+    score: float
+
+
+class SessionEvent(NamedTuple):
+    """One of the last events of a session."""
+
+    event_id: str
+    occurred_at_ms: int
+    importance: int
+    user_id: str | None
+    agent_id: str
+
+
+class Standing(NamedTuple):
+    """What changes of an event that may be ranked.
+
+    Attributes:
+        importance: 1 to 10, or more with its boost.
+        previous_id: of the event before it in the session.
+    """
+
+    event_id: str
+    importance: float
+    access_count: int
+    accessed_at_ms: int
+    previous_id: str | None
+
+
+class Content(NamedTuple):
+    """What an event is and says; once it is enriched it stays.
+
+    Attributes:
+        text: its beginning; None: it is not enriched yet, or says nothing.
+        vector: None: it has none.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    agent_id: str
+    speaker: str | None
+    tool_name: str | None
+    text: str | None
+    vector: list[float] | None
+
+
+SHOWN = visible(EVENT, "e")
+IMPORTANCE = "toInteger(coalesce(e.importance_score, e.importance_hint, $default_importance))"
+
+TEXT_HITS: Final = f"""
+{found_text(EVENT, "e")} AND {SHOWN}
+WITH e.event_id AS event_id, score ORDER BY score DESC, event_id LIMIT $kept
+RETURN collect([event_id, score]) AS rows
+"""
+VECTOR_HITS: Final = {
+    True: f"""CYPHER 25
+MATCH (e:{EVENT.label}) SEARCH e IN (VECTOR INDEX {vector_index(EVENT)} FOR $vector
+WHERE e.tenant = $tenant LIMIT $most) SCORE AS found
+WHERE {SHOWN}
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $kept
+RETURN collect([event_id, score]) AS rows
+""",
+    False: f"""
+CALL db.index.vector.queryNodes('{vector_index(EVENT)}', 10 * $most, $vector)
+YIELD node AS e, score AS found
+WHERE e.tenant = $tenant AND {SHOWN}
+WITH e.event_id AS event_id, 2 * found - 1 AS score ORDER BY score DESC, event_id LIMIT $kept
+RETURN collect([event_id, score]) AS rows
+""",
+}
+"""By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
+_SESSION = f"""
+MATCH (e:{EVENT.label})
+USING INDEX e:{EVENT.label}({", ".join(EVENT.indexes[0])})
+WHERE e.tenant = $tenant AND e.session_id = $session_id
+  AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL
+"""
+_SESSION_COLUMNS = f"""
+RETURN collect([e.event_id, e.occurred_at.epochMillis, {IMPORTANCE}, e.user_id, e.agent_id]) AS rows
+"""
+SESSION_EVENTS: Final = f"""
+{_SESSION}
+WITH e ORDER BY {", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])} LIMIT {CONTEXT_EVENTS}
+{_SESSION_COLUMNS}
+"""
+_NAMED_AGENTS = f"""
+UNWIND $names AS name
+MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+WHERE {visible(ENTITY, "n")} AND n.entity_type IN ['agent', 'user'] AND EXISTS {{
+  MATCH (n)<-[r:{REFERENCES.type}]-(:{EVENT.label} {{tenant: $tenant}})
+  WITH r LIMIT {MAX_SCANNED} WHERE r.role = 'subject' RETURN r
+}}
+RETURN collect(DISTINCT n.canonical_name) AS names
+"""
+CONTEXT: Final = f"CALL () {{{SESSION_EVENTS}}} CALL (rows) {{{_NAMED_AGENTS}}} RETURN rows, names"
+"""The last events of a session, and those of the names under which somebody speaks or acts.
+
+A code that a text calls a customer's is a user's name too, but nobody's who says anything.
+"""
+STANDINGS: Final = f"""
+CALL () {{
+  UNWIND $around AS id
+  MATCH (n:{EVENT.label} {{tenant: $tenant, event_id: id}})
+  MATCH (n)-[:{FOLLOWS.type}*0..{NEIGHBOUR_STEPS}]-(e:{EVENT.label} {{tenant: $tenant}})
+  RETURN e
+  UNION
+  UNWIND $ids AS id
+  MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+  RETURN e
+}}
+WITH e WHERE {SHOWN}
+RETURN collect([
+  e.event_id, {IMPORTANCE} + coalesce(e.importance_boost, 0), coalesce(e.access_count, 0),
+  coalesce(e.last_accessed_at.epochMillis, 0), head([(e)<-[:{FOLLOWS.type}]-(b) | b.event_id])
+]) AS rows
+"""
+CONTENTS: Final = f"""
+UNWIND $ids AS id
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+RETURN collect([
+  e.event_id, e.occurred_at.epochMillis, e.agent_id, e.speaker, e.tool_name,
+  left(e.text, {TEXT_CHARACTERS}), e.{EVENT.vector}
+]) AS rows
+"""
+
+
+def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], kept: int) -> list[Hit]:
+    """Events whose text holds the words, the best first.
+
+    Args:
+        graph: the transaction.
+        scope: whose memory.
+        words: stems count as equal, phrases are words in one string.
+        kept: at most so many; the index is asked for OVER_FETCH times as many, for those out of
+            scope are left out afterwards.
+    """
+    asked = lucene_query(EVENT, scope.tenant, words)
+    if asked is None:
+        return []
+    bounds = {"most": OVER_FETCH * kept, "kept": kept}
+    rows = collected(graph, TEXT_HITS, words=asked, **bounds, **scope.parameters())
+    return [Hit(*row) for row in rows]
+
+
+def vector_hits(
+    graph: GraphRead, scope: Scope, vector: Sequence[float], kept: int, *, filtered: bool
+) -> list[Hit]:
+    """The nearest events by plain cosine, the nearest first; see `text_hits`."""
+    text = VECTOR_HITS[filtered]
+    bounds = {"most": OVER_FETCH * kept, "kept": kept}
+    rows = collected(graph, text, vector=list(vector), **bounds, **scope.parameters())
+    return [Hit(*row) for row in rows]
+
+
+def session_events(graph: GraphRead, tenant: str, session_id: str) -> list[SessionEvent]:
+    """The last events of a session, the newest first; whoever's they are."""
+    rows = collected(
+        graph,
+        SESSION_EVENTS,
+        tenant=tenant,
+        session_id=session_id,
+        default_importance=DEFAULT_IMPORTANCE,
+    )
+    return [SessionEvent(*row) for row in rows]
+
+
+def session_and_agents(
+    graph: GraphRead, tenant: str, session_id: str, names: Sequence[str]
+) -> tuple[list[SessionEvent], list[str]]:
+    """The last events of a session, and those of the names under which somebody speaks or acts."""
+    (record,) = graph.rows(
+        CONTEXT,
+        tenant=tenant,
+        session_id=session_id,
+        names=list(names),
+        default_importance=DEFAULT_IMPORTANCE,
+    )
+    return [SessionEvent(*row) for row in record["rows"]], sorted(record["names"])
+
+
+def session_user(events: Iterable[SessionEvent]) -> str | None:
+    """The user of a session, by its last events, newest first; None: they are of nobody."""
+    return next((one.user_id for one in events if one.user_id is not None), None)
+
+
+def standings(
+    graph: GraphRead, scope: Scope, *, around: Sequence[str], ids: Sequence[str]
+) -> list[Standing]:
+    """What changes of events that are in scope, in no order.
+
+    Args:
+        graph: the transaction.
+        scope: whose memory.
+        around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
+        ids: these alone.
+    """
+    rows = collected(
+        graph,
+        STANDINGS,
+        around=list(around),
+        ids=list(ids),
+        default_importance=DEFAULT_IMPORTANCE,
+        **scope.parameters(),
+    )
+    return [Standing(*row) for row in rows]
+
+
+def contents(graph: GraphRead, tenant: str, event_ids: Sequence[str]) -> list[Content]:
+    """What events say, in no order; whether they may be seen is the caller's to know."""
+    rows = collected(graph, CONTENTS, tenant=tenant, ids=list(event_ids))
+    return [Content(*row) for row in rows]

@@ -1,0 +1,366 @@
+"""What a recall of facts asks the graph: entities by their names, who is the same, their facts.
+
+Every question has the tenant in the key of its patterns and goes by a key or an index. Lists of
+ids are asked 490 at a time (S2, SA-INV-09).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from enrichment.resolution import edges_of_sameness
+from pipelines.graph.cypher import SERVER_VERSION
+from pipelines.graph.fulltext import found_text, lucene_query
+from pipelines.graph.reader import GraphRead
+from projections.schema import (
+    ENTITY,
+    EVENT,
+    MEMBER_OF,
+    RELATES_TO,
+    SAME_AS,
+    Kind,
+    Property,
+    vector_index,
+)
+
+IDS_AT_ONCE: Final = 490
+
+_NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
+_TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
+_KNOWN = f"NOT n:{ENTITY.placeholder}"
+
+
+class EntityName(NamedTuple):
+    """An entity as it is found: `names` are the ones it is searched by."""
+
+    entity_id: str
+    name: str
+    entity_type: str | None
+    subtype: str | None
+    names: tuple[str, ...]
+
+
+class End(NamedTuple):
+    """One end of a fact."""
+
+    entity_id: str
+    name: str
+    entity_type: str | None
+    subtype: str | None
+
+
+class FactRow(NamedTuple):
+    """A fact as the graph has it; times are milliseconds since the epoch.
+
+    Attributes:
+        properties: of the edge, by name; absent ones left out.
+    """
+
+    source: End
+    target: End
+    properties: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from every other."""
+        own = (self.properties.get(name) for name in RELATES_TO.key)
+        return (self.source.entity_id, self.target.entity_id, *own)
+
+
+class Surroundings(NamedTuple):
+    """How an entity stands in the graph.
+
+    Attributes:
+        degree: facts at either end.
+        edge_types: distinct ones among them.
+        is_same: as another entity.
+    """
+
+    degree: int
+    edge_types: int
+    community_id: str | None
+    is_same: bool
+
+
+class FactFilter(NamedTuple):
+    """Which facts count.
+
+    Attributes:
+        at_ms: valid at this moment.
+        edge_types: of these types; empty: of all.
+        user_id: of this person or of nobody; None: of nobody.
+        per_entity: of one entity at most so many, the most trusted first.
+        everyone: of whatever person, for browsing.
+    """
+
+    at_ms: int
+    edge_types: Sequence[str] = ()
+    user_id: str | None = None
+    per_entity: int = 100
+    everyone: bool = False
+
+
+def _columns(variable: str, properties: Iterable[Property]) -> str:
+    def value(prop: Property) -> str:
+        own = f"{variable}.{prop.name}"
+        return f"{own}.epochMillis" if prop.kind is Kind.TIME else own
+
+    return "{" + ", ".join(f"{prop.name}: {value(prop)}" for prop in properties) + "}"
+
+
+ENTITY_COLUMNS: Final = (
+    f"n.entity_id AS entity_id, {_NAME.format('n')} AS name, {_TYPE.format('n')} AS entity_type, "
+    "n.subtype AS subtype, [n.canonical_name, n.name, n.display_name] AS names"
+)
+_AS_ROW = (
+    "{entity_id: entity_id, name: name, entity_type: entity_type, subtype: subtype, names: names}"
+)
+FOUND_BY_TEXT: Final = f"""
+{found_text(ENTITY, "n")}
+AND {_KNOWN}
+RETURN {ENTITY_COLUMNS}, score
+ORDER BY score DESC, entity_id
+"""
+FOUND_BY_NAME: Final = f"""
+UNWIND $names AS name
+MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+WHERE {_KNOWN}
+RETURN DISTINCT {ENTITY_COLUMNS}
+ORDER BY entity_id LIMIT $most
+"""
+FOUND: Final = f"""
+CALL () {{
+  CALL () {{{FOUND_BY_TEXT}}}
+  RETURN {_AS_ROW} AS row
+  UNION ALL
+  CALL () {{{FOUND_BY_NAME}}}
+  RETURN {_AS_ROW} AS row
+}}
+RETURN collect(row) AS rows
+"""
+"""By text and by name, in one record: the driver takes as long for a record as for many rows."""
+FOUND_BY_ID: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+WHERE {_KNOWN}
+RETURN DISTINCT {ENTITY_COLUMNS}
+"""
+FOUND_NEAR: Final = {
+    True: f"""
+CYPHER 25
+MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
+WHERE n.tenant = $tenant LIMIT $limit) SCORE AS score
+WHERE {_KNOWN}
+RETURN {ENTITY_COLUMNS}, score
+""",
+    False: f"""
+CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $limit, $vector)
+YIELD node AS n, score AS found
+WHERE n.tenant = $tenant AND {_KNOWN}
+RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
+""",
+}
+"""By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
+_SAME_HOLDS = "NOT coalesce(s.retracted, false)"
+SAME: Final = f"""
+UNWIND $ids AS id
+MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
+      (o:{ENTITY.label} {{tenant: $tenant}})
+WHERE {_SAME_HOLDS}
+RETURN id AS one, o.entity_id AS other
+"""
+STRUCTURES: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+RETURN id, COUNT {{ (n)-[:{RELATES_TO.type}]-() }} AS degree,
+       size(COLLECT {{ MATCH (n)-[r:{RELATES_TO.type}]-() RETURN DISTINCT r.edge_type LIMIT 4 }})
+       AS edge_types,
+       head([(n)-[:{MEMBER_OF.type}]->(c {{tenant: $tenant}}) | c.community_id]) AS community_id,
+       EXISTS {{ (n)-[s:{SAME_AS.type}]-({{tenant: $tenant}})
+                WHERE {_SAME_HOLDS} }} AS is_same
+"""
+# What ends a fact says until when it holds; a fact that expired without such an end holds until
+# then. A user's facts are the user's.
+FACT_HOLDS: Final = """r.valid_from <= datetime({epochMillis: $now})
+    AND CASE WHEN r.valid_to IS NOT NULL THEN r.valid_to > datetime({epochMillis: $now})
+             WHEN r.expired_at IS NOT NULL THEN r.expired_at > datetime({epochMillis: $now})
+             ELSE true END"""
+FACT_IS_SHARED_OR_OWN: Final = (
+    "CASE WHEN r.user_id IS NULL THEN true ELSE coalesce(r.user_id = $user_id, false) END"
+)
+_COUNTS = f"""{FACT_HOLDS}
+      AND CASE WHEN size($edge_types) = 0 THEN true ELSE r.edge_type IN $edge_types END
+      AND CASE WHEN $everyone THEN true ELSE {FACT_IS_SHARED_OR_OWN} END"""
+_FACT_COLUMNS = f"""s.entity_id AS source_id, {_NAME.format("s")} AS source_name,
+       {_TYPE.format("s")} AS source_type, s.subtype AS source_subtype,
+       t.entity_id AS target_id, {_NAME.format("t")} AS target_name,
+       {_TYPE.format("t")} AS target_type, t.subtype AS target_subtype,
+       {_columns("r", RELATES_TO.properties)} AS properties"""
+FACTS_OF: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+CALL (n) {{
+  MATCH (n)-[r:{RELATES_TO.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
+  WHERE {_COUNTS}
+  RETURN DISTINCT r ORDER BY r.confidence DESC, r.valid_from DESC, r.event_id, r.relation
+  LIMIT $per_entity
+}}
+WITH DISTINCT r, startNode(r) AS s, endNode(r) AS t
+RETURN {_FACT_COLUMNS}
+"""
+FACTS_BETWEEN: Final = f"""
+UNWIND $ends AS pair
+MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}})
+MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}})
+MATCH (s)-[r:{RELATES_TO.type}]->(t)
+WHERE r.event_id IN pair[2] AND {FACT_IS_SHARED_OR_OWN}
+RETURN {_FACT_COLUMNS}
+"""
+SESSIONS: Final = f"""
+UNWIND $ids AS id
+MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
+WHERE e.session_id IS NOT NULL
+RETURN DISTINCT e.session_id AS session_id
+"""
+COSINES: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+WHERE n.{ENTITY.vector} IS NOT NULL
+RETURN id, 2 * vector.similarity.cosine(n.{ENTITY.vector}, $vector) - 1 AS cosine
+"""
+
+
+class FactReads:
+    """Questions asked in one read transaction, for one tenant.
+
+    Args:
+        graph: the transaction.
+        tenant: whose graph.
+    """
+
+    def __init__(self, graph: GraphRead, tenant: str) -> None:
+        self._graph = graph
+        self._tenant = tenant
+
+    def found_by_text(self, words: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities with a name that has a word beginning with one of the words, the best first."""
+        asked = lucene_query(ENTITY, self._tenant, words, prefixes=words)
+        return [] if asked is None else self._entities(FOUND_BY_TEXT, words=asked, most=limit)
+
+    def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities with one of the canonical names."""
+        return self._entities(FOUND_BY_NAME, names=list(names), most=limit) if names else []
+
+    def found(self, words: Sequence[str], names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities by the words of their names, then by a canonical name; each once.
+
+        Args:
+            words: a name has one that begins with one of them.
+            names: canonical ones.
+            limit: of either kind.
+        """
+        asked = lucene_query(ENTITY, self._tenant, words, prefixes=words)
+        if asked is None:
+            return self.found_by_name(names, limit)
+        parameters = {"words": asked, "names": list(names), "most": limit}
+        (record,) = self._graph.rows(FOUND, tenant=self._tenant, **parameters)
+        return list({row["entity_id"]: entity_name(row) for row in record["rows"]}.values())
+
+    def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
+        """Entities of the ids."""
+        return self._entities(FOUND_BY_ID, ids=list(ids)) if ids else []
+
+    def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
+        """Entities with the nearest names, and the plain cosine, the nearest first."""
+        version = str(self._graph.rows(SERVER_VERSION)[0]["version"])
+        text = FOUND_NEAR[not version.startswith("5.")]
+        rows = self._graph.rows(text, tenant=self._tenant, vector=list(vector), limit=limit)
+        found = [(entity_name(row), 2 * row["score"] - 1) for row in rows]
+        return sorted(found, key=lambda one: (-one[1], one[0].entity_id))[:limit]
+
+    def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs that were found to be the same, from the ids on as far as five steps lead."""
+        rows = edges_of_sameness(ids, lambda wanted: self._chunked(SAME, wanted))
+        return [(row["one"], row["other"]) for row in rows]
+
+    def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:
+        """How an entity stands in the graph of facts, by id."""
+        return {
+            row["id"]: Surroundings(
+                row["degree"], row["edge_types"], row["community_id"], row["is_same"]
+            )
+            for row in self._chunked(STRUCTURES, sorted(ids))
+        }
+
+    def facts_of(self, ids: Iterable[str], wanted: FactFilter) -> list[FactRow]:
+        """Facts at either end of which one of the entities stands, each once."""
+        rows = self._chunked(
+            FACTS_OF,
+            sorted(ids),
+            now=wanted.at_ms,
+            edge_types=list(wanted.edge_types),
+            user_id=wanted.user_id,
+            per_entity=wanted.per_entity,
+            everyone=wanted.everyone,
+        )
+        found = (_fact(row) for row in rows)
+        return list({fact.key: fact for fact in found}.values())
+
+    def facts_between(
+        self, ends: Iterable[tuple[str, str, str]], user_id: str | None
+    ) -> list[FactRow]:
+        """Facts from one entity to another that an event said: (source, target, event id) each.
+
+        Whether they hold is not asked; of other users than this one they are never seen.
+        """
+        said: dict[tuple[str, str], list[str]] = {}
+        for source_id, target_id, event_id in ends:
+            said.setdefault((source_id, target_id), []).append(event_id)
+        asked = [[*pair, events] for pair, events in said.items()]
+        found: list[FactRow] = []
+        for first in range(0, len(asked), IDS_AT_ONCE):
+            chunk = asked[first : first + IDS_AT_ONCE]
+            rows = self._graph.rows(FACTS_BETWEEN, tenant=self._tenant, ends=chunk, user_id=user_id)
+            found += map(_fact, rows)
+        return found
+
+    def sessions(self, event_ids: Iterable[str]) -> set[str]:
+        """Sessions of the events that are in the graph."""
+        return {row["session_id"] for row in self._chunked(SESSIONS, sorted(set(event_ids)))}
+
+    def cosines(self, ids: Iterable[str], vector: Sequence[float]) -> dict[str, float]:
+        """Plain cosine of each entity's name and a vector; entities without one are missing."""
+        rows = self._chunked(COSINES, sorted(ids), vector=list(vector))
+        return {row["id"]: row["cosine"] for row in rows}
+
+    def _entities(self, text: str, **parameters: Any) -> list[EntityName]:
+        return [
+            entity_name(row) for row in self._graph.rows(text, tenant=self._tenant, **parameters)
+        ]
+
+    def _chunked(self, text: str, ids: Sequence[str], **parameters: Any) -> Iterator[Any]:
+        for first in range(0, len(ids), IDS_AT_ONCE):
+            chunk = list(ids[first : first + IDS_AT_ONCE])
+            yield from self._graph.rows(text, tenant=self._tenant, ids=chunk, **parameters)
+
+
+def entity_name(row: Mapping[str, Any]) -> EntityName:
+    """The entity of a row of ENTITY_COLUMNS."""
+    names = tuple(dict.fromkeys(name for name in row["names"] if name))
+    return EntityName(
+        row["entity_id"], row["name"] or "", row["entity_type"], row["subtype"], names
+    )
+
+
+def _fact(row: Mapping[str, Any]) -> FactRow:
+    def end(side: str) -> End:
+        return End(
+            row[f"{side}_id"],
+            row[f"{side}_name"] or "",
+            row[f"{side}_type"],
+            row[f"{side}_subtype"],
+        )
+
+    properties = {name: value for name, value in row["properties"].items() if value is not None}
+    return FactRow(end("source"), end("target"), properties)

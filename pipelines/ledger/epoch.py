@@ -1,0 +1,277 @@
+"""Admission: which server process may append to the ledger.
+
+A ledger can fall behind its graph: a power loss, or a failover to a lagging replica, loses about
+the last second of what Redis acknowledged, while the graph already holds it. New events would then
+get positions below a checkpoint and never be read. So nobody appends to a server process before
+it was compared with every checkpoint: the clock is raised above them all, and a partition whose
+checkpoint names an entry that is gone is halted until `recollect recover` has dealt with it.
+
+The comparison happens once a process. It cannot be skipped: the append script is loaded only
+here, and carries the process's replication id (a new one with each promotion) and the number of
+the epoch in its text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from threading import Lock
+from typing import Any, NamedTuple
+
+import redis
+
+from pipelines.ledger.keys import LedgerKeys, decode_entry, decode_position
+from projections.errors import (
+    ConfigurationError,
+    GraphAhead,
+    LedgerFormatMismatch,
+    LedgerUnavailable,
+)
+from projections.events import content_digest
+from projections.operations import Checkpoint
+from projections.positions import START, Position
+
+FORMAT_VERSION = 1
+ReadCheckpoints = Callable[[], Mapping[str, Sequence[Checkpoint]]]
+"""Reads the checkpoints of all stages in all targets, by name of the target."""
+
+_HALTED = "halted:"
+_APPEND = files("pipelines.ledger").joinpath("append.lua").read_text("utf-8")
+_LARGEST_SEQ = 2**31
+
+# ARGV: epoch found, run id, replication id, clock ms, clock seq, then field and value of halts.
+# Compares the process again: the connection may have moved to another one since it was read.
+_BEGIN_EPOCH = """
+local prefix = '@PREFIX@'
+local info = redis.call('INFO', 'server') .. redis.call('INFO', 'replication')
+if not string.find(info, 'run_id:' .. ARGV[2], 1, true)
+    or not string.find(info, 'master_replid:' .. ARGV[3], 1, true)
+    or (redis.call('HGET', prefix .. ':epoch', 'number') or '0') ~= ARGV[1] then
+  return 0
+end
+local ms, seq = string.match(redis.call('GET', prefix .. ':clock') or '0-0', '^(%d+)-(%d+)$')
+ms, seq = tonumber(ms), tonumber(seq)
+local floor_ms, floor_seq = tonumber(ARGV[4]), tonumber(ARGV[5])
+if floor_ms > ms or (floor_ms == ms and floor_seq > seq) then
+  redis.call('SET', prefix .. ':clock', ARGV[4] .. '-' .. ARGV[5])
+end
+for i = 6, #ARGV, 2 do redis.call('HSETNX', prefix .. ':epoch', ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', prefix .. ':epoch', 'number', ARGV[1] + 1, 'run_id', ARGV[2],
+  'replication_id', ARGV[3])
+return 1
+"""
+
+
+class _Process(NamedTuple):
+    """A server process in one role; `replication_id` changes with every promotion."""
+
+    run_id: str
+    replication_id: str
+
+
+class Admission:
+    """Admits server processes and keeps the list of halted partitions. Safe for threads.
+
+    Args:
+        client: of the ledger's Redis.
+        keys: names of its keys.
+        partitions: of the ledger.
+        id_buckets: of the ledger's id index.
+        checkpoints: reads every checkpoint of every target; called once for each new process.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: LedgerKeys,
+        partitions: int,
+        id_buckets: int,
+        checkpoints: ReadCheckpoints,
+    ) -> None:
+        self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
+        self._keys = keys
+        self._partitions = partitions
+        self._id_buckets = id_buckets
+        self._checkpoints = checkpoints
+        self._lock = Lock()
+        self._attempts = 8
+
+    def ensure_format(self) -> None:
+        """Create the ledger's format when there is none, else compare.
+
+        Raises:
+            LedgerFormatMismatch: the ledger was made with other numbers.
+        """
+        expected = {
+            "version": FORMAT_VERSION,
+            "partitions": self._partitions,
+            "id_buckets": self._id_buckets,
+        }
+        seconds, micros = self._redis.time()
+        with self._redis.pipeline(transaction=True) as transaction:
+            for name, value in expected.items():
+                transaction.hsetnx(self._keys.format, name, str(value))
+            created_at_ms = int(seconds) * 1000 + int(micros) // 1000
+            transaction.hsetnx(self._keys.format, "created_at_ms", str(created_at_ms))
+            transaction.hgetall(self._keys.format)
+            found = transaction.execute()[-1]
+        got = {name: int(found.get(name.encode(), -1)) for name in expected}
+        if got != expected:
+            raise LedgerFormatMismatch(
+                found=_described(got),
+                expected=_described(expected),
+                reason="the format is fixed when a ledger is created",
+            )
+
+    def refuse_eviction(self) -> None:
+        """See that Redis, when full, refuses writes rather than drops parts of the ledger.
+
+        Raises:
+            ConfigurationError: its eviction policy may take keys that have no expiry.
+        """
+        policy = str(self._redis.info("memory").get("maxmemory_policy", ""))
+        if policy.startswith("allkeys"):
+            reason = f"Redis evicts keys when full (maxmemory-policy {policy}): set noeviction"
+            raise ConfigurationError(reason=reason)
+
+    def admit(self) -> str:
+        """Admit the server process if it is new, and load the append script.
+
+        Returns:
+            The script's SHA-1, valid for this process and epoch.
+
+        Raises:
+            LedgerFormatMismatch: another ledger came up at this address.
+            LedgerUnavailable: the process changed each time it was looked at.
+            redis.RedisError: Redis is away, or the process is a replica.
+            RecollectError: whatever `checkpoints` raises; nothing was admitted then.
+        """
+        with self._lock:  # threads that find out together ask the graph once
+            for _ in range(self._attempts):
+                self.ensure_format()
+                process = self._process()
+                epoch = self._redis.hgetall(self._keys.epoch)
+                number = int(epoch.get(b"number", 0))
+                if _Process(*(_text(epoch, name) for name in _Process._fields)) != process:
+                    number = self._begin_epoch(process, number)
+                if number:
+                    return str(self._redis.script_load(self._append_script(process, number)))
+            raise LedgerUnavailable(reason="the server process changes faster than it is admitted")
+
+    def missing(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those whose entry (position, seq and content) the stream does not hold."""
+        named = [checkpoint for checkpoint in checkpoints if checkpoint.position != START]
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for checkpoint in named:
+                position = str(checkpoint.position)
+                pipeline.xrange(self._keys.stream(checkpoint.partition), position, position)
+            replies = pipeline.execute()
+        return [
+            checkpoint
+            for checkpoint, reply in zip(named, replies, strict=True)
+            if not (reply and _holds(checkpoint, *reply[0]))
+        ]
+
+    def number(self) -> int:
+        """How many server processes were admitted so far."""
+        return int(self._redis.hget(self._keys.epoch, "number") or 0)
+
+    def halted(self) -> dict[int, GraphAhead]:
+        """Halted partitions, each with the error that its appends get."""
+        return {
+            int(name.decode().removeprefix(_HALTED)): _graph_ahead(name, value)
+            for name, value in sorted(self._redis.hgetall(self._keys.epoch).items())
+            if name.startswith(_HALTED.encode())
+        }
+
+    def halt(self, target: str, checkpoint: Checkpoint) -> None:
+        """Halt the partition of a checkpoint whose entry is gone; one that is halted stays so."""
+        field, value = _halt_field(target, checkpoint)
+        self._redis.hsetnx(self._keys.epoch, field, value)
+
+    def release(self, partition: int) -> None:
+        """Accept appends to a partition again."""
+        self._redis.hdel(self._keys.epoch, f"{_HALTED}{partition}")
+
+    def _process(self) -> _Process:
+        info: dict[str, Any] = self._redis.info("server", "replication")
+        if info["role"] != "master":
+            # As the server itself says it: passing, while a failover is under way.
+            raise redis.exceptions.ReadOnlyError("READONLY connected to a replica")
+        return _Process(str(info["run_id"]), str(info["master_replid"]))
+
+    def _begin_epoch(self, process: _Process, number: int) -> int:
+        """Start epoch number + 1; 0 when another client or server came in between."""
+        found = self._checkpoints()
+        gone: dict[str, str] = {}
+        for target, checkpoints in found.items():
+            # The furthest first: it is the one that `recover` starts from.
+            for checkpoint in sorted(self.missing(checkpoints), key=_position, reverse=True):
+                field, value = _halt_field(target, checkpoint)
+                gone.setdefault(field, value)
+        positions = [_position(checkpoint) for group in found.values() for checkpoint in group]
+        floor = max([*positions, *self._last_positions()])
+        if floor.seq >= _LARGEST_SEQ:
+            floor = Position(floor.ms + 1, 0)
+        begun = self._redis.eval(
+            _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix),
+            0,
+            str(number),
+            *process,
+            str(floor.ms),
+            str(floor.seq),
+            *(part for halt in gone.items() for part in halt),
+        )
+        return number + 1 if begun else 0
+
+    def _last_positions(self) -> list[Position]:
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for partition in range(self._partitions):
+                pipeline.xrevrange(self._keys.stream(partition), count=1)
+            return [decode_position(last[0][0]) if last else START for last in pipeline.execute()]
+
+    def _append_script(self, process: _Process, number: int) -> str:
+        return (
+            _APPEND.replace("@PREFIX@", self._keys.prefix)
+            .replace("@EPOCH@", str(number))
+            .replace("@REPLICATION_ID@", process.replication_id)
+            .replace("@BUCKETS@", str(self._id_buckets))
+        )
+
+
+def _position(checkpoint: Checkpoint) -> Position:
+    return checkpoint.position
+
+
+def _text(fields: Mapping[bytes, bytes], name: str) -> str:
+    return fields.get(name.encode(), b"").decode()
+
+
+def _described(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in numbers.items())
+
+
+def _holds(checkpoint: Checkpoint, entry_id: bytes, fields: Mapping[bytes, bytes]) -> bool:
+    entry = decode_entry(checkpoint.partition, entry_id, fields)
+    return entry.seq == checkpoint.seq and content_digest(entry.data).hex() == checkpoint.digest
+
+
+def _halt_field(target: str, checkpoint: Checkpoint) -> tuple[str, str]:
+    value = {
+        "target": target,
+        "stage": checkpoint.stage,
+        "position": str(checkpoint.position),
+        "seq": checkpoint.seq,
+    }
+    return f"{_HALTED}{checkpoint.partition}", json.dumps(value)
+
+
+def _graph_ahead(name: bytes, value: bytes) -> GraphAhead:
+    halt = json.loads(value)
+    return GraphAhead(
+        partition=int(name.decode().removeprefix(_HALTED)),
+        position=halt["position"],
+        reason=f"checkpoint {halt['position']} (seq {halt['seq']}) of "
+        f"{halt['stage']}@{halt['target']} names an entry that the ledger no longer has",
+    )

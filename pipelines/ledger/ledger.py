@@ -1,0 +1,445 @@
+"""The ledger: P streams in Redis, the only copy of the events, written by one script.
+
+`append` is one call of the script for some hundred events (`append.lua`): dedupe over all
+partitions, position from one clock, number within the partition, entry, id index. An event is
+either in all of them or in none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+import redis
+
+from pipelines.ledger.epoch import Admission, ReadCheckpoints
+from pipelines.ledger.keys import Entry, LedgerKeys, decode_entry
+from pipelines.ledger.retry import PATIENCE_S, call_patiently, is_not_admitted, is_passing
+from projections.errors import (
+    EventConflict,
+    InvalidEvent,
+    LedgerError,
+    LedgerUnavailable,
+    RecollectError,
+)
+from projections.events import DIGEST_BYTES, Event, content_digest, encode_event
+from projections.identity import event_key_digest, event_partition
+from projections.operations import Checkpoint
+from projections.positions import START, Position
+
+__all__ = ["Appended", "Entry", "Ledger", "LedgerKeys", "Outcome", "Tail"]
+
+MAX_ENTRY_BYTES = 320 * 1024
+"""Of one event's canonical JSON: the payload's 256 KiB and what the other fields may add."""
+
+_CHUNK_EVENTS = 128
+_FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
+_CHUNK_BYTES = 1024 * 1024
+# Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content
+# digest, partition); ms and seq before the first new event; an event that is not new (number in
+# the chunk, status, place); a value of the id index behind the content's digest.
+_RECORD = Struct(">16s16sH")
+_CLOCK = Struct(">QI")
+_KNOWN = Struct(">HBHQI")
+_PLACE = Struct(">HQI")
+_DUPLICATE, _CONFLICT = 1, 2
+
+# One reply, one moment: over all partitions, nothing is appended between two of these.
+_TAILS = """
+local reply = {}
+for partition = 0, tonumber(ARGV[1]) - 1 do
+  local key = '{@PREFIX@:' .. partition .. '}'
+  local last = redis.call('XREVRANGE', key .. ':ledger', '+', '-', 'COUNT', 1)[1]
+  reply[#reply + 1] = last and last[1] or '0-0'
+  reply[#reply + 1] = redis.call('GET', key .. ':seq') or '0'
+end
+return reply
+"""
+
+
+class Appended(NamedTuple):
+    """Where an event is. `duplicate`: it was there before, with the same content."""
+
+    position: Position
+    partition: int
+    duplicate: bool
+
+
+Outcome = Appended | RecollectError
+"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent. Returned, not raised."""
+
+
+class Tail(NamedTuple):
+    """The last entry of a partition; START and 0 when there is none."""
+
+    position: Position
+    seq: int
+
+
+class _Chunk(NamedTuple):
+    """Events of one call of the script.
+
+    Attributes:
+        places: the caller's index and the partition of each event.
+        records: of each event its digests and its partition.
+        data: canonical JSON of each event as a bulk string of the protocol; redis-py's packing
+            takes five times as long as this.
+    """
+
+    places: list[tuple[int, int]]
+    records: list[bytes]
+    data: list[bytes]
+
+    def packed(self, script: str, request: bytes) -> list[bytes]:
+        """The EVALSHA command; `script` is a SHA-1 in hex."""
+        records = b"".join(self.records)
+        head = (b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n0\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n") % (
+            *(5 + len(self.data), script.encode(), len(request), request),
+            *(len(records), records),
+        )
+        return [b"".join((head, *self.data))]
+
+
+class Ledger:
+    """Appends to the ledger and reads it. Safe for threads.
+
+    Args:
+        redis: connection pool of a server, Redis 7.0 or Valkey.
+        prefix: of all keys.
+        partitions: fixed when the ledger is created.
+        id_buckets: fixed likewise.
+        checkpoints: reads the checkpoints of all targets; see `ledger_epoch`.
+        patience_s: how long a call goes on trying while Redis is away.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+        LedgerFormatMismatch: the ledger was created with other numbers.
+        ConfigurationError: Redis would evict parts of the ledger when full.
+    """
+
+    def __init__(
+        self,
+        redis: redis.Redis,
+        *,
+        prefix: str = "rc",
+        partitions: int = 8,
+        id_buckets: int = 32_768,
+        checkpoints: ReadCheckpoints,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.partitions = partitions
+        self.keys = LedgerKeys(prefix)
+        self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
+        self._id_buckets = id_buckets
+        self._patience_s = patience_s
+        self._admission = Admission(redis, self.keys, partitions, id_buckets, checkpoints)
+        self._script = ""
+        call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
+        call_patiently(self._admission.ensure_format, patience_s=patience_s)
+
+    # appending
+
+    def append(self, events: Sequence[Event], *, request_id: str = "") -> list[Outcome]:
+        """Append events in this order; of one session, they stay in this order.
+
+        Args:
+            events: validated.
+            request_id: kept beside each event for the workers' logs, at most 128 characters.
+
+        Returns:
+            One outcome for each event. After an error that was raised, appending the same
+            events again is safe: those that got in come back as duplicates.
+
+        Raises:
+            LedgerUnavailable: Redis is away, full, or its process cannot be admitted; events of
+                the front may have been appended, never one behind another that was not.
+            LedgerError: Redis refuses for another reason.
+        """
+        outcomes: list[Outcome | None] = [None] * len(events)
+        queue = _Chunks(self._encode(events, outcomes))
+        request = request_id[:128].encode()
+        call_patiently(
+            lambda: self._send(queue, request, events, outcomes),
+            patience_s=self._patience_s,
+            retry_on=lambda error: is_passing(error) or is_not_admitted(error),
+        )
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _encode(self, events: Sequence[Event], outcomes: list[Outcome | None]) -> Iterator[_Chunk]:
+        """Chunks, made when asked for; events that may not be sent get their outcome at once."""
+        partitions = self.partitions
+        chunk, size, most = _Chunk([], [], []), 0, _FIRST_CHUNK_EVENTS
+        for index, event in enumerate(events):
+            try:
+                data = encode_event(event)
+            except ValueError as error:
+                outcomes[index] = InvalidEvent((("payload", str(error)),))
+                continue
+            length = len(data)
+            if length > MAX_ENTRY_BYTES:
+                rule = f"at most {MAX_ENTRY_BYTES // 1024} KiB serialised"
+                outcomes[index] = InvalidEvent((("(event)", rule),))
+                continue
+            if len(chunk.places) == most or size + length > _CHUNK_BYTES:
+                yield chunk
+                chunk, size, most = _Chunk([], [], []), 0, _CHUNK_EVENTS
+            partition = event_partition(event, partitions)
+            key = event_key_digest(event.tenant, event.event_id)
+            chunk.places.append((index, partition))
+            chunk.records.append(_RECORD.pack(key, content_digest(data), partition))
+            chunk.data.append(b"$%d\r\n%b\r\n" % (length, data))
+            size += length
+        if chunk.places:
+            yield chunk
+
+    def _send(
+        self,
+        queue: _Chunks,
+        request: bytes,
+        events: Sequence[Event],
+        outcomes: list[Outcome | None],
+    ) -> None:
+        """Send what is left.
+
+        While Redis works on one chunk the next is encoded, not yet sent: a chunk that fails must
+        not be overtaken by the next, or a session would change its order. Meanwhile the places
+        of the one before are made too, when all its events are new: that asks Redis nothing.
+        """
+        if not self._script:
+            self._admit_for_append()
+        pool = self._redis.connection_pool
+        connection = pool.get_connection()
+        new: tuple[_Chunk, bytes] | None = None
+        try:
+            while (chunk := queue.first()) is not None:
+                connection.send_packed_command(chunk.packed(self._script, request))
+                if new is not None:
+                    _place_new(*new, outcomes)
+                    new = None
+                queue.prepare()
+                reply = connection.read_response()
+                if len(reply) == _CLOCK.size:
+                    new = chunk, reply
+                else:
+                    self._settle(chunk, reply, events, outcomes)
+                queue.done()
+        except BaseException as error:
+            if is_not_admitted(error):
+                self._script = ""
+            else:
+                connection.disconnect()  # a reply may be under way; nobody must read it as his
+            raise
+        finally:
+            pool.release(connection)
+            if new is not None:
+                _place_new(*new, outcomes)
+
+    def _settle(
+        self,
+        chunk: _Chunk,
+        reply: bytes,
+        events: Sequence[Event],
+        outcomes: list[Outcome | None],
+    ) -> None:
+        ms, seq = _CLOCK.unpack_from(reply)
+        known = {record[0]: record[1:] for record in _KNOWN.iter_unpack(reply[_CLOCK.size :])}
+        halted: Mapping[int, RecollectError] | None = None
+        for number, (index, partition) in enumerate(chunk.places):
+            if number not in known:
+                seq += 1
+                outcomes[index] = Appended(Position(ms, seq), partition, False)
+                continue
+            status, first_partition, first_ms, first_seq = known[number]
+            if status == _DUPLICATE:
+                outcomes[index] = Appended(Position(first_ms, first_seq), first_partition, True)
+            elif status == _CONFLICT:
+                outcomes[index] = EventConflict(event_id=events[index].event_id)
+            else:
+                halted = self._admission.halted() if halted is None else halted
+                outcomes[index] = halted.get(partition) or LedgerUnavailable(
+                    reason=f"partition {partition} was halted until a moment ago"
+                )
+
+    def _admit_for_append(self) -> None:
+        try:
+            self._script = self._admission.admit()
+        except LedgerError:
+            raise
+        except RecollectError as error:
+            reason = f"the server process is new and the checkpoints cannot be read: {error}"
+            raise LedgerUnavailable(reason=reason) from error
+
+    # reading
+
+    def read(
+        self, partition: int, after: Position, count: int, until: Position | None = None
+    ) -> list[Entry]:
+        """The first `count` entries of a partition behind `after`, up to and including `until`.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+            UndecodableEntry: the stream holds what is no entry.
+        """
+        replies = call_patiently(
+            lambda: self._redis.xrange(
+                self.keys.stream(partition),
+                "-" if after == START else f"({after}",
+                "+" if until is None else str(until),
+                count=count,
+            ),
+            patience_s=self._patience_s,
+        )
+        return [decode_entry(partition, *reply) for reply in replies]
+
+    def scan(
+        self,
+        partition: int,
+        after: Position = START,
+        until: Position | None = None,
+        count: int = 1_000,
+    ) -> Iterator[list[Entry]]:
+        """All entries behind `after` up to `until`, in blocks of at most `count`.
+
+        With `until` None it ends where the tail is when it gets there. Raises as `read` does.
+        """
+        while entries := self.read(partition, after, count, until):
+            yield entries
+            after = entries[-1].position
+
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        """The entry of an event, by the id index. Raises as `read` does."""
+        key = (tenant, event_id)
+        return self.find_many([key]).get(key)
+
+    def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+        """The entries of several events in two round trips; absent ones are left out.
+
+        Raises as `read` does.
+        """
+        digests = [event_key_digest(*key) for key in keys]
+
+        def ask() -> tuple[list[Any], list[Any]]:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for digest in digests:
+                    bucket = int.from_bytes(digest[:4], "big") % self._id_buckets
+                    pipeline.hget(self.keys.ids(bucket), digest)
+                places = [
+                    None if found is None else _PLACE.unpack_from(found, DIGEST_BYTES)
+                    for found in pipeline.execute()
+                ]
+                for place in places:
+                    if place is not None:
+                        position = str(Position(*place[1:]))
+                        pipeline.xrange(self.keys.stream(place[0]), position, position)
+                return places, pipeline.execute()
+
+        places, replies = call_patiently(ask, patience_s=self._patience_s)
+        known = [(key, place) for key, place in zip(keys, places, strict=True) if place is not None]
+        return {
+            key: decode_entry(place[0], *reply[0])
+            for (key, place), reply in zip(known, replies, strict=True)
+            if reply
+        }
+
+    def entry_at(self, partition: int, position: Position) -> Entry | None:
+        """The entry at a position. Raises as `read` does."""
+        replies = call_patiently(
+            lambda: self._redis.xrange(self.keys.stream(partition), str(position), str(position)),
+            patience_s=self._patience_s,
+        )
+        return decode_entry(partition, *replies[0]) if replies else None
+
+    def tails(self) -> list[Tail]:
+        """The last entry of each partition, all of one moment; index = partition."""
+        script = _TAILS.replace("@PREFIX@", self.keys.prefix)
+        reply = call_patiently(
+            lambda: self._redis.eval(script, 0, str(self.partitions)), patience_s=self._patience_s
+        )
+        return [
+            Tail(Position.parse(position), int(seq))
+            for position, seq in zip(reply[::2], reply[1::2], strict=True)
+        ]
+
+    # the server and its epoch
+
+    def epoch(self) -> int:
+        """How many server processes were admitted so far; 0 before the first append."""
+        return call_patiently(self._admission.number, patience_s=self._patience_s)
+
+    def halted(self) -> dict[int, str]:
+        """Partitions that accept no appends, with the reason."""
+        found = call_patiently(self._admission.halted, patience_s=self._patience_s)
+        return {partition: error.reason for partition, error in found.items()}
+
+    def missing_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        """Checkpoints whose entry (position, seq and content) the ledger does not hold.
+
+        A checkpoint at START always holds.
+        """
+        wanted = list(checkpoints)
+        return call_patiently(lambda: self._admission.missing(wanted), patience_s=self._patience_s)
+
+    def admit(self) -> None:
+        """Compare a new server process with all checkpoints, then let it accept appends.
+
+        `append` does this by itself; `status` and `recover` call it to know before.
+
+        Raises:
+            LedgerUnavailable: Redis is away, or the process is a replica.
+            LedgerFormatMismatch: another ledger came up at this address.
+            RecollectError: whatever reading the checkpoints raises.
+        """
+        self._script = call_patiently(self._admission.admit, patience_s=self._patience_s)
+
+    def halt(self, target: str, checkpoint: Checkpoint) -> None:
+        """Accept no appends to the partition of a checkpoint that was found missing."""
+        call_patiently(
+            lambda: self._admission.halt(target, checkpoint), patience_s=self._patience_s
+        )
+
+    def release(self, partition: int) -> None:
+        """Accept appends to a halted partition again, once its checkpoints are right."""
+        call_patiently(lambda: self._admission.release(partition), patience_s=self._patience_s)
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes Redis uses, and its limit (0: none)."""
+        info = call_patiently(lambda: self._redis.info("memory"), patience_s=self._patience_s)
+        return int(info["used_memory"]), int(info["maxmemory"])
+
+    def now_ms(self) -> int:
+        """The server's time, milliseconds since the epoch."""
+        seconds, micros = call_patiently(self._redis.time, patience_s=self._patience_s)
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _place_new(chunk: _Chunk, reply: bytes, outcomes: list[Outcome | None]) -> None:
+    """The outcomes of a chunk in which every event is new."""
+    ms, before = _CLOCK.unpack(reply)
+    for seq, (index, partition) in enumerate(chunk.places, before + 1):
+        outcomes[index] = Appended(Position(ms, seq), partition, False)
+
+
+class _Chunks:
+    """The chunks not yet acknowledged: the one under way, and the one made meanwhile."""
+
+    def __init__(self, chunks: Iterator[_Chunk]) -> None:
+        self._rest = chunks
+        self._made: deque[_Chunk] = deque()
+
+    def first(self) -> _Chunk | None:
+        """The one to send; None when all are acknowledged."""
+        if not self._made:
+            self.prepare()
+        return self._made[0] if self._made else None
+
+    def prepare(self) -> None:
+        """Encode one more."""
+        chunk = next(self._rest, None)
+        if chunk is not None:
+            self._made.append(chunk)
+
+    def done(self) -> None:
+        """The first is acknowledged."""
+        self._made.popleft()

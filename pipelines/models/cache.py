@@ -1,0 +1,198 @@
+"""Values that models computed, kept in Redis by a digest of what they were computed from.
+
+Redis holds the ledger, which must never run out of memory for a cache. Each value has a TTL, and
+what all caches wrote within the last TTL is counted: when that reaches the cap, nothing more is
+written until the oldest has expired. The count is of writes, so it is never below what is held;
+it lives in Redis beside the values, so that all workers share it and a flush empties both.
+
+A cache may be lost at any moment: whatever goes wrong is counted, and the caller computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import redis
+
+from enrichment.ports import Embedder
+from pipelines.ledger.keys import LedgerKeys
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
+
+# The TTL is cut into so many stretches; the count covers one more than the TTL.
+_STRETCHES = 16
+# What a key costs Redis beside its name and value: measured 72 to 230 bytes, by rounding.
+_OVERHEAD = 160
+# One MGET of 256 embeddings is 400 KB, 0.2 ms of the server that also takes the appends.
+_AT_ONCE = 256
+
+Item = TypeVar("Item")
+
+
+def digest_of(*parts: str | bytes) -> str:
+    """Hexadecimal digest (160 bits) of parts, kept apart: ("ab", "c") is not ("a", "bc")."""
+    found = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()
+
+
+class ByteCache:
+    """One cache: bytes by digest.
+
+    Args:
+        client: connection of the ledger's Redis, without `decode_responses`.
+        keys: names of the keys.
+        cache: which one, part of the keys and label of the metrics.
+        ttl_s: a value lives so long, seconds.
+        max_bytes: of all caches together; 0: nothing is written or looked up.
+        now: clock, seconds.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: LedgerKeys,
+        cache: telemetry.Cache,
+        *,
+        ttl_s: int,
+        max_bytes: int,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._cache = cache
+        self._ttl_s = ttl_s
+        self._max_bytes = max_bytes
+        self._now = now
+
+    @classmethod
+    def from_settings(
+        cls, client: redis.Redis, settings: Settings, cache: telemetry.Cache
+    ) -> ByteCache:
+        """A cache with the TTL, the cap and the prefix of the settings."""
+        return cls(
+            client,
+            LedgerKeys(settings.prefix),
+            cache,
+            ttl_s=settings.cache_ttl_s,
+            max_bytes=settings.cache_bytes,
+        )
+
+    def get_many(self, digests: Sequence[str]) -> list[bytes | None]:
+        """The value of each digest; None where there is none, or where Redis does not answer."""
+        if self._max_bytes == 0:
+            return [None] * len(digests)
+        found: list[bytes | None] = []
+        try:
+            for chunk in _chunks(digests):
+                names = [self._keys.cached(self._cache, digest) for digest in chunk]
+                found.extend(self._client.mget(names))  # type: ignore[arg-type]  # annotated for both kinds of client
+        except redis.RedisError:
+            self._count("lost", len(digests))
+            return [None] * len(digests)
+        missing = found.count(None)
+        self._count("miss", missing)
+        self._count("hit", len(found) - missing)
+        return found
+
+    def put_many(self, values: Mapping[str, bytes]) -> None:
+        """Keep values by digest, as far as the cap allows."""
+        if self._max_bytes == 0:
+            return
+        for chunk in _chunks(list(values.items())):
+            items = [(self._keys.cached(self._cache, digest), value) for digest, value in chunk]
+            try:
+                self._put(items)
+            except redis.RedisError:
+                self._refuse(len(items))
+
+    def damaged(self, count: int) -> None:
+        """Count values that were found and could not be used."""
+        self._count("lost", count)
+
+    def _put(self, items: list[tuple[str, bytes]]) -> None:
+        size = sum(len(name) + len(value) + _OVERHEAD for name, value in items)
+        length_s = self._ttl_s / _STRETCHES
+        stretch = int(self._now() / length_s)
+        counter = self._keys.cached_bytes
+        # Added before it is read: workers that write at the same moment see each other.
+        with self._client.pipeline(transaction=True) as pipe:
+            pipe.hincrby(counter, str(stretch), size)
+            pipe.expire(counter, 2 * self._ttl_s)
+            pipe.hgetall(counter)
+            *_, written = pipe.execute()
+        past = [name for name in written if int(name) < stretch - _STRETCHES]
+        held = sum(int(written[name]) for name in written.keys() - past)
+        with self._client.pipeline(transaction=False) as pipe:
+            if past:
+                pipe.hdel(counter, *past)
+            if held > self._max_bytes:
+                pipe.hincrby(counter, str(stretch), -size)
+                self._refuse(len(items))
+            else:
+                for name, value in items:
+                    pipe.set(name, value, ex=self._ttl_s)
+            pipe.execute()
+
+    def _count(self, outcome: telemetry.CacheOutcome, count: int) -> None:
+        if count:
+            telemetry.CACHE_LOOKUPS.labels(cache=self._cache, outcome=outcome).inc(count)
+
+    def _refuse(self, count: int) -> None:
+        telemetry.CACHE_REFUSED.labels(cache=self._cache).inc(count)
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, _AT_ONCE)):
+        yield chunk
+
+
+class CachedEmbedder(Embedder):
+    """An embedder behind a cache, by model, revision and text.
+
+    Args:
+        embedder: computes what is not cached.
+        cache: where vectors are kept; it may be lost at any moment.
+    """
+
+    def __init__(self, embedder: Embedder, cache: ByteCache) -> None:
+        self.model: str = embedder.model
+        self.revision: str = embedder.revision
+        self.dimensions: int = embedder.dimensions
+        self._embedder = embedder
+        self._cache = cache
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """One vector of unit length for each text; of equal texts, one is computed.
+
+        Raises:
+            ModelUnavailable: a text is not cached and the model cannot be used.
+            ModelFailed: the runtime gave up.
+        """
+        digests = [digest_of(self.model, self.revision, text) for text in texts]
+        wanted = dict(zip(digests, texts, strict=True))
+        vectors = self._cached(list(wanted))
+        missing = [digest for digest in wanted if digest not in vectors]
+        if missing:
+            computed = self._embedder.embed([wanted[digest] for digest in missing])
+            fresh = dict(zip(missing, computed, strict=True))
+            self._cache.put_many(fresh)
+            vectors |= fresh
+        return [vectors[digest] for digest in digests]
+
+    def _cached(self, digests: list[str]) -> dict[str, bytes]:
+        found = self._cache.get_many(digests)
+        held = {digest: value for digest, value in zip(digests, found, strict=True) if value}
+        whole = {
+            digest: value for digest, value in held.items() if len(value) == 4 * self.dimensions
+        }
+        self._cache.damaged(len(held) - len(whole))
+        return whole

@@ -1,0 +1,424 @@
+"""A large language model behind the Protocols of enrichment: cached, bounded, and never needed.
+
+Whatever goes wrong gives None: the caller goes on with what the rules derived, and a counter says
+so. A server that fails again and again is left alone for a while, so that enrichment without it is
+as fast as if there were none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    InvalidStateError,
+    ThreadPoolExecutor,
+    wait,
+)
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import orjson
+import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+from enrichment.model_answers import derived_with_model, questions
+from enrichment.ports import LanguageModel, Summarizer
+from enrichment.prompts import (
+    PROMPTS,
+    TASKS,
+    Task,
+    bounded,
+    is_same,
+    messages,
+    validated,
+    versions,
+)
+from enrichment.resolution import Candidate, judge, question
+from pipelines.models.cache import ByteCache, digest_of
+from pipelines.models.chat_completions import ChatCompletions, CompletionFailed
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
+from projections.errors import ConfigurationError, Stopped
+
+if TYPE_CHECKING:
+    from enrichment.stage import Derived, EventKey
+
+FAILURES: Final = 5
+"""In a row, then the server is left alone."""
+FIRST_PAUSE_S: Final = 30.0
+LONGEST_PAUSE_S: Final = 600.0
+LONGEST_WAIT_S: Final = 30.0
+"""Before an attempt; a server that advises more is left alone for so long instead."""
+
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_BACKOFF_S: Final = 8.0
+
+logger = structlog.get_logger(__name__)
+
+
+class Completions(Protocol):
+    """What asks; `ChatCompletions` over the network."""
+
+    def complete(
+        self,
+        messages: Sequence[dict[str, str]],
+        *,
+        name: str,
+        schema: dict[str, Any],
+        max_tokens: int,
+    ) -> Any:
+        """The decoded answer.
+
+        Raises:
+            CompletionFailed: there is none.
+        """
+
+    def close(self) -> None:
+        """End what is under way: it raises CompletionFailed."""
+
+
+class Breaker:
+    """Says whether to ask.
+
+    After FAILURES in a row not, for a pause; then one question finds out whether to go on, and if
+    not, the pause doubles up to a limit. Safe for use by several threads.
+
+    Args:
+        now: clock, seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._pause_s = FIRST_PAUSE_S
+        self._until_s: float | None = None
+        self._probing = False
+
+    def allows(self) -> bool:
+        """Whether this question may be asked."""
+        with self._lock:
+            if self._until_s is None:
+                return True
+            if self._now() < self._until_s:
+                return False
+            # This one finds out; the others wait as long as it may take, and one more tries then.
+            self._until_s = self._now() + self._pause_s
+            self._probing = True
+            return True
+
+    def succeeded(self) -> None:
+        """The server answered."""
+        with self._lock:
+            self._failures, self._pause_s = 0, FIRST_PAUSE_S
+            self._until_s, self._probing = None, False
+
+    def failed(self, advised_s: float = 0.0) -> float | None:
+        """The server did not; returns the seconds of the pause when one begins.
+
+        Args:
+            advised_s: by the server, until when to stay away: begins a pause at once.
+        """
+        with self._lock:
+            self._failures += 1
+            if self._until_s is None:
+                if self._failures < FAILURES and advised_s <= LONGEST_WAIT_S:
+                    return None
+            elif self._probing:
+                self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            else:
+                return None  # asked before the pause began
+            self._probing = False
+            pause_s = min(max(self._pause_s, advised_s), LONGEST_PAUSE_S)
+            self._until_s = self._now() + pause_s
+            return pause_s
+
+
+class ChatModel(LanguageModel, Summarizer):
+    """A language model on an OpenAI-compatible server. Safe for use by several threads.
+
+    Args:
+        completions: asks the server.
+        model: its name, part of what answers are cached by.
+        cache: of answers, by model, version of the prompt and question.
+        tasks: that may be asked; others are answered with None.
+        max_characters: of a text.
+        max_attempts: of one question, when the server is busy or away.
+        concurrency: questions at once.
+        asks: False: answers come from the cache alone, for who checks what was derived before.
+        breaker: shared by all that ask the same server.
+        sleep: waits before another attempt, seconds; by default until `close` at the longest.
+
+    Attributes:
+        revision: of what is derived with it: another one is another graph. Empty when it only
+            disambiguates, which is recorded and not derived.
+    """
+
+    def __init__(
+        self,
+        completions: Completions,
+        model: str,
+        cache: ByteCache,
+        *,
+        tasks: Collection[Task] = TASKS,
+        max_characters: int = 4_000,
+        max_attempts: int = 3,
+        concurrency: int = 2,
+        asks: bool = True,
+        breaker: Breaker | None = None,
+        sleep: Callable[[float], None] | None = None,
+    ) -> None:
+        self.model: str = model
+        self.tasks: tuple[Task, ...] = tuple(task for task in TASKS if task in tasks)
+        derives = tuple(task for task in self.tasks if task != "disambiguation")
+        self.revision: str = f"{versions(derives)}/{max_characters}" if derives else ""
+        self._completions = completions
+        self._cache = cache
+        self._max_characters = max_characters
+        self._asks = asks
+        self._breaker = breaker or Breaker()
+        self._closed: Future[None] = Future()  # and no Event: waited for beside an answer
+        self._retrying = Retrying(
+            stop=stop_after_attempt(max_attempts),
+            retry=retry_if_exception(_worth_another),
+            wait=_wait_s,
+            sleep=sleep or self._pause,
+            reraise=True,
+        )
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="llm")
+
+    def answer(self, task: str, question: dict[str, Any]) -> dict[str, Any] | None:
+        """The validated answer to one question; None: the rules do without."""
+        return self.answers([(cast(Task, task), question)])[0]
+
+    def summarize(self, text: str) -> str | None:
+        """One sentence of at most 200 characters; None: the rules do it."""
+        answer = self.answer("summary", {"text": text, "speaker": None})
+        return None if answer is None else cast(str, answer["summary"])
+
+    def answers(
+        self, asked: Sequence[tuple[Task, Mapping[str, Any]]]
+    ) -> list[dict[str, Any] | None]:
+        """The validated answers to many questions, each as `answer` gives it.
+
+        Questions that are the same are asked once. An answer is cached as soon as it is there, so
+        that a worker which is stopped half-way has not asked for nothing.
+
+        Raises:
+            Stopped: `close` was called meanwhile.
+        """
+        put = [
+            (task, bounded(question, self._max_characters)) if task in self.tasks else None
+            for task, question in asked
+        ]
+        wanted = {self._digest(*one): one for one in put if one is not None}
+        found = self._cached(wanted)
+        missing = {digest: one for digest, one in wanted.items() if digest not in found}
+        if self._asks and missing:
+            found |= self._asked_together(missing)
+        return [None if one is None else found.get(self._digest(*one)) for one in put]
+
+    def close(self) -> None:
+        """Ask nothing more, and wait for no answer: who does is told that the worker stops."""
+        with contextlib.suppress(InvalidStateError):  # closed before
+            self._closed.set_result(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._completions.close()
+
+    def _asked_together(
+        self, missing: Mapping[str, tuple[Task, dict[str, Any]]]
+    ) -> dict[str, dict[str, Any] | None]:
+        try:
+            waiting = {d: self._pool.submit(self._asked, d, *one) for d, one in missing.items()}
+            return {digest: self._awaited(future) for digest, future in waiting.items()}
+        except (CancelledError, RuntimeError):
+            if self._closed.done():
+                raise Stopped from None
+            raise
+
+    def _awaited(self, future: Future[dict[str, Any] | None]) -> dict[str, Any] | None:
+        """An answer, unless the model is closed first, even while it connects to its server.
+
+        Raises:
+            Stopped: going on without the answer would write a graph that lacks it.
+        """
+        either: tuple[Future[Any], ...] = (future, self._closed)
+        wait(either, return_when=FIRST_COMPLETED)
+        if not future.done():
+            raise Stopped
+        return future.result()
+
+    def _digest(self, task: Task, question: Mapping[str, Any]) -> str:
+        put = orjson.dumps(question, option=orjson.OPT_SORT_KEYS)
+        return digest_of(self.model, task, str(PROMPTS[task].version), put)
+
+    def _cached(
+        self, wanted: Mapping[str, tuple[Task, dict[str, Any]]]
+    ) -> dict[str, dict[str, Any] | None]:
+        found: dict[str, dict[str, Any] | None] = {}
+        damaged = 0
+        for digest, data in zip(wanted, self._cache.get_many(list(wanted)), strict=True):
+            if data is not None:
+                try:
+                    answer = validated(*wanted[digest], orjson.loads(data))
+                except orjson.JSONDecodeError:
+                    answer = None
+                if answer is None:
+                    damaged += 1
+                else:
+                    found[digest] = answer
+        self._cache.damaged(damaged)
+        return found
+
+    def _asked(self, digest: str, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
+        if not self._breaker.allows():
+            _count_degraded("suspended")
+            return None
+        prompt = PROMPTS[task]
+        try:
+            raw = self._retrying(
+                self._complete,
+                messages(task, question),
+                name=task,
+                schema=prompt.schema,
+                max_tokens=prompt.max_tokens,
+            )
+        except CompletionFailed as error:
+            if self._closed.done():
+                raise Stopped from None
+            self._note(task, error)
+            _count_degraded(error.outcome)
+            return None
+        self._breaker.succeeded()
+        answer = validated(task, question, raw)
+        if answer is None:
+            _count_degraded("malformed")
+            return None
+        telemetry.LLM_QUESTIONS.labels(outcome="answered").inc()
+        self._cache.put_many({digest: orjson.dumps(answer)})
+        return answer
+
+    def _pause(self, seconds: float) -> None:
+        wait((self._closed,), seconds)
+
+    def _complete(self, *given: Any, **named: Any) -> Any:
+        if self._closed.done():
+            raise Stopped
+        return self._completions.complete(*given, **named)
+
+    def _note(self, task: Task, error: CompletionFailed) -> None:
+        if error.outcome == "malformed":
+            self._breaker.succeeded()  # it does answer
+            return
+        pause_s = self._breaker.failed(error.retry_after_s or 0.0)
+        logger.warning("no answer", model=self.model, task=task, reason=str(error))
+        if pause_s is not None:
+            logger.warning("language model left alone", model=self.model, pause_s=round(pause_s))
+
+
+def with_answers(
+    model: ChatModel, found: Sequence[Derived]
+) -> tuple[list[Derived], frozenset[EventKey]]:
+    """What events say, with what the model adds; asked together, a batch at a time.
+
+    Returns:
+        The events, and the keys of those for which an answer is missing: what a graph holds of
+        them is right with and without it.
+
+    Raises:
+        Stopped: the model was closed meanwhile.
+    """
+    asked = [questions(one, model.tasks) for one in found]
+    answers = iter(model.answers([item for by_task in asked for item in by_task.items()]))
+    given = [{task: next(answers) for task in by_task} for by_task in asked]
+    return (
+        [
+            derived_with_model(one, {task: said for task, said in by_task.items() if said})
+            for one, by_task in zip(found, given, strict=True)
+        ],
+        frozenset(
+            one.event.key
+            for one, by_task in zip(found, given, strict=True)
+            if None in by_task.values()
+        ),
+    )
+
+
+def same_by_model(model: ChatModel, candidates: Iterable[Candidate]) -> dict[tuple[str, str], bool]:
+    """The model's word on the cases that the rules leave open, for `resolution.same_as`.
+
+    A case without an answer is missing: the two stay apart.
+
+    Raises:
+        Stopped: the model was closed meanwhile.
+    """
+    cases = [one for one in candidates if judge(one).verdict == "ask"]
+    answers = model.answers([("disambiguation", question(one)) for one in cases])
+    return {
+        one.entity_ids: is_same(answer)
+        for one, answer in zip(cases, answers, strict=True)
+        if answer is not None
+    }
+
+
+def make_language_model(
+    settings: Settings, cache: ByteCache, *, asks: bool = True
+) -> ChatModel | None:
+    """The language model that the settings ask for; None, the default: there is none.
+
+    Raises:
+        ConfigurationError: the settings name a server without a model, or cannot be sent.
+    """
+    if settings.llm_url is None or not settings.llm_tasks:
+        return None
+    if settings.llm_model is None:
+        raise ConfigurationError(reason="llm_url without llm_model")
+    completions = ChatCompletions(
+        settings.llm_url,
+        settings.llm_model,
+        settings.llm_api_key,
+        timeout_s=settings.llm_timeout_s,
+        response_format=settings.llm_response_format,
+    )
+    return ChatModel(
+        completions,
+        settings.llm_model,
+        cache,
+        tasks=settings.llm_tasks,
+        max_characters=settings.llm_max_characters,
+        max_attempts=settings.llm_max_attempts,
+        concurrency=settings.llm_concurrency,
+        asks=asks,
+    )
+
+
+def _count_degraded(outcome: telemetry.LlmOutcome) -> None:
+    telemetry.LLM_QUESTIONS.labels(outcome=outcome).inc()
+    telemetry.DEGRADED.labels(kind="llm").inc()
+
+
+_backoff = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_BACKOFF_S)
+
+
+def _worth_another(error: BaseException) -> bool:
+    return (
+        isinstance(error, CompletionFailed)
+        and error.again
+        and (error.retry_after_s or 0.0) <= LONGEST_WAIT_S
+    )
+
+
+def _wait_s(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    advised_s = error.retry_after_s if isinstance(error, CompletionFailed) else None
+    return max(_backoff(state), advised_s or 0.0)

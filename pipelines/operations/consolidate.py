@@ -1,0 +1,374 @@
+"""Consolidate: one pass over the active target's graph, alone, within its time.
+
+A worker's timer and `recollect consolidate` do the same here. A pass holds a lease, so that one
+runs at a time, wherever; it reads the graph, appends decisions, and waits until the stage has
+applied them: through workers, or, for a person, in this process where a partition has none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import structlog
+
+from consolidation.decisions import recall_events
+from consolidation.pruning_payloads import recalled_payloads
+from consolidation.retention import ExplainedRow, Tier
+from consolidation.stage import ARCHIVED
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.due_passes import PassReads
+from pipelines.graph.reads.forgetting import ForgettingReader, ShownEntity
+from pipelines.graph.reads.requests import RequestReader
+from pipelines.graph.reads.tombstones import Selection
+from pipelines.graph.reads.undecided import UndecidedReader
+from pipelines.ledger.leases import PassLease
+from pipelines.ledger.reports import CONSOLIDATE_REPORT, Report
+from pipelines.ledger.targets import Target
+from pipelines.observe import metrics as telemetry
+from pipelines.operations.fold_to_tail import fold_unserved
+from pipelines.operations.passes.deciding import PassReport
+from pipelines.operations.passes.forgetting import Forgetting, forgetting_plan
+from pipelines.operations.passes.run import CommunitySettings, Pass
+from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.restore import recall_forgotten
+from pipelines.work.live import Decisions, LiveRunner
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage, ready
+from projections.errors import OperationFailed
+from projections.events import Event
+from projections.identity import partition_of
+from projections.system_events import PARTITION_KEY
+
+logger = structlog.get_logger(__name__)
+
+SAMPLE = 1_000
+"""Events whose decay score is observed at the end of a pass that looked at everything."""
+_POLL_S = 0.05
+
+
+@dataclass
+class ConsolidationReport:
+    """What a pass did.
+
+    Attributes:
+        now_ms: its clock.
+        decisions: events that it appended, those left out that the ledger held already.
+        found: by its parts.
+        tiers: events of each tier when it, or the last one that looked at everything, ended.
+    """
+
+    target: str
+    run_id: str
+    now_ms: int
+    decisions: int
+    found: PassReport
+    tiers: dict[str, int]
+    duration_s: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether it had time for all that there was to do."""
+        return self.found.complete
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = asdict(self.found)
+        found["agents"] = len(self.found.agents)
+        return {
+            "ok": True,
+            "target": self.target,
+            "run_id": self.run_id,
+            "now_ms": self.now_ms,
+            "decisions": self.decisions,
+            **found,
+            "tiers": self.tiers,
+            "duration_s": round(self.duration_s, 3),
+        }
+
+
+def consolidate(
+    services: Services,
+    *,
+    scopes: Sequence[PassScope] | None = None,
+    now_ms: int | None = None,
+    stop: threading.Event | None = None,
+    folds: bool = True,
+) -> ConsolidationReport:
+    """Run a pass on the active target.
+
+    Args:
+        services: ledger and targets.
+        scopes: only these; None: all tenants.
+        now_ms: the clock, of the pass; None: the ledger's.
+        stop: of this pass alone; it is ended at the next step once this is set, and the next pass
+            goes on there. Set here when its time is over.
+        folds: fold here what no worker folds, of all stages; else wait for workers.
+
+    Raises:
+        PassUnderWay: another process runs one; nothing was begun.
+        OperationFailed: the target was never enriched, and nothing enriches it.
+        LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
+    """
+    settings = services.settings
+    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+        ended = stop or threading.Event()
+        timer = threading.Timer(settings.consolidation_timeout_s, ended.set)
+        timer.daemon = True
+        timer.start()
+        try:
+            clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
+            return _Run(services, lease, ended, clock_ms, folds=folds).run(scopes)
+        finally:
+            timer.cancel()
+            ended.set()
+
+
+def redecide(services: Services, *, now_ms: int | None = None) -> ConsolidationReport:
+    """Ask anew about everything on the active target, under the rules and settings of now.
+
+    What was forgotten or archived comes back first; then a pass looks at all tenants as if nothing
+    were decided yet. What it decides is behind the earlier decisions in the ledger and so takes
+    their place, here and in every graph that is rebuilt. Pairs that were dropped stay parted, and
+    facts that faded stay so: the ledger knows no way back for them.
+
+    It takes the time that it takes. One that was interrupted leaves a graph that is right, where
+    some is decided anew and the rest as before; asked again, it begins again.
+
+    Args:
+        services: ledger and targets.
+        now_ms: the clock, of the pass; None: the ledger's.
+
+    Raises:
+        PassUnderWay: another process runs a pass; nothing was begun.
+        OperationFailed: the target was never enriched, and nothing enriches it; or what was
+            forgotten could not all be brought back.
+        LedgerUnavailable, GraphUnavailable: a service is away; what was decided stays decided.
+    """
+    settings = services.settings
+    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+        clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
+        return _Run(services, lease, threading.Event(), clock_ms, folds=True).redecide()
+
+
+def last_whole_s(services: Services, target: str) -> float:
+    """When a pass last had looked at all tenants to the end, in Unix time; 0: never."""
+    return _last_values(services, target).get("whole_at_s", 0.0)
+
+
+def _last_values(services: Services, target: str) -> dict[str, float]:
+    """What the last pass reported; nothing when there was none."""
+    for report in services.reports.all():
+        if (report.command, report.target) == (CONSOLIDATE_REPORT, target):
+            return report.values
+    return {}
+
+
+def planned_forgetting(
+    services: Services, *, tenants: Iterable[str] | None = None, now_ms: int | None = None
+) -> dict[str, list[ExplainedRow]]:
+    """What a pass would forget of each tenant's events, and why the rest stays.
+
+    Nothing is decided, and a pass that is under way does not matter.
+
+    Args:
+        services: ledger and targets.
+        tenants: only these; None: all.
+        now_ms: the clock; None: the ledger's.
+    """
+    target = services.active()
+    clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
+    forgetting = _forgetting(services, target)
+    if tenants is None:
+        tenants = RequestReader(services.driver(target), target.database).tenants()
+    return {
+        tenant: forgetting_plan(forgetting.reader, tenant, forgetting.policy_of(tenant), clock_ms)
+        for tenant in tenants
+    }
+
+
+def _communities(settings: Settings) -> CommunitySettings:
+    every_ms = round(1_000 * settings.communities_every_s)
+    return CommunitySettings(every_ms, settings.communities_chunk_edges)
+
+
+def _forgetting(services: Services, target: Target) -> Forgetting:
+    settings = services.settings
+    reader = ForgettingReader(
+        services.driver(target), target.database, timeout_s=settings.transaction_timeout_s
+    )
+    return Forgetting(reader, settings.retention_of)
+
+
+def _unarchived(tenant: str, page: Iterable[ShownEntity], now_ms: int) -> list[Event]:
+    """Decisions that the archived ones of some entities come back."""
+    archived = {one.entity.entity_id: one.decided_at for one in page if one.entity.archived}
+    payloads = recalled_payloads(entity_ids=archived)
+    return recall_events(tenant, payloads, archived.values(), now_ms)
+
+
+class _Run:
+    def __init__(
+        self,
+        services: Services,
+        lease: PassLease,
+        ended: threading.Event,
+        now_ms: int,
+        *,
+        folds: bool,
+    ) -> None:
+        self._begun = time.monotonic()
+        self._services = services
+        self._lease = lease
+        self._ended = ended
+        self._now_ms = now_ms
+        self._target: Target = services.active()
+        self._writer = services.writer(self._target)
+        self._decide = Decisions(services, self._target.name)
+        self._partitions: set[int] = set()
+        self._decisions = 0
+        self._folds = folds
+        self._runners: dict[str, LiveRunner] = {}
+
+    def run(self, scopes: Sequence[PassScope] | None) -> ConsolidationReport:
+        """Look at these scopes; None: at all tenants."""
+        if self._folds:
+            self._require_enriched()
+            self._fold()
+        return self._pass(ConsolidationReader, scopes)
+
+    def redecide(self) -> ConsolidationReport:
+        """Look at all tenants as if nothing were decided."""
+        self._require_enriched()
+        self._fold()
+        self._bring_back()
+        return self._pass(UndecidedReader, None)
+
+    def _pass(
+        self, kind: type[ConsolidationReader], scopes: Sequence[PassScope] | None
+    ) -> ConsolidationReport:
+        services, target = self._services, self._target
+        driver, timeout_s = services.driver(target), services.settings.transaction_timeout_s
+        run_id = str(uuid.uuid4())
+        log = logger.bind(target=target.name, run_id=run_id)
+        log.info("pass begins")
+        made = Pass(
+            kind(driver, target.database, timeout_s=timeout_s),
+            self._append,
+            self._await_applied,
+            now_ms=self._now_ms,
+            run_id=run_id,
+            in_time=self._in_time,
+            forgetting=_forgetting(services, target),
+            communities=_communities(services.settings),
+        )
+        found = made.run() if scopes is None else made.run_scopes(scopes)
+        duration_s = time.monotonic() - self._begun
+        tiers = self._tell(duration_s, whole=scopes is None and found.complete)
+        log.info("pass ended", complete=found.complete, decisions=self._decisions)
+        return ConsolidationReport(
+            target.name, run_id, self._now_ms, self._decisions, found, tiers, duration_s
+        )
+
+    def _bring_back(self) -> None:
+        """Let everything come back that was forgotten or archived, as old as it is."""
+        services, target = self._services, self._target
+        reader = _forgetting(services, target).reader
+        for tenant in RequestReader(services.driver(target), target.database).tenants():
+            events = recall_forgotten(
+                services, Selection(tenant), accessed=False, now_ms=self._now_ms, prepare=ready
+            )
+            if target.name in events.waiting:
+                raise OperationFailed(
+                    reason=f"{target.name} has not brought back yet what {tenant} forgot; "
+                    "see to its workers, and ask again"
+                )
+            for page in reader.entities(
+                tenant, now_ms=self._now_ms, archived=ARCHIVED, confidence=0.0
+            ):
+                self._append(_unarchived(tenant, page, self._now_ms))
+        self._await_applied()
+
+    def _tell(self, duration_s: float, *, whole: bool) -> dict[str, int]:
+        """Tell metrics and status what there is after the pass; returns the events by tier."""
+        services, target = self._services, self._target
+        timeout_s = services.settings.transaction_timeout_s
+        reads = PassReads(services.driver(target), target.database, timeout_s=timeout_s)
+        before = _last_values(services, target.name)
+        tiers = {tier.value: round(before.get(f"tier_{tier}", 0)) for tier in Tier}
+        # a pass of a few sessions would take longer to count all events than for its work
+        if whole or not before:
+            tiers = reads.tiers(self._now_ms)
+            for score in reads.decay_scores(self._now_ms, SAMPLE):
+                telemetry.DECAY_SCORES.labels(target.name).observe(score)
+        now_s = time.time()
+        values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}
+        values |= {"ended_at_s": now_s, "duration_s": duration_s}
+        values["whole_at_s"] = now_s if whole else before.get("whole_at_s", 0.0)
+        services.reports.put(Report(CONSOLIDATE_REPORT, target.name, values))
+        telemetry.observe_pass(target.name, values)
+        return tiers
+
+    def _in_time(self) -> bool:
+        """Whether the pass may go on; not when another target became the active one."""
+        return not self._ended.is_set() and self._lease.held
+
+    def _append(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        if not self._decide.may_decide():
+            self._ended.set()
+            return
+        self._decisions += self._decide.append(events)
+        partitions = self._services.ledger.partitions
+        self._partitions |= {
+            partition_of(event.tenant, PARTITION_KEY, partitions) for event in events
+        }
+
+    # -- until it is applied -----------------------------------------------------------------------
+
+    def _await_applied(self) -> None:
+        """Wait until the graph shows what was appended, or time is over."""
+        tails = self._services.ledger.tails()
+        wanted = {partition: tails[partition] for partition in self._partitions}
+        while self._in_time():
+            for found in self._writer.checkpoints(CONSOLIDATION.name):
+                tail = wanted.get(found.partition)
+                if tail is not None and found.seq >= tail.seq:
+                    del wanted[found.partition]
+            if not wanted:
+                self._partitions.clear()
+                return
+            if not (self._folds and self._fold()):
+                self._ended.wait(_POLL_S)
+
+    def _require_enriched(self) -> None:
+        if not self._writer.checkpoints(ENRICHMENT.name):
+            raise OperationFailed(
+                reason=f"{self._target.name} was never enriched, and a pass looks at what events "
+                "mean; start `recollect worker enrichment` first"
+            )
+
+    def _fold(self) -> bool:
+        """Fold what no worker holds; whether there was any."""
+        return fold_unserved(self._services, self._target, self._runner, self._in_time)
+
+    def _runner(self, stage: Stage) -> LiveRunner:
+        services, target = self._services, self._target
+        if stage.name not in self._runners:
+            self._runners[stage.name] = runner = LiveRunner(
+                ready(stage, services, target),
+                self._writer,
+                services.ledger,
+                target=target.name,
+                max_attempts=services.settings.max_attempts,
+                stop=self._ended,
+                decide=self._decide,
+            )
+            runner.prepare(services.ledger.partitions)
+        return self._runners[stage.name]

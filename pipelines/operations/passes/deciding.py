@@ -1,0 +1,83 @@
+"""What all parts of a pass share: where they read, how they decide, until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from consolidation.decisions import CONSOLIDATED_EVENT, decision_event
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from projections.events import Event
+
+Append = Callable[[Sequence[Event]], None]
+
+
+@dataclass
+class PassReport:
+    """What a pass did.
+
+    Attributes:
+        events_forgotten: by tier.
+        complete: it had time for all that there was to do.
+    """
+
+    sessions: int = 0
+    episodes_written: int = 0
+    sessions_written: int = 0
+    agents_written: int = 0
+    links_written: int = 0
+    boosts_written: int = 0
+    communities_written: int = 0
+    events_forgotten: dict[str, int] = field(default_factory=dict)
+    pairs_dropped: int = 0
+    entities_archived: int = 0
+    entities_returned: int = 0
+    facts_expired: int = 0
+    complete: bool = True
+    agents: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, other: PassReport) -> None:
+        """Count what another part of the pass did, too."""
+        for part in fields(self):
+            mine, theirs = getattr(self, part.name), getattr(other, part.name)
+            if isinstance(mine, bool):
+                setattr(self, part.name, mine and theirs)
+            elif isinstance(mine, int):
+                setattr(self, part.name, mine + theirs)
+            elif isinstance(mine, set):
+                mine |= theirs
+            else:
+                for key, number in theirs.items():
+                    mine[key] = mine.get(key, 0) + number
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """How the parts of a pass read, and decide.
+
+    Attributes:
+        reader: of the graph.
+        append: takes decisions; those that the ledger holds already are the ledger's.
+        applied: waits until the stage has applied what was appended.
+        now_ms: the clock, which decisions bear.
+        in_time: whether the pass may go on.
+        run_id: of the pass.
+    """
+
+    reader: ConsolidationReader
+    append: Append
+    applied: Callable[[], None]
+    now_ms: int
+    in_time: Callable[[], bool]
+    run_id: str
+
+    def decision(
+        self,
+        tenant: str,
+        payload: Mapping[str, Any],
+        *about: object,
+        event_type: str = CONSOLIDATED_EVENT,
+    ) -> Event:
+        """A decision of this pass as an event; see `decision_event`."""
+        return decision_event(event_type, tenant, payload, self.now_ms, *about)

@@ -1,0 +1,114 @@
+"""Links between sessions and boosts of events: what changes around a session that changed.
+
+Both are found from what events mention, what they go back to and how tools failed, whatever
+summaries say. Sessions that did not change themselves are looked at again when they are neighbours
+of one that did; one that has changed is looked at in its own turn, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from consolidation.centrality import boost_payloads, boosts, changed_boosts
+from consolidation.digests import summary_id
+from consolidation.links import (
+    MAX_LINKS,
+    RARE_SESSIONS,
+    SessionLink,
+    SessionTraits,
+    links_payload,
+    session_links,
+    session_traits,
+)
+from consolidation.neighbours import renewed_links
+from pipelines.graph.reads.linking import RecordedLinks
+from pipelines.operations.passes.deciding import Deciding, PassReport
+from pipelines.operations.passes.surroundings import Surroundings
+from projections.events import Event
+
+
+class Linking:
+    """Decides about links and boosts, session by session of one tenant.
+
+    Args:
+        deciding: of the pass.
+        tenant: whose sessions they are.
+        report: counts what is decided.
+    """
+
+    def __init__(self, deciding: Deciding, tenant: str, report: PassReport) -> None:
+        self._deciding = deciding
+        self._tenant = tenant
+        self._report = report
+
+    def decisions(self, around: Surroundings) -> list[Event]:
+        """What is to be decided because a session changed."""
+        return [*self._links(around), *self._boosts(around)]
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def _links(self, around: Surroundings) -> list[Event]:
+        counts = {one: len(sessions) for one, sessions in around.mentioning.items()}
+        mine = session_traits(self._tenant, around.own.profile, counts)
+        others = {
+            one: session_traits(self._tenant, known.profile, counts)
+            for one, known in around.circle.items()
+        }
+        recorded = around.recorded
+        found = {mine.session_id: session_links(mine, others.values())}
+        everybody: list[SessionTraits] = [mine, *others.values()]
+        for one in around.touched:
+            if one in others:
+                before = recorded.get(one, RecordedLinks())
+                found[one] = renewed_links(others[one], everybody, before.links)
+        decided = []
+        for one, links in found.items():
+            before = recorded.get(one, RecordedLinks())
+            if sorted(links, key=repr) != sorted((link for link, _ in before.links), key=repr):
+                decided.append(self._linked(one, links, before))
+        self._report.links_written += len(decided)
+        return decided
+
+    def _linked(
+        self, session_id: str, links: Sequence[SessionLink], before: RecordedLinks
+    ) -> Event:
+        own_id = summary_id(self._tenant, "session", session_id)
+        payload = links_payload(session_id, links[:MAX_LINKS])
+        return self._deciding.decision(
+            self._tenant, payload, "links", own_id, repr(links), before.decided_at
+        )
+
+    # -- boosts ------------------------------------------------------------------------------------
+
+    def _boosts(self, around: Surroundings) -> list[Event]:
+        looked_at = [around.own, *around.touched.values()]
+        weights = {
+            event.event_id: around.weights[event.event_id]
+            for known in looked_at
+            for event in known.events
+            if event.event_id in around.weights
+        }
+        effects = {event_id: one.effects for event_id, one in weights.items()}
+        found: dict[str, float] = {}
+        for known in looked_at:
+            rare = {
+                one: sessions
+                for one, sessions in around.mentioning.items()
+                if one in known.profile.entities and len(sessions) <= RARE_SESSIONS
+            }
+            found |= boosts(known.events, effects, rare)
+        shown = {event_id: one.boost for event_id, one in weights.items()}
+        changed = changed_boosts(found, shown, weights)
+        self._report.boosts_written += len(changed)
+        return [
+            self._deciding.decision(
+                self._tenant,
+                payload,
+                "boosts",
+                *(
+                    f"{one} {boost} {weights[one].decided_at}"
+                    for one, boost in payload["boosts"].items()
+                ),
+            )
+            for payload in boost_payloads(changed)
+        ]

@@ -1,0 +1,176 @@
+"""A pass of consolidation: what changed is read, said anew, and appended as decisions.
+
+Tenant by tenant, its parts follow each other, each looking at the graph that the decisions of those
+before have become. A pass keeps nothing: a digest that the graph shows already costs a comparison,
+so one that ran out of time is taken up by the next. What it did for a tenant ends with a decision
+that answers the requests for it; when there was nothing to do, with none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from consolidation.decay import HOUR_MS
+from consolidation.decisions import PassDecided, pass_payload
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.requests import LastPass
+from pipelines.operations.passes.communities import decide_communities
+from pipelines.operations.passes.deciding import Append, Deciding, PassReport
+from pipelines.operations.passes.forgetting import Forgetting, decide_events, decide_others
+from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.passes.sessions import decide_agents, decide_sessions
+from projections.events import Event
+
+
+@dataclass(frozen=True)
+class CommunitySettings:
+    """When a pass looks at the communities, and how.
+
+    Attributes:
+        every_ms: at least so long after it was done last, and only if something was decided since.
+        chunk_edges: facts that are read at once; 0: the default, and a warning.
+    """
+
+    every_ms: int = 24 * HOUR_MS
+    chunk_edges: int = 10_000
+
+
+class Pass:
+    """Decides about one target's graph.
+
+    Args:
+        reader: of the graph.
+        append: takes decisions; those that the ledger holds already are the ledger's.
+        applied: waits until the stage has applied what was appended.
+        now_ms: the clock, which decisions bear.
+        run_id: of the pass.
+        in_time: whether the pass may go on.
+        forgetting: what leaves; None: nothing.
+        communities: when and how they are looked at.
+    """
+
+    def __init__(
+        self,
+        reader: ConsolidationReader,
+        append: Append,
+        applied: Callable[[], None],
+        *,
+        now_ms: int,
+        run_id: str,
+        in_time: Callable[[], bool] = lambda: True,
+        forgetting: Forgetting | None = None,
+        communities: CommunitySettings | None = None,
+    ) -> None:
+        self._deciding = Deciding(reader, append, applied, now_ms, in_time, run_id)
+        self._forgetting = forgetting
+        self._communities = communities or CommunitySettings()
+
+    def run(self, tenants: Iterable[str] | None = None) -> PassReport:
+        """Look at these tenants, or at all, those first to which most came."""
+        chosen = self._deciding.reader.requests.tenants() if tenants is None else tenants
+        return self.run_scopes(map(PassScope, chosen))
+
+    def run_scopes(self, scopes: Iterable[PassScope]) -> PassReport:
+        """Look at these scopes, in their order, those of one tenant together."""
+        report = PassReport()
+        by_tenant: dict[str, list[PassScope]] = {}
+        for scope in scopes:
+            by_tenant.setdefault(scope.tenant, []).append(scope)
+        for number, (tenant, asked) in enumerate(by_tenant.items()):
+            if number and not self._deciding.in_time():
+                report.complete = False
+                break
+            parts = (self._deciding, self._forgetting, self._communities)
+            report.add(_TenantPass(tenant, asked, *parts).run())
+        return report
+
+
+class _TenantPass:
+    """The part of a pass that is about one tenant."""
+
+    def __init__(
+        self,
+        tenant: str,
+        scopes: Sequence[PassScope],
+        deciding: Deciding,
+        forgetting: Forgetting | None,
+        communities: CommunitySettings,
+    ) -> None:
+        self._whole = deciding
+        self._deciding = replace(deciding, append=self._append, applied=self._await_applied)
+        self._forgetting = forgetting
+        self._settings = communities
+        self._tenant = tenant
+        self._scopes = scopes
+        self._report = PassReport()
+        self._decisions = 0
+        self._waited_for = 0
+
+    def run(self) -> PassReport:
+        reader, tenant = self._deciding.reader, self._tenant
+        requests = reader.requests.requests(tenant)
+        last = reader.requests.last_pass(tenant)
+        for scope in self._scopes:
+            decide_sessions(self._deciding, scope, self._report)
+        self._await_applied()
+        self._report.agents |= {(tenant, one) for one in reader.agents_behind(tenant)}
+        decide_agents(self._deciding, self._report)
+        looked = False
+        if any(scope.is_whole for scope in self._scopes):
+            asked = any(one.asked == (None, None) for one in requests)
+            looked = self._decide_communities(last, asked=asked)
+            self._forget()
+        answered = tuple(
+            one.event_id
+            for one in requests
+            if self._report.complete and any(scope.answers(one.asked) for scope in self._scopes)
+        )
+        if self._decisions or answered or looked:
+            self._end(last, answered, looked)
+        self._await_applied()
+        return self._report
+
+    def _append(self, events: Sequence[Event]) -> None:
+        if events:
+            self._decisions += len(events)
+            self._whole.append(events)
+
+    def _await_applied(self) -> None:
+        if self._decisions > self._waited_for:
+            self._waited_for = self._decisions
+            self._whole.applied()
+
+    def _decide_communities(self, last: LastPass, *, asked: bool) -> bool:
+        """Look at the communities, if it is time; whether that was done to the end."""
+        if not self._deciding.in_time():
+            self._report.complete = False
+            return False
+        if not (asked or self._is_time(last)):
+            return False
+        decide_communities(self._deciding, self._tenant, self._report, self._settings.chunk_edges)
+        return self._report.complete
+
+    def _is_time(self, last: LastPass) -> bool:
+        looked_ms = last.communities_at_ms
+        if looked_ms is None:
+            return True
+        # a clock that was put back is no reason to wait for it
+        waited = not 0 <= self._deciding.now_ms - looked_ms < self._settings.every_ms
+        changed = self._decisions > 0 or (last.ended_at_ms or 0) != looked_ms
+        return waited and changed
+
+    def _forget(self) -> None:
+        if self._forgetting is not None:
+            self._await_applied()
+            for decide in (decide_events, decide_others):
+                decide(self._deciding, self._forgetting, self._tenant, self._report)
+                self._await_applied()
+
+    def _end(self, last: LastPass, answered: tuple[str, ...], looked: bool) -> None:
+        deciding, complete = self._deciding, self._report.complete
+        decided = PassDecided(
+            deciding.run_id, deciding.now_ms, deciding.now_ms, complete, answered, looked
+        )
+        about = ("pass", last.decided_at, complete, looked, *answered)
+        deciding.append([deciding.decision(self._tenant, pass_payload(decided), *about)])

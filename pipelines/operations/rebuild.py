@@ -1,0 +1,487 @@
+"""Replay and rebuild: the runner of live work, driven by the ledger instead of a stream.
+
+- `replay`: a stage again over a range, into the same graph.
+- `rebuild` in place: the whole ledger again into the same graph, then sweep what it does not
+  support.
+- `rebuild` into a fresh target: fold, catch up with what flows in meanwhile, verify, switch. A
+  rebuild that was killed goes on where the target's checkpoints stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from threading import Event as Flag
+from threading import Lock
+from typing import Any
+
+import structlog
+
+from pipelines.graph.audit import GraphAudit
+from pipelines.ledger.ledger import Entry, Tail
+from pipelines.ledger.reports import Report
+from pipelines.ledger.targets import Target
+from pipelines.operations.fold_to_tail import fold_partition
+from pipelines.proof.comparison import Difference
+from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.proof.enriched_report import EnrichmentReport
+from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.verify import Report as VerifyReport
+from pipelines.proof.verify import verify
+from pipelines.work.restored import bring_back
+from pipelines.work.runner import Runner
+from pipelines.work.services import Progress, Services
+from pipelines.work.stages import (
+    CONSOLIDATION,
+    ENRICHMENT,
+    PROJECTION,
+    STAGES,
+    Stage,
+    group_name,
+    ready,
+)
+from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
+from projections.events import DEFAULT_TENANT, decode_event
+from projections.identity import partition_of
+from projections.operations import Checkpoint
+from projections.positions import START, Position
+
+logger = structlog.get_logger(__name__)
+
+SAMPLE = 200
+"""Events of the enrichment that a rebuild into a fresh target is judged by."""
+HANDOVER_S = 15.0
+"""How long a rebuild goes on folding after a switch until a worker has taken the target over."""
+
+
+@dataclass
+class ReplayReport:
+    """What a replay did. `failed`: entries that could not be folded, with the reason."""
+
+    stage: str
+    target: str
+    entries: int = 0
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"ok": not self.failed, **asdict(self)}
+
+
+@dataclass
+class RebuildReport:
+    """What a rebuild did."""
+
+    target: str
+    in_place: bool
+    entries: int
+    resumed_at: int
+    switched: bool
+    generation: int | None
+    fold_s: float
+    duration_s: float
+    verified: VerifyReport
+    later: dict[str, EnrichmentReport | ConsolidationVerified]
+    """What was found of the stages after the first one, by name."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the graph equals the ledger, as far as it was looked at."""
+        return self.verified.ok and all(report.ok for report in self.later.values())
+
+    @property
+    def differences(self) -> list[Difference]:
+        """What was not the same, of all stages."""
+        return [
+            *self.verified.differences,
+            *(one for report in self.later.values() for one in report.differences),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": self.ok,
+            "target": self.target,
+            "in_place": self.in_place,
+            "entries": self.entries,
+            "resumed_at": self.resumed_at,
+            "entries_per_second": round((self.entries - self.resumed_at) / max(self.fold_s, 1e-9)),
+            "switched": self.switched,
+            "generation": self.generation,
+            "duration_s": round(self.duration_s, 3),
+            "events": self.verified.events,
+            "digest": self.verified.digest,
+            "differences": [d.as_dict() for d in self.differences],
+            "stages": {name: report.as_dict() for name, report in self.later.items()},
+        }
+
+
+def replay(
+    services: Services,
+    stage: Stage,
+    *,
+    after: Position = START,
+    until: Position | None = None,
+    session: str | None = None,
+    tenant: str | None = None,
+    target: Target | None = None,
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Run a stage again over a range of the ledger, into the same graph.
+
+    Entries beyond the checkpoints are left to the workers. Live work goes on meanwhile.
+
+    Args:
+        services: ledger and targets.
+        stage: which.
+        after: the position before the first entry.
+        until: position of the last entry; None: the tail.
+        session: only this session, of `tenant` or `default`.
+        tenant: only this tenant.
+        target: default the active one.
+        progress: called with done, total and what is being done.
+    """
+    begun = time.perf_counter()
+    chosen = target or services.active()
+    report = ReplayReport(stage.name, chosen.name)
+    ledger = services.ledger
+    runner = Runner(ready(stage, services, chosen), services.writer(chosen), target=chosen.name)
+    owner = tenant or (DEFAULT_TENANT if session else None)
+    partitions = (
+        [partition_of(str(owner), session, ledger.partitions)]
+        if session
+        else list(range(ledger.partitions))
+    )
+    total = sum(tail.seq for n, tail in enumerate(ledger.tails()) if n in partitions)
+    guard = Lock()
+    seen = 0
+
+    def fold(partition: int) -> None:
+        nonlocal seen
+        count = stage.rebuild_batch_size(services.settings)
+        for entries in ledger.scan(partition, after, until, count):
+            chosen_entries = list(_matching(entries, owner, session))
+            failed = runner.refold(partition, chosen_entries)
+            with guard:
+                seen += len(entries)
+                report.entries += len(chosen_entries)
+                report.failed += [
+                    {"position": str(entry.position), "partition": partition, "reason": reason}
+                    for entry, reason in failed
+                ]
+                if progress:
+                    progress(seen, total, f"replaying {stage.name}")
+
+    _in_threads(fold, partitions, services.settings.worker_concurrency)
+    report.duration_s = round(time.perf_counter() - begun, 3)
+    return report
+
+
+def rebuild(
+    services: Services,
+    *,
+    into: Target | None = None,
+    switch: bool = False,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Fold the whole ledger again, in place or into a fresh target.
+
+    Args:
+        services: ledger and targets.
+        into: the fresh target; None: the active one, in place.
+        switch: let `into` answer reads once it is verified.
+        progress: called with done, total and what is being done.
+
+    Raises:
+        OperationFailed: `into` is kept in step already, or is the graph of another target, or the
+            fold differs from the ledger (then nothing is switched).
+    """
+    if into is None:
+        return _rebuild_in_place(services, progress)
+    return _Rebuild(services, into, progress or (lambda done, total, what: None)).run(switch)
+
+
+def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildReport:
+    begun = time.perf_counter()
+    target = services.active()
+    writer = services.writer(target)
+    entries = 0
+    for stage in _stages_of(services):
+        rules = ready(stage, services, target)
+        for found in writer.checkpoints(stage.name):
+            if (found.fold_version, found.models) != (rules.fold_version, rules.models):
+                with writer.transaction() as transaction:
+                    current = transaction.lock(found.stage, found.partition) or found
+                    transaction.reset(
+                        replace(current, fold_version=rules.fold_version, models=rules.models)
+                    )
+        replayed = replay(services, stage, target=target, progress=progress)
+        entries = max(entries, replayed.entries)
+    fold_s = time.perf_counter() - begun
+    verified = verify(services, target=target.name, repair=True, progress=progress)
+    return RebuildReport(
+        target=target.name,
+        in_place=True,
+        later=_verify_later(services, target, _stages_of(services), progress, repair=True),
+        entries=entries,
+        resumed_at=0,
+        switched=False,
+        generation=None,
+        fold_s=fold_s,
+        duration_s=time.perf_counter() - begun,
+        verified=verified,
+    )
+
+
+def _verify_later(
+    services: Services,
+    target: Target,
+    stages: Sequence[Stage],
+    progress: Progress | None,
+    *,
+    repair: bool = False,
+    sample: int | None = None,
+) -> dict[str, EnrichmentReport | ConsolidationVerified]:
+    """Verify those of the stages that come after the first one, by name."""
+    found: dict[str, EnrichmentReport | ConsolidationVerified] = {}
+    if ENRICHMENT in stages:
+        found[ENRICHMENT.name] = verify_enrichment(
+            services, target=target.name, sample=sample, repair=repair, progress=progress
+        )
+    if CONSOLIDATION in stages:
+        found[CONSOLIDATION.name] = verify_consolidation(
+            services, target=target.name, repair=repair, progress=progress
+        )
+    return found
+
+
+class _Rebuild:
+    """One rebuild into a fresh target."""
+
+    def __init__(self, services: Services, target: Target, progress: Progress) -> None:
+        self.services = services
+        self.target = target
+        self.progress = progress
+        self.ledger = services.ledger
+        self.writer = services.writer(target)
+        self.stages = _stages_of(services)
+        self._runners: dict[str, Runner] = {}
+
+    def run(self, switch: bool) -> RebuildReport:
+        begun = time.perf_counter()
+        resumed_at = self._claim()
+        claimed = time.perf_counter()
+        self._catch_up()
+        fold_s = time.perf_counter() - claimed
+        entries = self._folded()
+        # It is "building" until it was found right: killed before, the rebuild goes on from here.
+        verified = verify(self.services, target=self.target.name, progress=self.progress)
+        later = _verify_later(self.services, self.target, self.stages, self.progress, sample=SAMPLE)
+        ok = verified.ok and all(report.ok for report in later.values())
+        if ok:
+            # from here on workers keep it in step; until one does, this process does
+            self.services.targets.set_state(self.target.name, "standby")
+            self._catch_up()
+        generation = None
+        if switch:
+            if not ok:
+                count = sum(one.difference_count for one in (verified, *later.values()))
+                raise OperationFailed(
+                    reason=f"{self.target.name} differs from the ledger in "
+                    f"{count} places, nothing was switched; "
+                    f"`recollect targets drop {self.target.name}` and rebuild again"
+                )
+            before = self.services.active()
+            self._catch_up()
+            generation = self.services.targets.activate(self.target.name)
+            logger.info("switched", target=self.target.name, generation=generation)
+            self._hand_over(before)
+        self._report(1.0)
+        return RebuildReport(
+            target=self.target.name,
+            in_place=False,
+            entries=entries,
+            resumed_at=resumed_at,
+            switched=switch,
+            generation=generation,
+            fold_s=fold_s,
+            duration_s=time.perf_counter() - begun,
+            verified=verified,
+            later=later,
+        )
+
+    def _claim(self) -> int:
+        """Register the target; empty it unless it holds the beginning of this very rebuild.
+
+        Returns:
+            How many entries are folded already.
+        """
+        targets = self.services.targets
+        self.services.active()
+        known = {target.name: target for target in targets.all()}.get(self.target.name)
+        if known is not None and known.state in ("active", "standby"):
+            raise OperationFailed(
+                reason=f"{known.name} is {known.state} and kept in step; "
+                f"`recollect targets drop {known.name}` before it is rebuilt"
+            )
+        self._refuse_shared(targets.all())
+        targets.register(replace(self.target, state="building"))
+        checkpoints = self.writer.checkpoints()
+        self._runners = {
+            stage.name: Runner(
+                ready(stage, self.services, self.target), self.writer, target=self.target.name
+            )
+            for stage in self.stages
+        }
+        resumable = (
+            known is not None
+            and known.state == "building"
+            and all(self._made(c) for c in checkpoints)
+            and not self.ledger.missing_checkpoints(checkpoints)
+        )
+        if not resumable:
+            self.writer.clear()
+        for runner in self._runners.values():
+            runner.prepare(self.ledger.partitions)
+        return self._folded()
+
+    def _made(self, checkpoint: Checkpoint) -> bool:
+        """Whether this rebuild's own rules folded up to the checkpoint."""
+        runner = self._runners.get(checkpoint.stage)
+        return runner is not None and (checkpoint.fold_version, checkpoint.models) == (
+            runner.stage.fold_version,
+            runner.stage.models,
+        )
+
+    def _folded(self) -> int:
+        """Entries that the first stage has folded."""
+        return sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
+
+    def _refuse_shared(self, others: Iterable[Target]) -> None:
+        """A target is emptied first: never the graph of another, by whatever address it goes."""
+        store = self._store_id(self.target)
+        for other in others:
+            if other.name != self.target.name and store == self._store_id(other):
+                raise OperationFailed(
+                    reason=f"{self.target.name} would share the graph of {other.name} "
+                    f"({other.uri}, {other.database})"
+                )
+
+    def _store_id(self, target: Target) -> str | None:
+        if (target.uri, target.database) == (self.target.uri, self.target.database):
+            target = self.target
+        try:
+            return GraphAudit(self.services.driver(target), target.database).store_id()
+        except GraphUnavailable:
+            if target is self.target:
+                raise
+            return None  # away, so not the one that is here
+
+    def _catch_up(self) -> None:
+        """Fold until what is left arrived while the last of it was folded."""
+        while True:
+            tails = self.ledger.tails()
+            behind = {stage.name: self._behind(tails, stage) for stage in self.stages}
+            if not any(behind.values()):
+                return
+            self._fold_to(tails)
+            if max(behind.values()) <= self.services.settings.batch_size:
+                return
+
+    def _behind(self, tails: Sequence[Tail], stage: Stage) -> int:
+        seqs = {c.partition: c.seq for c in self.writer.checkpoints(stage.name)}
+        return sum(max(0, tail.seq - seqs.get(n, 0)) for n, tail in enumerate(tails))
+
+    def _fold_to(self, tails: Sequence[Tail]) -> None:
+        """Every stage up to the tails, one after the other: a stage needs the one before it."""
+        total = len(self.stages) * sum(tail.seq for tail in tails)
+        done = total - sum(self._behind(tails, stage) for stage in self.stages)
+        guard = Lock()
+
+        def fold(stage: Stage, partition: int) -> None:
+            nonlocal done
+            for count in fold_partition(
+                self.ledger,
+                self._runners[stage.name],
+                partition,
+                tails[partition],
+                stage.rebuild_batch_size(self.services.settings),
+            ):
+                with guard:
+                    done += count
+                    what = f"{stage.name} of {self.target.name}"
+                    self.progress(min(done, total), total, what)
+                    self._report(done / max(total, 1))
+
+        partitions = list(range(self.ledger.partitions))
+        for stage in self.stages:
+            _in_threads(partial(fold, stage), partitions, self.services.settings.worker_concurrency)
+        if CONSOLIDATION in self.stages:
+            bring_back(self.services, self.target)
+
+    def _report(self, share: float) -> None:
+        report = Report("rebuild", self.target.name, {"progress": min(share, 1.0)})
+        self.services.reports.put(report)
+
+    def _hand_over(self, before: Target) -> None:
+        """Go on folding until a worker holds the partitions, if there are workers at all."""
+        keys = self.ledger.keys
+        redis = self.services.redis
+        served = [
+            stage.name
+            for stage in self.stages
+            if redis.exists(keys.members(group_name(stage.name, before.name)))
+        ]
+        if not served:
+            return
+        leases = [
+            keys.lease(group_name(name, self.target.name), partition)
+            for name in served
+            for partition in range(self.ledger.partitions)
+        ]
+        end = time.monotonic() + HANDOVER_S
+        while time.monotonic() < end and redis.exists(*leases) < len(leases):
+            self._fold_to(self.ledger.tails())
+            time.sleep(0.05)
+
+
+def _stages_of(services: Services) -> list[Stage]:
+    """The stages that the active target has, in the order in which they fold."""
+    known = {found.stage for found in services.writer(services.active()).checkpoints()}
+    later = [stage for name, stage in STAGES.items() if name != PROJECTION.name]
+    return [PROJECTION, *(stage for stage in later if stage.name in known)]
+
+
+def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None) -> Iterable[Entry]:
+    if tenant is None:
+        yield from entries
+        return
+    for entry in entries:
+        try:
+            event = decode_event(entry.data)
+        except UndecodableEntry:
+            continue
+        if event.tenant == tenant and session in (None, event.session_id):
+            yield entry
+
+
+def _in_threads(call: Callable[[int], None], partitions: Sequence[int], threads: int) -> None:
+    """Call for each partition; the first error ends the rest and is raised."""
+    failed = Flag()
+
+    def guarded(partition: int) -> None:
+        if failed.is_set():
+            return
+        try:
+            call(partition)
+        except BaseException:
+            failed.set()
+            raise
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="fold") as pool:
+        for result in [pool.submit(guarded, partition) for partition in partitions]:
+            result.result()

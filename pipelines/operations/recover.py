@@ -1,0 +1,263 @@
+"""Recover: after Redis lost acknowledged entries that a graph has folded already.
+
+The ledger is the truth, also when it has forgotten something: what it no longer supports leaves
+the graphs, their checkpoints go back to the last entry that is left, the gap itself is written
+into the ledger, and the halted partitions take events again. Producers that still have the lost
+events can send them again: their ids are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from pipelines.graph.audit import GraphAudit
+from pipelines.ledger.ledger import Entry
+from pipelines.ledger.targets import Target
+from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.proof.enriched_report import EnrichmentReport
+from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.verify import Report, verify
+from pipelines.work.services import Services
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
+from projections.errors import EventConflict, OperationFailed, RecollectError
+from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
+from projections.identity import partition_of
+from projections.operations import Checkpoint
+from projections.positions import START, Position
+from projections.system_events import PARTITION_KEY
+
+logger = structlog.get_logger(__name__)
+
+GAP_RECORDED = "memory.gap_recorded"
+IDS_PER_EVENT = 1_000
+"""Lost ids named by one system event; more go into the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostEvent:
+    """An event that a graph has and the ledger has lost."""
+
+    target: str
+    partition: int
+    tenant: str
+    session_id: str
+    event_id: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A checkpoint whose entry is gone, and the last entry before it that is left."""
+
+    target: str
+    checkpoint: Checkpoint
+    last: Entry | None
+
+    @property
+    def kept(self) -> Position:
+        """Position up to which the ledger is whole."""
+        return self.last.position if self.last else START
+
+
+@dataclass
+class RecoverReport:
+    """What is lost, and what was done about it."""
+
+    gaps: list[Gap] = field(default_factory=list)
+    lost: list[LostEvent] = field(default_factory=list)
+    applied: bool = False
+    verified: list[Report] = field(default_factory=list)
+    enriched: list[EnrichmentReport] = field(default_factory=list)
+    consolidated: list[ConsolidationVerified] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": (self.applied or not self.gaps)
+            and all(report.ok for report in self.verified)
+            and all(report.ok for report in self.enriched)
+            and all(report.ok for report in self.consolidated),
+            "graph_ahead": bool(self.gaps),
+            "applied": self.applied,
+            "gaps": [
+                {
+                    "target": gap.target,
+                    "stage": gap.checkpoint.stage,
+                    "partition": gap.checkpoint.partition,
+                    "checkpoint": str(gap.checkpoint.position),
+                    "last_entry": str(gap.kept),
+                    "entries_lost": gap.checkpoint.seq - (gap.last.seq if gap.last else 0),
+                }
+                for gap in self.gaps
+            ],
+            "lost_event_ids": sorted({event.event_id for event in self.lost}),
+            "lost": [
+                {
+                    "target": event.target,
+                    "partition": event.partition,
+                    "tenant": event.tenant,
+                    "session_id": event.session_id,
+                    "event_id": event.event_id,
+                    "global_position": event.position,
+                }
+                for event in self.lost
+            ],
+            "digests": {report.target: report.digest for report in self.verified},
+        }
+
+
+def recover(services: Services, *, apply: bool) -> RecoverReport:
+    """Find what the ledger lost behind the graphs' checkpoints; with `apply`, go on without it.
+
+    Raises:
+        LedgerUnavailable, GraphUnavailable: a service is away.
+        OperationFailed: the gap could not be written into the ledger.
+    """
+    ledger = services.ledger
+    ledger.admit()
+    report = RecoverReport()
+    services.active()
+    targets = services.targets.all()
+    for target in targets:
+        for lost in ledger.missing_checkpoints(services.writer(target).checkpoints()):
+            report.gaps.append(Gap(target.name, lost, _last_entry(services, lost)))
+    report.lost = list(_lost_events(services, targets, report.gaps))
+    if not apply:
+        return report
+    # A checkpoint that still names a lost entry is what finds the gap again, so it goes back last:
+    # killed at any point, this is run once more and nothing is left half done.
+    ahead = [target.name for target in targets if any(g.target == target.name for g in report.gaps)]
+    # Until then no worker folds: what it reads next does not follow the checkpoint's number. And
+    # the loss is recorded before the graph, which alone knows the lost ids, is mended.
+    _release(services)
+    if report.gaps:
+        _record(services, report)
+    for name in ahead:
+        verify(services, target=name, repair=True, graph_ahead=True)
+    for gap in report.gaps:
+        _reset(services, gap)
+    _release(services)  # a worker may have found the gap once more meanwhile
+    report.applied = True
+    report.verified = [verify(services, target=name) for name in ahead]
+    # What was derived from lost events lives on in entities and facts: those go too.
+    enriched, consolidated = (
+        sorted({g.target for g in report.gaps if g.checkpoint.stage == stage.name})
+        for stage in (ENRICHMENT, CONSOLIDATION)
+    )
+    report.enriched = [verify_enrichment(services, target=n, repair=True) for n in enriched]
+    # So does what was decided by lost decisions, and what lost events added to sums.
+    report.consolidated = [
+        verify_consolidation(services, target=n, repair=True) for n in consolidated
+    ]
+    logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
+    return report
+
+
+def _release(services: Services) -> None:
+    for partition in services.ledger.halted():
+        services.ledger.release(partition)
+
+
+def _last_entry(services: Services, lost: Checkpoint) -> Entry | None:
+    """The last entry of the checkpoint's partition that is left at or before its position."""
+    ledger = services.ledger
+    tail = ledger.tails()[lost.partition]
+    if tail.position <= lost.position:
+        return ledger.entry_at(lost.partition, tail.position) if tail.seq else None
+    last = None
+    for entries in ledger.scan(lost.partition, until=lost.position):
+        last = entries[-1]
+    return last
+
+
+def _lost_events(
+    services: Services, targets: Sequence[Target], gaps: Iterable[Gap]
+) -> Iterator[LostEvent]:
+    """Events of the gaps' partitions whose position lies beyond what is left."""
+    kept = {(gap.target, gap.checkpoint.partition): gap.kept for gap in gaps}
+    for target in targets:
+        if not any(name == target.name for name, _ in kept):
+            continue
+        audit = GraphAudit(services.driver(target), target.database)
+        for session, event_id, position in audit.positions():
+            partition = partition_of(*session, services.ledger.partitions)
+            limit = kept.get((target.name, partition))
+            if limit is None or Position.parse(position) <= limit:
+                continue
+            if services.ledger.entry_at(partition, Position.parse(position)) is None:
+                yield LostEvent(target.name, partition, *session, event_id, position)
+
+
+def _reset(services: Services, gap: Gap) -> None:
+    """Put the checkpoint back to the last entry that is left, under a new generation."""
+    writer = services.writer(services.targets.get(gap.target))
+    last = gap.last
+    with writer.transaction() as transaction:
+        current = transaction.lock(gap.checkpoint.stage, gap.checkpoint.partition)
+        if current is None or current.position != gap.checkpoint.position:
+            raise OperationFailed(
+                reason=f"the checkpoint of partition {gap.checkpoint.partition} in {gap.target} "
+                "moved meanwhile; run `recollect recover` again"
+            )
+        transaction.drop_later_dead_letters(
+            current.stage, current.partition, last.seq if last else 0
+        )
+        transaction.reset(
+            Checkpoint(
+                stage=current.stage,
+                partition=current.partition,
+                position=gap.kept,
+                seq=last.seq if last else 0,
+                digest=content_digest(last.data).hex() if last else "",
+                fold_version=current.fold_version,
+                models=current.models,
+            )
+        )
+
+
+def _record(services: Services, report: RecoverReport) -> None:
+    """Write the gap into the ledger: one system event for each tenant and thousand lost ids."""
+    now_ms = services.ledger.now_ms()
+    by_tenant: dict[str, list[str]] = {}
+    for lost in report.lost:
+        by_tenant.setdefault(lost.tenant, []).append(lost.event_id)
+    events = []
+    gaps = report.as_dict()["gaps"]
+    for tenant, ids in (by_tenant or {DEFAULT_TENANT: []}).items():
+        unique = sorted(set(ids))
+        chunks = [unique[n : n + IDS_PER_EVENT] for n in range(0, len(unique), IDS_PER_EVENT)]
+        for number, chunk in enumerate(chunks or [[]], 1):
+            events.append(
+                Event(
+                    tenant=tenant,
+                    event_id=derived_event_id(
+                        GAP_RECORDED,
+                        tenant,
+                        str(number),
+                        *(
+                            f"{gap['target']}/{gap['partition']}/{gap['checkpoint']}"
+                            for gap in gaps
+                        ),
+                    ),
+                    event_type=GAP_RECORDED,
+                    occurred_at_ms=now_ms,
+                    session_id=PARTITION_KEY,
+                    agent_id="recollect",
+                    trace_id=f"recover-{now_ms}",
+                    payload={
+                        "gaps": gaps,
+                        "lost_event_ids": chunk,
+                        "chunk": number,
+                        "chunks": max(1, len(chunks)),
+                    },
+                )
+            )
+    for outcome in services.ledger.append(events):
+        if isinstance(outcome, EventConflict):
+            continue  # recorded by a run that was killed before it had done all
+        if isinstance(outcome, RecollectError):
+            raise OperationFailed(reason=f"the gap could not be recorded: {outcome}")

@@ -1,0 +1,209 @@
+"""What is where and how far behind: the document of `recollect status`.
+
+Checkpoints are read before tails, so that entries appended in between count as lag and never as
+a ledger that fell behind its graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines.work.stages import ENRICHMENT, STAGES, Stage
+from projections.errors import GraphError, RecollectError
+from projections.events import timestamp_text
+
+if TYPE_CHECKING:
+    from pipelines.graph.reader import GraphReader
+    from pipelines.ledger.ledger import Ledger, Tail
+    from pipelines.ledger.targets import Target
+    from pipelines.work.services import Services
+    from pipelines.work.settings import Settings
+    from projections.operations import Checkpoint
+
+TENANTS = 100
+"""Of which the last pass is told."""
+
+
+def status(services: Services) -> dict[str, Any]:
+    """The document; `errors` names what could not be asked, `ok` that nothing needs attention.
+
+    A stage that was never `started` on the target has no checkpoint there; its lag is the whole
+    ledger, and nobody works it off.
+
+    Raises:
+        LedgerUnavailable: without the ledger there is nothing to say.
+    """
+    target = services.active()
+    errors: list[RecollectError] = []
+    graph: dict[str, Any] = {}
+    passes: list[dict[str, Any]] = []
+    checkpoints: dict[str, list[Checkpoint]] = {}
+    dead_letters: dict[str, int] = {}
+    try:
+        reader = services.reader(target)
+        for checkpoint in reader.checkpoints():
+            checkpoints.setdefault(checkpoint.stage, []).append(checkpoint)
+        dead_letters = reader.dead_letter_counts()
+        counts = reader.counts()
+        passes = _passes(reader)
+        graph = {
+            "nodes": dict(counts.nodes),
+            "edges": dict(counts.edges),
+            "placeholders": counts.placeholders,
+        }
+    except GraphError as error:
+        errors.append(error)
+    ledger = services.ledger
+    tails = ledger.tails()
+    halted = ledger.halted()
+    stages = {
+        name: _stage(
+            stage,
+            target,
+            ledger,
+            tails,
+            checkpoints.get(name, []),
+            dead_letters.get(name, 0),
+            _models(stage, services.settings, checkpoints.get(name, [])),
+        )
+        for name, stage in STAGES.items()
+        if not errors
+    }
+    rebuild_needed = any(stage["rebuild_needed"] for stage in stages.values())
+    ahead = any(stage["graph_ahead"] for stage in stages.values())
+    return {
+        "ok": not (errors or halted or rebuild_needed or ahead)
+        and not any(stage["dead_letters"] for stage in stages.values()),
+        "rebuild_needed": rebuild_needed,
+        "graph_ahead": ahead or bool(halted),
+        "stages": stages,
+        "passes": passes,
+        "graph": graph,
+        "ledger": _ledger(ledger, tails, halted),
+        "active": target.name,
+        "recall": recall_mode(services.settings),
+        "targets": [
+            {
+                "name": other.name,
+                "uri": other.uri,
+                "database": other.database,
+                "state": other.state,
+                "active": other.name == target.name,
+            }
+            for other in services.targets.all()
+        ],
+        "errors": [
+            {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
+        ],
+    }
+
+
+def _passes(reader: GraphReader) -> list[dict[str, Any]]:
+    """The last pass of consolidation of each tenant; times by the clock of the pass."""
+    from pipelines.graph.reads.last_passes import last_passes
+
+    return [
+        {
+            "tenant": one.tenant,
+            "ended_at": _time(one.ended_at_ms),
+            "complete": one.complete,
+            "communities_at": _time(one.communities_at_ms),
+            "requests_waiting": one.waiting,
+        }
+        for one in last_passes(reader, TENANTS)
+    ]
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else timestamp_text(ms)
+
+
+def recall_mode(settings: Settings) -> str:
+    """How facts are recalled where a question does not say it, in the words of S2."""
+    if not settings.spreading_activation:
+        return "BFS"
+    return f"spreading activation (lambda={settings.decay_lambda:g}, hops={settings.max_hops})"
+
+
+def _stage(
+    stage: Stage,
+    target: Target,
+    ledger: Ledger,
+    tails: list[Tail],
+    checkpoints: list[Checkpoint],
+    dead_letters: int,
+    models: dict[str, Any],
+) -> dict[str, Any]:
+    by_partition = {checkpoint.partition: checkpoint for checkpoint in checkpoints}
+    rows: list[dict[str, Any]] = []
+    for partition, tail in enumerate(tails):
+        checkpoint = by_partition.get(partition)
+        seq = checkpoint.seq if checkpoint else 0
+        rows.append(
+            {
+                "partition": partition,
+                "position": str(checkpoint.position) if checkpoint else "0-0",
+                "seq": seq,
+                "lag_entries": tail.seq - seq,
+            }
+        )
+    return {
+        "target": target.name,
+        "started": bool(checkpoints),
+        "lag_entries": sum(max(row["lag_entries"], 0) for row in rows),
+        "lag_seconds": round(_lag_seconds(ledger, rows), 3),
+        "dead_letters": dead_letters,
+        "fold_version": stage.fold_version,
+        "models": models,
+        "rebuild_needed": any(c.fold_version != stage.fold_version for c in checkpoints)
+        or _differ(**models),
+        # A negative lag: the graph has folded entries that the ledger does not have.
+        "graph_ahead": any(row["lag_entries"] < 0 for row in rows),
+        "partitions": rows,
+    }
+
+
+def _models(stage: Stage, settings: Settings, checkpoints: list[Checkpoint]) -> dict[str, Any]:
+    """With which models the graph was derived, and which this installation has.
+
+    None: none yet, or not all of them installed here, so that nothing can be said.
+    """
+    if stage.name != ENRICHMENT.name:
+        return {}
+    from pipelines.models.installed import installed_models
+
+    # A worker that was stopped in between may have left two.
+    held = ", ".join(sorted({checkpoint.models or "none" for checkpoint in checkpoints}))
+    return {"graph": held or None, "installed": installed_models(settings)}
+
+
+def _differ(graph: str | None = None, installed: str | None = None) -> bool:
+    return graph is not None and installed is not None and graph != installed
+
+
+def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:
+    """Age of the oldest entry that is not in the graph; 0 when all are."""
+    from projections.positions import Position
+
+    oldest_ms: int | None = None
+    for row in rows:
+        if row["lag_entries"] > 0:
+            entries = ledger.read(row["partition"], Position.parse(row["position"]), 1)
+            if entries and (oldest_ms is None or entries[0].position.ms < oldest_ms):
+                oldest_ms = entries[0].position.ms
+    return 0.0 if oldest_ms is None else max(0.0, (ledger.now_ms() - oldest_ms) / 1000)
+
+
+def _ledger(ledger: Ledger, tails: list[Tail], halted: dict[int, str]) -> dict[str, Any]:
+    used, limit = ledger.memory()
+    return {
+        "partitions": len(tails),
+        "epoch": ledger.epoch(),
+        "entries": sum(tail.seq for tail in tails),
+        "tails": [
+            {"partition": partition, "position": str(tail.position), "seq": tail.seq}
+            for partition, tail in enumerate(tails)
+        ],
+        "halted": {str(partition): reason for partition, reason in halted.items()},
+        "memory": {"used_bytes": used, "max_bytes": limit},
+    }

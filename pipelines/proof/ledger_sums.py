@@ -1,0 +1,255 @@
+"""The ledger's side of `verify`: its numbers by bucket, added up here or in a second process.
+
+Reading and hashing the ledger is as much work as half of the graph's side, and Python uses one
+core a process. So for a large ledger a child does it meanwhile: it connects by itself, sends how
+far it is, and at last its sums. They are the same wherever they are made. A child that fails is
+no error: the work is then done here, and what was wrong shows here, if it still is.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from projections.digest import POSITION, edge_number, element_digest, placed
+from projections.errors import RecollectError, UndecodableEntry
+from projections.events import decode_event
+from projections.positions import Position
+from projections.schema import EVENT
+from projections.structural import SessionKey, direct_cause, event_node
+from projections.system_events import is_system_event
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pipelines.ledger.ledger import Ledger
+    from pipelines.work.services import Progress
+    from pipelines.work.settings import Settings
+
+BUCKETS = 4_096
+CHILD_FROM_ENTRIES = 20_000
+"""A child's start costs as much as reading some 20,000 entries."""
+CHILD = ("-c", f"from {__name__} import main; main()")
+"""Not `-m`: what that module sends would be of a class that this process does not know."""
+_READING = "reading the ledger"
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to add up.
+
+    Attributes:
+        until: by partition the position of the checkpoint, up to and including which is read.
+        entries: how many those are.
+        dead: by partition the numbers of entries that dead letters stand for.
+        tombstones: keys of forgotten events.
+    """
+
+    until: Mapping[int, Position]
+    entries: int
+    dead: Mapping[int, Set[int]]
+    tombstones: Set[tuple[str, str]]
+
+
+@dataclass
+class LedgerSums:
+    """What the ledger supports.
+
+    Attributes:
+        numbers: sum by bucket.
+        events: how many, without system events.
+        unreadable: partition and seq of entries that are no events.
+    """
+
+    numbers: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    events: int = 0
+    system_events: int = 0
+    unreadable: list[tuple[int, int]] = field(default_factory=list)
+
+
+def bucket_of(session: SessionKey) -> int:
+    """Where a session's numbers are added up, the same in every process."""
+    # Text of whatever stands there: a graph that was tampered with holds any type.
+    tenant, session_id = session
+    return crc32(f"{tenant}\x1f{session_id}".encode("utf-8", "replace")) % BUCKETS
+
+
+def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
+    """Read the ledger up to the checkpoints, with bounded memory. Raises as `Ledger.read` does."""
+    sums = LedgerSums()
+    numbers, tombstones = sums.numbers, task.tombstones
+    label = EVENT.label
+    done = 0
+    for partition in range(ledger.partitions):
+        dead = task.dead.get(partition, frozenset())
+        for entries in ledger.scan(partition, until=task.until[partition]):
+            for entry in entries:
+                if entry.seq in dead:
+                    continue
+                try:
+                    event = decode_event(entry.data)
+                except UndecodableEntry:
+                    sums.unreadable.append((partition, entry.seq))
+                    continue
+                if is_system_event(event.event_type):
+                    sums.system_events += 1
+                    continue
+                sums.events += 1
+                if event.key in tombstones:
+                    continue
+                _, key, values = event_node(event, entry.position)
+                node = element_digest(label, *key, *values[:POSITION])
+                number = placed(node, values[POSITION])
+                cause = direct_cause(event)
+                if cause is not None:
+                    number += edge_number(cause.type, cause.source, cause.target, cause.values)
+                numbers[bucket_of((event.tenant, event.session_id))] += number
+            done += len(entries)
+            progress(done, task.entries, _READING)
+    return sums
+
+
+class LedgerSide:
+    """Adds up the ledger's side: in a child when that pays, else when the sums are asked for.
+
+    A context manager; its end is the child's end. A child that this process cannot end any more,
+    because it was killed, ends by itself: its standard input closes.
+
+    Args:
+        ledger: what is read here.
+        task: what to add up.
+        progress: called with done, total and what is being done.
+        settings: what a child connects to; None: no child.
+    """
+
+    def __init__(
+        self, ledger: Ledger, task: Task, progress: Progress, settings: Settings | None
+    ) -> None:
+        self._ledger = ledger
+        self._task = task
+        self._progress = progress
+        self._settings = settings if task.entries >= CHILD_FROM_ENTRIES else None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
+        self._done = 0
+        self._sums: LedgerSums | None = None
+
+    def __enter__(self) -> LedgerSide:
+        if self._settings is not None:
+            try:
+                self._start(self._settings)
+            except OSError as error:
+                self._fall_back(str(error))
+            except BaseException:
+                self._end()
+                raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    @property
+    def apart(self) -> bool:
+        """Whether a child adds up, so that this process can do something else meanwhile."""
+        return self._listener is not None
+
+    def sums(self) -> LedgerSums:
+        """The sums, once they are there. Raises as `Ledger.read` does."""
+        if self._listener is not None:
+            while self._listener.is_alive():
+                self._listener.join(_POLL_S)
+                if self._listener.is_alive():
+                    self._progress(self._done, self._task.entries, _READING)
+            if self._sums is not None:
+                return self._sums
+            self._fall_back("it ended without a result")
+        return add_up(self._ledger, self._task, self._progress)
+
+    def _start(self, settings: Settings) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, *CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches this process, which ends it
+        )
+        # The settings hold passwords: through the pipe, not as arguments or variables.
+        assert self._child.stdin is not None
+        sender = Connection(os.dup(self._child.stdin.fileno()), readable=False)
+        try:
+            sender.send((settings, self._task))
+        finally:
+            sender.close()
+        self._listener = threading.Thread(target=self._listen, name="ledger-sums", daemon=True)
+        self._listener.start()
+
+    def _end(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        child.kill()
+        child.wait()
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _listen(self) -> None:
+        """Take what the child sends, so that it never waits for this process."""
+        assert self._child is not None
+        assert self._child.stdout is not None
+        receiver = Connection(os.dup(self._child.stdout.fileno()), writable=False)
+        try:
+            while self._sums is None:
+                message = receiver.recv()
+                if isinstance(message, LedgerSums):
+                    self._sums = message
+                else:
+                    self._done = message
+        except (EOFError, OSError):
+            pass  # it ended: `sums` sees that there are none
+        finally:
+            receiver.close()
+
+    def _fall_back(self, reason: str) -> None:
+        import structlog  # a tenth of a second that a child's start does not need
+
+        structlog.get_logger(__name__).warning("the ledger is read in this process", reason=reason)
+
+
+def main() -> None:
+    """The child: a task from standard input, progress and sums to standard output."""
+    from pipelines.ledger.connect import connect_redis
+    from pipelines.ledger.ledger import Ledger
+    from pipelines.local.parent_watch import end_with_standard_input
+
+    sender = Connection(os.dup(1), readable=False)
+    os.dup2(2, 1)  # whatever prints must not come between the messages
+    receiver = Connection(os.dup(0), writable=False)
+    settings, task = receiver.recv()
+    end_with_standard_input(lambda: os._exit(1))
+    client = connect_redis(settings)
+    try:
+        ledger = Ledger(
+            client,
+            prefix=settings.prefix,
+            partitions=settings.partitions,
+            id_buckets=settings.id_buckets,
+            checkpoints=dict,  # asked before an append only
+        )
+        sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
+    except RecollectError as error:
+        sys.exit(str(error))  # a line is enough: the parent meets the same, if it is still there
+    finally:
+        client.close()

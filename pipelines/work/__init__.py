@@ -1,0 +1,1 @@
+"""The work: settings, services, stages, the runner, and the Faust apps that drive it live."""

@@ -1,0 +1,153 @@
+"""What a live worker does beside its blocks: passes of consolidation, and bringing back.
+
+A pass is due by time, when it is asked for, and to reflect on what came to a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from time import monotonic
+from typing import NamedTuple
+
+import structlog
+
+from consolidation.bridging import EventKey
+from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.reads.due_passes import PassReads
+from pipelines.observe import metrics as telemetry
+from pipelines.operations.consolidate import consolidate, last_whole_s
+from pipelines.operations.passes.scopes import PassScope, due
+from pipelines.work.app import StageApp
+from pipelines.work.restored import bring_back, missing
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from projections.errors import PassUnderWay, RecollectError
+
+logger = structlog.get_logger(__name__)
+
+REQUESTS_EVERY_S = 5.0
+"""Between two looks at requests, of which there are few; the other looks are rarer."""
+
+
+class Due(NamedTuple):
+    """Why a pass is due, and what it is to look at; None: at everything."""
+
+    reason: telemetry.Trigger
+    scopes: list[PassScope] | None
+
+
+class Decider:
+    """Runs passes beside a worker's blocks, one at a time, in a thread, and ends with the worker.
+
+    Only on the active target; of several workers the one that gets the lease.
+
+    Args:
+        settings: where ledger and targets are; a pass has connections of its own.
+        target: that the worker serves.
+    """
+
+    def __init__(self, settings: Settings, target: str) -> None:
+        self._services = Services(settings)
+        self._target = target
+        self._settings = settings
+        self._stopping = threading.Event()
+        self._pass_ends = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._looks_at_s = 0.0
+        self._returns_at_s = 0.0
+        self._missing: frozenset[EventKey] = frozenset()
+        self._rests_until_s = 0.0
+
+    def attach(self, app: StageApp) -> None:
+        """Look every few seconds while the app runs, and end with it."""
+        every_s = min(REQUESTS_EVERY_S, self._settings.consolidation_look_s)
+        app.timer(every_s, name="passes")(self.look)
+        app.ends.append(self.end)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it looks, or runs a pass."""
+        return self._thread is not None and self._thread.is_alive()
+
+    async def look(self) -> None:
+        """Begin a pass if one is due and none runs here; returns at once."""
+        if self._stopping.is_set() or self.is_busy:
+            return
+        # A daemon: a question that Neo4j does not answer must not hold up the end of the worker.
+        self._thread = threading.Thread(target=self._work, name="pass", daemon=True)
+        self._thread.start()
+
+    async def end(self) -> None:
+        """End the pass under way at its next step, and wait for it, but not for ever."""
+        self._stopping.set()
+        self._pass_ends.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, self._settings.stop_timeout_s)
+        self._services.close()
+
+    def _work(self) -> None:
+        outcome: telemetry.PassOutcome | None = "failed"
+        try:
+            outcome = self._run()
+        except PassUnderWay as error:
+            outcome = None
+            logger.info("no pass", target=self._target, reason=str(error))
+        except RecollectError as error:
+            logger.warning("pass failed", target=self._target, reason=str(error))
+        finally:
+            if outcome is not None:
+                telemetry.PASSES.labels(self._target, outcome).inc()
+            if outcome in ("failed", "out_of_time"):
+                self._rests_until_s = monotonic() + self._settings.consolidation_look_s
+
+    def _run(self) -> telemetry.PassOutcome | None:
+        self._bring_back()
+        found = self.due()
+        if found is None or self._stopping.is_set():
+            return None
+        self._pass_ends = ends = threading.Event()
+        if self._stopping.is_set():  # `end` came in between, and knows the event before this one
+            return None
+        telemetry.TRIGGERS.labels(self._target, found.reason).inc()
+        logger.info("pass is due", target=self._target, reason=found.reason)
+        report = consolidate(self._services, scopes=found.scopes, stop=ends, folds=False)
+        return "complete" if report.complete else "out_of_time"
+
+    def _bring_back(self) -> None:
+        """Fold again what was recalled and left behind, also on a target that stands by.
+
+        Whoever recalls does that; only what is still missing at the next look was left behind. It
+        takes models, which this process should not load for nothing.
+        """
+        if monotonic() < self._returns_at_s:
+            return
+        self._returns_at_s = monotonic() + self._settings.consolidation_look_s
+        target = self._services.targets.get(self._target)
+        before, self._missing = self._missing, missing(self._services, target)
+        if before & self._missing:
+            bring_back(self._services, target)
+
+    def due(self) -> Due | None:
+        """Why a pass is due now; None: none is."""
+        if monotonic() < self._rests_until_s:
+            return None
+        target = self._services.active()
+        if target.name != self._target:
+            return None
+        driver = self._services.driver(target)
+        asked = PassReads(driver, target.database).are_requests()
+        if not asked and monotonic() < self._looks_at_s:
+            return None
+        self._looks_at_s = monotonic() + self._settings.consolidation_look_s
+        late_s = time.time() - last_whole_s(self._services, self._target)
+        if late_s >= self._settings.consolidation_every_s:
+            return Due("timer", None)
+        reader = ConsolidationReader(driver, target.database)
+        scopes = due(reader, self._settings.reflection_importance)
+        reflecting = sum(scope.least > 1 for scope in scopes)
+        telemetry.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
+        if not scopes:
+            return None
+        return Due("request" if len(scopes) > reflecting else "reflection", scopes)

@@ -1,0 +1,289 @@
+"""Stage 2 with its models: what runs before a transaction, and the stage that does it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Protocol
+
+import structlog
+
+from enrichment.entity_matching import Comparison, answered, open_cases
+from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from enrichment.stage import (
+    Derived,
+    derive_event,
+    derive_statement,
+    is_ours,
+    wanted_names,
+)
+from enrichment.text import event_text
+from pipelines.graph.enrichment_facts import EnrichmentFacts, RememberedFeatures
+from pipelines.graph.writer import driver_errors, searches_within_tenants
+from pipelines.ledger.payloads import FsspecResolver
+from pipelines.ledger.targets import Target
+from pipelines.models.cache import ByteCache, CachedEmbedder
+from pipelines.models.embedder import make_embedder
+from pipelines.models.installed import SAMENESS, language_model_in_use
+from pipelines.models.llm import ChatModel, make_language_model, same_by_model, with_answers
+from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
+from pipelines.observe import metrics as telemetry
+from pipelines.work.services import Services
+from pipelines.work.stages import Placed, Stage
+from projections.errors import ModelFailed
+from projections.events import Event
+from projections.system_events import is_system_event
+
+logger = structlog.get_logger(__name__)
+
+REMEMBERED = 5_000
+"""Events whose derivation is kept, so that a transaction that is tried again costs no model."""
+
+
+class Deriver:
+    """Texts, analyses and vectors of a batch; its call is the stage's `derive`.
+
+    Args:
+        embedder: of texts and names.
+        recognizer: of tokens, entities and dependencies.
+        resolver: reads payloads behind `payload_ref`.
+        language_model: adds to what the rules find in messages; None: off.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        recognizer: EntityRecognizer,
+        resolver: PayloadResolver | None = None,
+        language_model: ChatModel | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._recognizer = recognizer
+        self._resolver = resolver
+        self._language_model = language_model
+        self._model = f"{embedder.model}@{embedder.revision}"
+        self._known: OrderedDict[tuple[str, str], Derived] = OrderedDict()
+        self._guard = Lock()
+        self._beside = ThreadPoolExecutor(2, thread_name_prefix="embed")
+
+    def __call__(self, batch: Sequence[Placed]) -> list[Derived]:
+        """What the events say; those that no rule of this stage is about are left out.
+
+        Raises:
+            InvalidEvent: a system event of this stage breaks the rules of its payload.
+        """
+        ours = [
+            (position, event)
+            for position, event in batch
+            if is_ours(event) or not is_system_event(event.event_type)
+        ]
+        with self._guard:
+            known = {
+                event.key: self._known[event.key] for _, event in ours if event.key in self._known
+            }
+        new = [(position, event) for position, event in ours if event.key not in known]
+        for one in self._derive(new):
+            known[one.event.key] = one
+        with self._guard:
+            self._known.update(known)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return [known[event.key] for _, event in ours]
+
+    def _derive(self, batch: Sequence[Placed]) -> list[Derived]:
+        derived = [
+            derive_statement(position, event)
+            for position, event in batch
+            if is_system_event(event.event_type)
+        ]
+        events = [placed for placed in batch if not is_system_event(placed[1].event_type)]
+        contents = [self._content(event) for _, event in events]
+        texts = [
+            event_text(event, content) for (_, event), content in zip(events, contents, strict=True)
+        ]
+        # The recognizer runs in a process of its own, so the two models use two cores.
+        vectors = self._beside.submit(self._embed, [text.text for text in texts])
+        analyses = self._recognizer.analyze([text.text for text in texts])
+        found = [
+            derive_event(
+                position,
+                event,
+                text,
+                analysis,
+                embedding=vector,
+                model=self._model,
+                content=content,
+            )
+            for (position, event), text, analysis, vector, content in zip(
+                events, texts, analyses, vectors.result(), contents, strict=True
+            )
+        ]
+        if self._language_model is not None:
+            found, _ = with_answers(self._language_model, found)
+        return derived + self._with_names(found)
+
+    def _content(self, event: Event) -> Any:
+        if event.payload is not None or not event.payload_ref or self._resolver is None:
+            return None
+        return self._resolver.resolve(event.payload_ref)
+
+    def _embed(self, texts: Sequence[str]) -> list[bytes | None]:
+        """A vector for each text that says something; without, when the model gives up on it."""
+        said = [(n, text) for n, text in enumerate(texts) if text]
+        vectors: list[bytes | None] = [None] * len(texts)
+        try:
+            found = self._embedder.embed([text for _, text in said])
+        except ModelFailed:
+            return self._embed_one_by_one(texts)
+        for (n, _), vector in zip(said, found, strict=True):
+            vectors[n] = vector
+        return vectors
+
+    def _embed_one_by_one(self, texts: Sequence[str]) -> list[bytes | None]:
+        vectors: list[bytes | None] = []
+        for text in texts:
+            try:
+                vectors.append(self._embedder.embed([text])[0] if text else None)
+            except ModelFailed as error:
+                vectors.append(None)
+                telemetry.DEGRADED.labels(kind="embedding").inc()
+                logger.warning("not embedded", reason=str(error))
+        return vectors
+
+    def _with_names(self, found: Sequence[Derived]) -> list[Derived]:
+        """Add the vectors of the names by which entities may be found to be the same."""
+        wanted = [wanted_names(one) for one in found]
+        names = sorted({name for ids in wanted for name in ids.values()})
+        vectors = dict(zip(names, self._embed(names), strict=True)) if names else {}
+        return [
+            one._replace(
+                names={
+                    own_id: vector
+                    for own_id, name in ids.items()
+                    if (vector := vectors[name]) is not None
+                }
+            )
+            for one, ids in zip(found, wanted, strict=True)
+        ]
+
+
+class LoadedEmbedder(Embedder, Protocol):
+    """An embedder that can be loaded before it is needed."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+
+class LoadedRecognizer(EncodedRecognizer, Protocol):
+    """A recognizer that can be loaded before it is needed, and ended."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+    def close(self) -> None:
+        """End its process; the next use starts another."""
+
+
+class Models:
+    """The models of one process, behind the caches of a ledger; loaded when first used.
+
+    Args:
+        services: the ledger, whose Redis keeps what models computed.
+        embedder, recognizer: instead of those that the settings name.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        embedder: LoadedEmbedder | None = None,
+        recognizer: LoadedRecognizer | None = None,
+    ) -> None:
+        settings, redis = services.settings, services.redis
+        embedder = embedder or make_embedder(settings)
+        recognizer = recognizer or make_recognizer(settings)
+        self.embedder: Embedder = CachedEmbedder(
+            embedder, ByteCache.from_settings(redis, settings, "embedding")
+        )
+        self.recognizer: EntityRecognizer = CachedRecognizer(
+            recognizer, ByteCache.from_settings(redis, settings, "nlp")
+        )
+        self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
+        self._settings = settings
+        answers = ByteCache.from_settings(redis, settings, "llm")
+        self.language_model = make_language_model(settings, answers)
+        self._load = (embedder.load, recognizer.load)
+        self._close = recognizer.close
+
+    def load(self) -> None:
+        """Load them, so that one that is missing is told before any event is touched.
+
+        Raises:
+            ModelUnavailable: it is not installed, or its files are damaged.
+        """
+        for load in self._load:
+            load()
+
+    def close(self) -> None:
+        """End the recognizer's process, and whoever waits for a language model."""
+        self._close()
+        if self.language_model is not None:
+            self.language_model.close()
+
+    @property
+    def names(self) -> str:
+        """Which they are; a graph derived with others is rebuilt."""
+        names = models_in_use(self.embedder, self.recognizer)
+        language_model = language_model_in_use(self._settings)
+        return names if language_model is None else f"{names} {language_model}"
+
+
+def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:
+    """Name and revision of each model."""
+    return f"{embedder.model}@{embedder.revision} {recognizer.model}@{recognizer.revision}"
+
+
+def with_models(
+    stage: Stage, services: Services, target: Target, models: Models | None = None
+) -> Stage:
+    """The enrichment as it runs on a target.
+
+    Raises:
+        GraphUnavailable: the target is away.
+        ModelUnavailable: a model is not installed.
+    """
+    models = models or services.models
+    models.load()
+    remembered = RememberedFeatures(services.ledger, models.resolver)
+    with driver_errors(), services.driver(target).session(database=target.database) as session:
+        filtered = searches_within_tenants(session)
+    return replace(
+        stage,
+        derive=Deriver(models.embedder, models.recognizer, models.resolver, models.language_model),
+        gather=EnrichmentFacts(
+            remembered,
+            partitions=services.settings.partitions,
+            upstream=str(stage.upstream),
+            filtered=filtered,
+        ),
+        models=models.names,
+        answer=_answers_of(models.language_model),
+        interrupt=None if models.language_model is None else models.language_model.close,
+    )
+
+
+def _answers_of(
+    language_model: ChatModel | None,
+) -> Callable[[Sequence[Comparison]], list[Event]] | None:
+    """What decides the cases that the rules of sameness leave open."""
+    if language_model is None or SAMENESS not in language_model.tasks:
+        return None
+
+    def answer(compared: Sequence[Comparison]) -> list[Event]:
+        cases = open_cases(compared)
+        candidates = [candidate for case in cases for candidate in case.candidates]
+        return answered(cases, same_by_model(language_model, candidates))
+
+    return answer

@@ -1,0 +1,143 @@
+"""Live work: a runner that watches its ledger, and what it decides.
+
+The workers' Faust apps (`agents`) drive it, and so does a pass of consolidation where no worker
+runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.work.runner import Runner
+from pipelines.work.services import Services
+from pipelines.work.stages import Stage
+from projections.errors import EventConflict, GraphAhead, Stopped
+from projections.events import Event
+from projections.operations import Checkpoint
+from projections.positions import Position
+
+GIVE_WAY_ENTRIES = 200
+"""Entries that an earlier stage may be behind the ledger before a later one lets it go first."""
+GIVE_WAY_S = 2.0
+"""Longest wait before a block: a stage that is always behind must not stop the later one."""
+_GIVE_WAY_STEP_S = 0.05
+
+
+class LiveRunner(Runner):
+    """A runner whose partitions start only where the ledger still has the checkpoint's entry.
+
+    Admission compares the two when a server process is new; but a block that was read before a
+    crash may be folded after that, so each start compares again.
+
+    A stage that stands on another lets it go first: the system's priorities hold for processes,
+    but both ask one Neo4j, which knows none.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        writer: GraphWriter,
+        ledger: Ledger,
+        *,
+        target: str,
+        max_attempts: int,
+        stop: threading.Event,
+        decide: Callable[[Sequence[Event]], None] | None = None,
+    ) -> None:
+        super().__init__(
+            stage, writer, target=target, max_attempts=max_attempts, stop=stop, decide=decide
+        )
+        self.ledger = ledger
+
+    def checkpoint(self, partition: int) -> Checkpoint:
+        """Where the partition goes on.
+
+        Raises:
+            GraphAhead: the ledger lost the entry; the partition is halted until `recover`.
+        """
+        found = super().checkpoint(partition)
+        if not self.ledger.missing_checkpoints([found]):
+            return found
+        self.ledger.halt(self.target, found)
+        again = super().checkpoint(partition)
+        if not self.ledger.missing_checkpoints([again]):  # `recover` was at work
+            self.ledger.release(partition)
+            return again
+        self._forget(again)
+        raise GraphAhead(
+            partition=partition, position=str(found.position), reason="its entry is gone"
+        )
+
+    def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:
+        super()._await_upstream(ends, derived)
+        if self.stage.upstream is None:
+            return
+        until = self.stage.reach(derived)
+        if until is not None:
+            upstream = self.stage.upstream
+            self._await(lambda: self._has_passed(upstream, until))
+        for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
+            if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
+                return
+            if self.stop.wait(_GIVE_WAY_STEP_S):
+                raise Stopped()
+
+    def _has_passed(self, stage: str, until: Position) -> bool:
+        """Whether a stage has folded every entry up to a position, in all partitions.
+
+        Positions are handed out in order over all partitions: what comes later is behind `until`.
+        A rebuild and a replay need not ask: there each stage folds all before the next.
+        """
+        tails = self.ledger.tails()
+        return all(
+            found.position >= until or found.seq >= tails[found.partition].seq
+            for found in self.writer.checkpoints(stage)
+        )
+
+    def _behind(self, stage: str) -> int:
+        passed = sum(found.seq for found in self.writer.checkpoints(stage))
+        return sum(tail.seq for tail in self.ledger.tails()) - passed
+
+
+class Decisions:
+    """Appends what a live worker decided, if its target is the active one.
+
+    Others only apply what is recorded. A decision has an id of its own, so one that was appended
+    before a crash comes back as a duplicate, or in other words as a conflict: then the ledger's
+    version is the one that counts, and everybody reads it there.
+    """
+
+    def __init__(self, services: Services, target: str) -> None:
+        self._services = services
+        self._target = target
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Append them.
+
+        Raises:
+            LedgerUnavailable: then the transaction that decided is not committed, and tried again.
+        """
+        if self.may_decide():
+            self.append(events)
+
+    def may_decide(self) -> bool:
+        """Whether the target is the active one."""
+        return self._services.active().name == self._target
+
+    def append(self, events: Sequence[Event]) -> int:
+        """Append them, whichever target is active; how many the ledger did not hold already.
+
+        Raises:
+            LedgerUnavailable: some of the front may have been appended.
+        """
+        new = 0
+        for outcome in self._services.ledger.append(events):
+            if isinstance(outcome, Appended):
+                new += not outcome.duplicate
+            elif not isinstance(outcome, EventConflict):
+                raise outcome
+        return new

@@ -1,0 +1,505 @@
+"""Gather → fold → apply with position: the one mechanism behind live work, replay and rebuild.
+
+A block of entries is folded in one transaction whose first statement locks and tests the
+checkpoint and moves it to the block's end. Whatever happens to this process, to Redis or to Neo4j,
+either the whole block is in the graph and the checkpoint behind it, or nothing is.
+
+What may go wrong, and what is done about it:
+
+- retryable (the graph is away, a deadlock, a time-out): again, with backoff, as long as it takes;
+  a block that takes longer than a transaction may is halved, which never counts as an attempt;
+- fenced (another worker moved the checkpoint): the caller starts again at the checkpoint;
+- anything else: the block is halved until the poison entry is alone, and after `max_attempts` the
+  entry becomes a DeadLetter in the transaction that passes it. Its neighbours flow.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, TypeVar
+
+import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+
+from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.ledger.keys import Block
+from pipelines.ledger.ledger import Entry
+from pipelines.observe import metrics as telemetry
+from pipelines.work.derived_counts import count_derived
+from pipelines.work.stages import Placed, Stage
+from projections.errors import (
+    Fenced,
+    FoldVersionMismatch,
+    ModelsMismatch,
+    ModelUnavailable,
+    RecollectError,
+    Stopped,
+    TransactionTimeout,
+    UpstreamDeadLetter,
+)
+from projections.events import Event, content_digest, decode_event
+from projections.operations import Checkpoint, Operations
+from projections.schema import BLOCKED_BY, POISON
+
+_REFUSALS = (FoldVersionMismatch, ModelsMismatch, ModelUnavailable)
+"""This worker cannot fold this graph at all: no entry is at fault, none is dead-lettered."""
+
+Result = TypeVar("Result")
+logger = structlog.get_logger(__name__)
+
+
+class Runner:
+    """Folds blocks of one stage into one target. Threads may share it, one for each partition.
+
+    Args:
+        stage: the pure function and what it wants to know.
+        writer: the target.
+        target: its name, for logs and metrics.
+        max_attempts: of an entry alone, before it becomes a dead letter.
+        stop: set by whoever wants a retrying runner to give up (nothing is lost); see `interrupt`.
+        decide: appends decisions to the ledger; None: this runner only applies recorded ones.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        writer: GraphWriter,
+        *,
+        target: str,
+        max_attempts: int = 5,
+        stop: threading.Event | None = None,
+        decide: Callable[[Sequence[Event]], None] | None = None,
+    ) -> None:
+        self.stage = stage
+        self.writer = writer
+        self.decide = decide
+        self.target = target
+        self.max_attempts = max_attempts
+        self.stop = stop or threading.Event()
+        self._known: dict[int, Checkpoint] = {}
+        self._labels = {"stage": stage.name, "target": target}
+        self._log = logger.bind(**self._labels)
+
+    def prepare(self, partitions: int) -> None:
+        """Create the target's constraints, indexes and missing checkpoints; wait for Neo4j."""
+        self._retrying(self.writer.ensure_schema)
+        self._retrying(
+            lambda: self.writer.ensure_checkpoints(
+                self.stage.name, partitions, self.stage.fold_version, self.stage.models
+            )
+        )
+
+    def checkpoint(self, partition: int) -> Checkpoint:
+        """Where the partition goes on, read from the graph.
+
+        Raises:
+            GraphUnavailable: Neo4j is away (not retried here).
+            FoldVersionMismatch: the graph was folded by other rules.
+        """
+        for found in self.writer.checkpoints(self.stage.name):
+            if found.partition == partition:
+                self._test_version(found)
+                self._known[partition] = found
+                return found
+        # An emptied graph, perhaps another server: folding starts again from the ledger's start.
+        self.writer.ensure_schema()
+        self.writer.ensure_checkpoints(
+            self.stage.name, partition + 1, self.stage.fold_version, self.stage.models
+        )
+        return self.checkpoint(partition)
+
+    def apply(self, block: Block) -> Checkpoint:
+        """Fold a block that starts right after the checkpoint, and move the checkpoint to its end.
+
+        Blocks while it retries.
+
+        Raises:
+            Fenced: the checkpoint is elsewhere; read it and start there.
+            FoldVersionMismatch: the graph was folded by other rules.
+            Stopped: `stop` was set while retrying.
+        """
+        start = self._start_of(block)
+        begun = perf_counter()
+        try:
+            end = self._fold(start, block.entries)
+        except (Fenced, *_REFUSALS):
+            self._forget(start)
+            raise
+        self._note_applied(block, end, begun)
+        return end
+
+    def apply_together(self, blocks: Sequence[Block]) -> dict[int, RecollectError | None]:
+        """Fold blocks of different partitions, in one transaction if all goes well.
+
+        A transaction costs as much for one entry as for fifty, and live blocks are small. Whatever
+        goes wrong with all of them together is found out, and dealt with, one by one.
+
+        Returns:
+            By partition None, or the error that `apply` raised; then nothing of the block was
+            applied.
+        """
+        if len(blocks) > 1:
+            begun = perf_counter()
+            try:
+                ends = self._advance_all(sorted(blocks))
+            except Exception as error:  # noqa: BLE001  one by one, each error finds its block
+                self._log.debug("applied one by one", blocks=len(blocks), reason=_reason(error))
+            else:
+                for block, end in ends:
+                    self._note_applied(block, end, begun)
+                return dict.fromkeys(block.partition for block in blocks)
+        outcomes: dict[int, RecollectError | None] = {}
+        for block in blocks:
+            try:
+                self.apply(block)
+                outcomes[block.partition] = None
+            except RecollectError as error:
+                outcomes[block.partition] = error
+        return outcomes
+
+    def _advance_all(self, blocks: Sequence[Block]) -> list[tuple[Block, Checkpoint]]:
+        """One transaction for several partitions, their checkpoints locked in order."""
+        moves = []
+        events: list[Placed] = []
+        for block in blocks:
+            start = self._start_of(block)
+            moves.append((block, start, _end_of(start, block.entries)))
+            events += self._decode(block.entries)
+        derived = self._derive(events)
+        self._await_upstream([end for _, _, end in moves], derived)
+        with self.writer.transaction() as transaction:
+            for _, start, end in moves:
+                transaction.advance(start, end)
+            operations = self._write(transaction, derived)
+        self._answer(operations)
+        return [(block, end) for block, _, end in moves]
+
+    def _start_of(self, block: Block) -> Checkpoint:
+        """The checkpoint, which must stand right before the block.
+
+        Raises:
+            Fenced: it does not.
+        """
+        start = self._known.get(block.partition)
+        if start is None:
+            start = self._retrying(lambda: self.checkpoint(block.partition))
+        first = start.seq + 1
+        if [e.seq for e in block.entries] != list(range(first, first + len(block.entries))):
+            self._forget(start)
+            raise self._fenced(start)
+        return start
+
+    def _note_applied(self, block: Block, end: Checkpoint, begun: float) -> None:
+        self._known[block.partition] = end
+        telemetry.BLOCKS_APPLIED.labels(**self._labels).inc()
+        telemetry.ENTRIES_APPLIED.labels(**self._labels).inc(len(block.entries))
+        self._log.debug(
+            "block applied",
+            partition=block.partition,
+            position=str(end.position),
+            entries=len(block.entries),
+            request_ids=sorted({e.request_id for e in block.entries if e.request_id})[:20],
+            duration_ms=round((perf_counter() - begun) * 1000, 1),
+        )
+
+    def interrupt(self) -> None:
+        """Stop waiting, also for models: blocks that need it end in Stopped, without a trace."""
+        self.stop.set()
+        if self.stage.interrupt is not None:
+            self.stage.interrupt()
+
+    def refold(self, partition: int, entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
+        """Fold entries once more into the same graph, without moving the checkpoint.
+
+        Its lock is taken, and entries beyond it are left to the live worker. An entry that passes
+        loses its dead letter. Operations are idempotent, so a graph that holds the entries already
+        stays as it is.
+
+        Returns:
+            The entries that could not be folded, each with the reason.
+        """
+        if not entries:
+            return []
+        try:
+            self._retrying(
+                lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
+            )
+        except (Stopped, *_REFUSALS):
+            raise
+        except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
+            if len(entries) == 1:
+                return [(entries[0], _reason(error))]
+            middle = len(entries) // 2
+            return [
+                *self.refold(partition, entries[:middle]),
+                *self.refold(partition, entries[middle:]),
+            ]
+        return []
+
+    # -- one block -----------------------------------------------------------------------------
+
+    def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
+        try:
+            return self._retrying(lambda: self._advance(start, entries), may_halve=len(entries) > 1)
+        except (Stopped, Fenced, *_REFUSALS):
+            raise
+        except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
+            if len(entries) == 1:
+                return self._pass_poison(start, entries[0], error)
+            telemetry.BISECTIONS.labels(**self._labels).inc()
+            middle = len(entries) // 2
+            return self._fold(self._fold(start, entries[:middle]), entries[middle:])
+
+    def _pass_poison(self, start: Checkpoint, entry: Entry, error: Exception) -> Checkpoint:
+        """Try the entry alone until its attempts are used up, then record it and go on."""
+        for _ in range(1, self.max_attempts):
+            try:
+                return self._retrying(lambda: self._advance(start, [entry]))
+            except (Stopped, Fenced, *_REFUSALS):
+                raise
+            except Exception as again:  # noqa: BLE001  as above
+                error = again
+        reason = _reason(error)
+        kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
+        end = self._retrying(lambda: self._advance(start, [entry], poison=(kind, reason)))
+        telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
+        self._log.error(
+            "dead letter",
+            partition=entry.partition,
+            position=str(entry.position),
+            request_id=entry.request_id,
+            attempts=self.max_attempts,
+            reason=reason,
+        )
+        return end
+
+    def _advance(
+        self,
+        start: Checkpoint,
+        entries: Sequence[Entry],
+        poison: tuple[str, str] | None = None,
+    ) -> Checkpoint:
+        """One transaction. With `poison` (kind, reason) the entry is recorded, not folded."""
+        end = _end_of(start, entries)
+        operations = Operations()
+        derived = self._derive(self._decode(entries)) if poison is None else []
+        self._await_upstream([end], derived)
+        try:
+            with self.writer.transaction() as transaction:
+                transaction.advance(start, end)
+                if poison is None:
+                    operations = self._write(transaction, derived)
+                else:
+                    self._record(transaction, entries[0], *poison)
+        except Fenced:
+            return self._explain(start, end)
+        self._answer(operations)
+        return end
+
+    def _answer(self, operations: Operations) -> None:
+        """Decide what the rules left open, outside the transaction: a model may be slow.
+
+        A crash before it leaves the question open for good, which is a missed decision and no
+        wrong one.
+        """
+        if operations.questions and self.decide is not None and self.stage.answer is not None:
+            try:
+                if decided := self.stage.answer(operations.questions):
+                    self.decide(decided)
+            except RecollectError as error:
+                self._log.warning(
+                    "left open", questions=len(operations.questions), reason=str(error)
+                )
+
+    def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
+        derived = self._derive(self._decode(entries))  # models run before the lock is taken
+        with self.writer.transaction() as transaction:
+            current = transaction.lock(self.stage.name, partition)
+            if current is None:
+                return
+            self._test_version(current)
+            passed = [entry for entry in entries if entry.position <= current.position]
+            if len(passed) < len(entries):
+                derived = self._derive(self._decode(passed))
+            self._write(transaction, derived)
+            transaction.drop_dead_letters(
+                self.stage.name, partition, [entry.seq for entry in passed]
+            )
+
+    def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:
+        """Wait until the earlier stage has folded these entries too, as long as it takes.
+
+        Raises:
+            Stopped: `stop` was set meanwhile.
+        """
+        if self.stage.upstream is not None:
+            upstream, wanted = self.stage.upstream, {end.partition: end.seq for end in ends}
+
+            def passed() -> bool:
+                for found in self.writer.checkpoints(upstream):
+                    if found.seq >= wanted.get(found.partition, -1):
+                        wanted.pop(found.partition, None)
+                return not wanted
+
+            self._await(passed)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Wait until it holds. Raises Stopped when `stop` is set meanwhile."""
+        wait_s = 0.02
+        while not condition():
+            if self.stop.wait(wait_s):
+                raise Stopped()
+            wait_s = min(1.0, wait_s * 1.5)
+
+    def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
+        begun = perf_counter()
+        events = [
+            (
+                entry.position,
+                decode_event(entry.data, partition=entry.partition, position=str(entry.position)),
+            )
+            for entry in entries
+        ]
+        self._observe("decode", begun)
+        return events
+
+    def _derive(self, events: Sequence[Placed]) -> Sequence[Any]:
+        begun = perf_counter()
+        derived = self.stage.derive(events)
+        self._observe("derive", begun)
+        return derived
+
+    def _write(self, transaction: GraphTransaction, derived: Sequence[Any]) -> Operations:
+        begun = perf_counter()
+        facts = self.stage.gather(transaction, derived)
+        begun = self._observe("gather", begun)
+        operations = self.stage.fold(derived, facts)
+        begun = self._observe("fold", begun)
+        transaction.apply(operations, self.stage.name)
+        self._observe("write", begun)
+        if operations.decisions and self.decide is not None:
+            # Before the commit: a crash in between decides again, under the same event ids.
+            self.decide(operations.decisions)
+        for kind, count in operations.counts().items():
+            if count:
+                telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
+        count_derived(self.stage.name, self.target, operations)
+        return operations
+
+    def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:
+        tenant = event_id = None
+        try:
+            event = decode_event(entry.data)
+            tenant, event_id = event.key
+        except RecollectError:
+            pass  # an entry that is no event has no id; its position tells where it stands
+        transaction.add_dead_letter(
+            self.stage.name,
+            entry.partition,
+            entry.seq,
+            position=str(entry.position),
+            tenant=tenant,
+            event_id=event_id,
+            kind=kind,
+            reason=reason[:1_000],
+            attempts=self.max_attempts,
+        )
+
+    # -- fences and retries ----------------------------------------------------------------------
+
+    def _explain(self, start: Checkpoint, end: Checkpoint) -> Checkpoint:
+        """Why the fence held: a commit of ours whose answer was lost, other rules, or a rival."""
+        for found in self.writer.checkpoints(self.stage.name):
+            if found.partition == start.partition:
+                self._test_version(found)
+                if found == end:
+                    return end
+        telemetry.FENCED_BLOCKS.labels(**self._labels).inc()
+        raise self._fenced(start)
+
+    def _fenced(self, start: Checkpoint) -> Fenced:
+        return Fenced(
+            stage=self.stage.name,
+            partition=start.partition,
+            position=str(start.position),
+            generation=start.generation,
+        )
+
+    def _forget(self, start: Checkpoint) -> None:
+        self._known.pop(start.partition, None)
+
+    def _test_version(self, found: Checkpoint) -> None:
+        if found.fold_version != self.stage.fold_version:
+            raise FoldVersionMismatch(
+                stage=self.stage.name,
+                found=found.fold_version,
+                expected=self.stage.fold_version,
+            )
+        if found.models != self.stage.models:
+            raise ModelsMismatch(
+                stage=self.stage.name, found=found.models or "none", expected=self.stage.models
+            )
+
+    def _retrying(self, call: Callable[[], Result], *, may_halve: bool = False) -> Result:
+        """Call until it succeeds or fails with something that a retry cannot mend.
+
+        With `may_halve` a transaction that ran into its limit is such a thing: halves are faster.
+        """
+
+        def again(error: BaseException) -> bool:
+            if may_halve and isinstance(error, TransactionTimeout):
+                return False
+            return isinstance(error, RecollectError) and error.retryable
+
+        retrying = Retrying(
+            retry=retry_if_exception(again),
+            wait=wait_random_exponential(multiplier=0.05, max=5),
+            sleep=sleep_using_event(self.stop),
+            stop=stop_when_event_set(self.stop),
+            before_sleep=self._note_retry,
+            reraise=True,
+        )
+        try:
+            return retrying(call)
+        except RecollectError as error:
+            if again(error):  # only `stop` ends the tries of such a one
+                raise Stopped() from error
+            raise
+
+    def _note_retry(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if error is None:
+            return
+        telemetry.RETRIES.labels(**self._labels, reason=telemetry.error_reason(error)).inc()
+        if state.attempt_number in (1, 10) or state.attempt_number % 100 == 0:
+            self._log.warning("retrying", attempt=state.attempt_number, reason=str(error))
+
+    def _observe(self, phase: telemetry.Phase, begun: float) -> float:
+        now = perf_counter()
+        telemetry.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
+        return now
+
+
+def _end_of(start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
+    """The checkpoint behind these entries."""
+    last = entries[-1]
+    return replace(
+        start, position=last.position, seq=last.seq, digest=content_digest(last.data).hex()
+    )
+
+
+def _reason(error: Exception) -> str:
+    """What a dead letter says; an error that is not ours may have no words but its name."""
+    if isinstance(error, RecollectError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,0 +1,187 @@
+"""The services a command works on: one ledger, the registered targets, their connections.
+
+Built from `Settings`, connects when first asked: a command that only needs Redis runs while
+Neo4j is away, and `recollect --help` loads neither driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pipelines.work.settings import Settings
+from projections.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pipelines.graph.connect import GraphDriver
+    from pipelines.graph.reader import GraphReader
+    from pipelines.graph.writer import GraphWriter
+    from pipelines.ledger.connect import RedisClient
+    from pipelines.ledger.ledger import Ledger
+    from pipelines.ledger.reports import Reports
+    from pipelines.ledger.targets import Target, Targets
+    from pipelines.work.enriching import Models
+    from projections.operations import Checkpoint
+
+Progress = Callable[[int, int | None, str], None]
+"""What a long piece of work calls with done, total (None: unknown) and what is being done."""
+
+
+@dataclass
+class Services:
+    """Connections made on demand and closed together; a context manager.
+
+    Attributes:
+        settings: what to connect to.
+    """
+
+    settings: Settings
+    _drivers: dict[str, GraphDriver] = field(default_factory=dict, init=False, repr=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+
+    @cached_property
+    def redis(self) -> RedisClient:
+        """The connection pool of the ledger."""
+        from pipelines.ledger.connect import connect_redis
+
+        client = connect_redis(self.settings)
+        self._open.callback(client.close)
+        return client
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The registry of targets, in Redis."""
+        from pipelines.ledger.targets import Targets
+
+        return Targets(self.redis, self.settings.prefix)
+
+    @cached_property
+    def reports(self) -> Reports:
+        """What commands found out last, in Redis."""
+        from pipelines.ledger.reports import Reports
+
+        return Reports(self.redis, self.settings.prefix)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger; creates it on an empty server.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+            LedgerFormatMismatch: it was created with other settings.
+        """
+        from pipelines.ledger.ledger import Ledger
+
+        return Ledger(
+            self.redis,
+            prefix=self.settings.prefix,
+            partitions=self.settings.partitions,
+            id_buckets=self.settings.id_buckets,
+            checkpoints=self.checkpoints,
+        )
+
+    @cached_property
+    def models(self) -> Models:
+        """What enriches: one set of models for all that this process does; loaded when used."""
+        from pipelines.work.enriching import Models
+
+        models = Models(self)
+        self._open.callback(models.close)
+        return models
+
+    def active(self) -> Target:
+        """The target that reads are answered from.
+
+        The settings' target is registered and activated when nothing is registered yet: a fresh
+        deployment needs no extra step.
+
+        Raises:
+            ConfigurationError: `neo4j_url` was given, and is not where its target is registered.
+        """
+        from pipelines.ledger.targets import Target
+
+        targets, settings = self.targets, self.settings
+        current = targets.active()
+        if current is None:
+            targets.register(
+                Target(settings.target, settings.neo4j_url, settings.neo4j_database, "active")
+            )
+            targets.activate(settings.target)
+            return targets.get(settings.target)
+        if "neo4j_url" in settings.model_fields_set:
+            self._require_same_url()
+        return targets.get(current[0])
+
+    def target(self, name: str) -> Target:
+        """The registered target of that name.
+
+        Raises:
+            UnknownTarget: there is none.
+        """
+        return self.targets.get(name)
+
+    def _require_same_url(self) -> None:
+        """Refuse a URL that would be ignored: ledger or graph may be the wrong one."""
+        for target in self.targets.all():
+            if target.name == self.settings.target and target.uri != self.settings.neo4j_url:
+                raise ConfigurationError(
+                    reason=f"neo4j_url: target {target.name} of this ledger is at {target.uri}; if "
+                    f"it moved, run `recollect targets move {target.name} URL`"
+                )
+
+    def driver(self, target: Target) -> GraphDriver:
+        """The driver of a target's server, one for each URI."""
+        from pipelines.graph.connect import connect_neo4j
+
+        driver = self._drivers.get(target.uri)
+        if driver is None:
+            driver = connect_neo4j(target.uri, self.settings)
+            self._open.callback(driver.close)
+            self._drivers[target.uri] = driver
+        return driver
+
+    def writer(self, target: Target) -> GraphWriter:
+        """What writes to a target's graph."""
+        from pipelines.graph.writer import GraphWriter
+
+        timeout_s = self.settings.transaction_timeout_s
+        return GraphWriter(self.driver(target), target.database, timeout_s=timeout_s)
+
+    def reader(self, target: Target) -> GraphReader:
+        """What reads a target's graph."""
+        from pipelines.graph.reader import GraphReader
+
+        return GraphReader(self.driver(target), target.database)
+
+    def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
+        """Checkpoints of all stages in all registered targets, by target name.
+
+        The ledger compares them with its own entries before it accepts the first append on a
+        server process it has not seen. The settings' target counts even when the registry is
+        empty: an empty server beside a full graph is exactly the case to detect.
+
+        Raises:
+            GraphUnavailable: a target is away.
+        """
+        self.active()
+        return {target.name: self.writer(target).checkpoints() for target in self.targets.all()}
+
+    def close(self) -> None:
+        """Close every connection that was made."""
+        self._drivers.clear()
+        self._open.close()
+
+    def __enter__(self) -> Services:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
