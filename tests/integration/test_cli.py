@@ -321,7 +321,8 @@ def test_a_wrong_setting_is_exit_2_and_is_named_without_its_value() -> None:
 def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request() -> None:
     code = (
         "import sys\n"
-        "from pipelines import cli, status\n"
+        "from pipelines.cli import main as cli\n"
+        "from pipelines.operations import status\n"
         "def fail(services): raise ZeroDivisionError('boom')\n"
         "status.status = fail\n"
         "cli.main(sys.argv[1:])"
