@@ -146,21 +146,23 @@ class AccessCounts:
             label, *node = key
             values = {"access_count": known.times, "last_accessed_at": known.last_ms}
             for name, value in values.items():
-                yield DecideNode(label, tuple(node), name, value, position)
+                yield DecideNode(
+                    label=label, key=tuple(node), name=name, value=value, position=position
+                )
         for tenant, named in self._changed_facts:
             fact = self._facts[tenant, named]
             weight, at_ms = fact.retrievals or (None, None)
             yield SetEdge(
-                RELATES_TO.type,
-                (tenant, named.source_id),
-                (tenant, named.target_id),
-                (
-                    named.relation,
-                    named.edge_type,
-                    named.valid_from_ms,
-                    named.event_id,
-                    weight,
-                    at_ms,
-                    fact.faded_at_ms,
-                ),
+                type=RELATES_TO.type,
+                source=(tenant, named.source_id),
+                target=(tenant, named.target_id),
+                values={
+                    "relation": named.relation,
+                    "edge_type": named.edge_type,
+                    "valid_from": named.valid_from_ms,
+                    "event_id": named.event_id,
+                    "retrieval_count": weight,
+                    "last_retrieved_at": at_ms,
+                    "faded_at": fact.faded_at_ms,
+                },
             )

@@ -103,4 +103,6 @@ def rewired(
         for effect in effects:
             if effect not in gone:
                 yield EnsureNode(EVENT.label, key)
-                yield MergeEdge(CAUSED_BY.type, effect, key, (DIRECT,))
+                yield MergeEdge(
+                    type=CAUSED_BY.type, source=effect, target=key, values={"mechanism": DIRECT}
+                )

@@ -54,7 +54,9 @@ class Partings:
         """The lists, where they belong now."""
         for key, position in self._changed.items():
             ids = sorted(self._parted[key])[-MAX_PARTED:]
-            if self._away(key):
-                yield DecideNode(FORGOTTEN.label, key, "parted_from", ids, position)
-            elif self._present(key):
-                yield DecideNode(EVENT.label, key, "parted_from", ids, position)
+            away = self._away(key)
+            if away or self._present(key):
+                label = FORGOTTEN.label if away else EVENT.label
+                yield DecideNode(
+                    label=label, key=key, name="parted_from", value=ids, position=position
+                )

@@ -142,34 +142,44 @@ class Hierarchy:
             if self._subjects.of(key).gone:
                 continue
             for agent in sorted(self._shown.get(key, ShownSummary()).above - agents):
-                yield RemoveEdge(SUMMARIZES.type, (key[0], agent), key, (), SUMMARY.label)
+                yield RemoveEdge(
+                    type=SUMMARIZES.type, source=(key[0], agent), target=key, label=SUMMARY.label
+                )
             for agent in sorted(agents):
                 yield from self._summarizes((key[0], agent), key)
         for key, (position, event, links) in self._links.items():
             if not self._subjects.of(key).gone:
                 yield ClearEdges(LINKED_TO.type, key)
-                yield DecideNode(SUMMARY.label, key, "link_count", len(links), position)
+                yield DecideNode(
+                    label=SUMMARY.label,
+                    key=key,
+                    name="link_count",
+                    value=len(links),
+                    position=position,
+                )
                 for link in links:
                     yield from self._link(key, event, link)
 
     def _summarizes(self, above: SummaryKey, key: SummaryKey) -> Iterator[Operation]:
         if not self._subjects.of(above).gone:
-            yield MergeEdge(SUMMARIZES.type, above, key, (), SUMMARY.label)
+            yield MergeEdge(
+                type=SUMMARIZES.type, source=above, target=key, values={}, label=SUMMARY.label
+            )
 
     def _link(self, key: SummaryKey, event: Event, link: SessionLink) -> Iterator[Operation]:
         other = session_key(key[0], link.session_id)
         if not self._subjects.of(other).gone:
             yield MergeEdge(
-                LINKED_TO.type,
-                key,
-                other,
-                (
-                    link.reason,
-                    link.score,
-                    link.evidence,
-                    link.resolution_event_id,
-                    event.event_id,
-                ),
+                type=LINKED_TO.type,
+                source=key,
+                target=other,
+                values={
+                    "reason": link.reason,
+                    "score": link.score,
+                    "evidence": link.evidence,
+                    "resolution_event_id": link.resolution_event_id,
+                    "event_id": event.event_id,
+                },
             )
 
 
@@ -182,26 +192,25 @@ def _node(
     event: Event,
     event_ids: tuple[str, ...] | None = None,
 ) -> MergeNode:
-    """The node; values in the order of the schema's row."""
     gist = summary.gist
     return MergeNode(
-        SUMMARY.label,
-        key,
-        (
-            scope,
-            scope_id,
-            None if isinstance(summary, AgentSummary) else summary.session_id,
-            gist.content,
-            LEVELS[scope],
-            gist.event_count,
-            gist.importance_total,
-            gist.failed_count,
-            (gist.started_at_ms, gist.ended_at_ms),
-            summary.digest,
-            event_ids,
-            canonical_json(as_payload(summary)).decode(),
-            event.occurred_at_ms,
-            event.event_id,
-            tuple(position),
-        ),
+        label=SUMMARY.label,
+        key=key,
+        values={
+            "scope": scope,
+            "scope_id": scope_id,
+            "session_id": None if isinstance(summary, AgentSummary) else summary.session_id,
+            "content": gist.content,
+            "level": LEVELS[scope],
+            "event_count": gist.event_count,
+            "importance_total": gist.importance_total,
+            "failed_count": gist.failed_count,
+            "time_range": (gist.started_at_ms, gist.ended_at_ms),
+            "source_digest": summary.digest,
+            "source_event_ids": event_ids,
+            "gist": canonical_json(as_payload(summary)).decode(),
+            "created_at": event.occurred_at_ms,
+            "event_id": event.event_id,
+            "decided_at": tuple(position),
+        },
     )

@@ -23,8 +23,6 @@ from projections.schema import COMMUNITY, ENTITY, MEMBER_OF
 CommunityKey = tuple[str, str]
 EntityKey = tuple[str, str]
 
-_CREATED_AT = [p.name for p in COMMUNITY.owned("consolidation")].index("created_at")
-
 
 class ShownCommunity(NamedTuple):
     """What the graph shows of a community.
@@ -96,25 +94,24 @@ class Communities:
     def _node(
         self, key: CommunityKey, position: Position, event: Event, decided: CommunityChunk
     ) -> MergeNode:
-        """The node; values in the order of the schema's row."""
         before = self._subjects.nodes.get(key)
         text = decided.text
         return MergeNode(
-            COMMUNITY.label,
-            key,
-            (
-                text.name if text else None,
-                text.summary if text else None,
-                decided.fingerprint,
-                decided.member_count,
-                decided.user_id,
-                before.values[_CREATED_AT] if before else event.occurred_at_ms,
-                event.occurred_at_ms,
-                vector_of(decided.centroid),
-                decided.run_id,
-                event.event_id,
-                tuple(position),
-            ),
+            label=COMMUNITY.label,
+            key=key,
+            values={
+                "name": text.name if text else None,
+                "summary": text.summary if text else None,
+                "fingerprint": decided.fingerprint,
+                "member_count": decided.member_count,
+                "user_id": decided.user_id,
+                "created_at": before.values["created_at"] if before else event.occurred_at_ms,
+                "updated_at": event.occurred_at_ms,
+                "centroid": vector_of(decided.centroid),
+                "run_id": decided.run_id,
+                "event_id": event.event_id,
+                "decided_at": tuple(position),
+            },
         )
 
     def operations(self) -> Iterator[Operation]:
@@ -123,11 +120,16 @@ class Communities:
         for key, run_id in self._renewed.items():
             for entity_id, of_run in self._shown.get(key, ShownCommunity()).members:
                 if of_run != run_id:
-                    yield RemoveEdge(MEMBER_OF.type, (key[0], entity_id), key)
+                    yield RemoveEdge(type=MEMBER_OF.type, source=(key[0], entity_id), target=key)
         for entity, (key, run_id, position) in self._edges.items():
             if entity not in self._present:  # enrichment of another partition is behind
                 yield EnsureNode(ENTITY.label, entity)
             yield ClearEdges(MEMBER_OF.type, entity)
             if run_id and not self._subjects.of(key).gone:
                 yield EnsureNode(COMMUNITY.label, key)
-                yield MergeEdge(MEMBER_OF.type, entity, key, (run_id, tuple(position)))
+                yield MergeEdge(
+                    type=MEMBER_OF.type,
+                    source=entity,
+                    target=key,
+                    values={"run_id": run_id, "decided_at": tuple(position)},
+                )

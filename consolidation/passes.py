@@ -51,8 +51,15 @@ class Passes:
         """A pass is asked for."""
         if position > self._now.get(event.tenant, ShownPass()).answered_until:
             self._positions[event.key] = position
-            values = (event.occurred_at_ms, decided.request, tuple(position))
-            self._made[event.key] = MergeNode(CONSOLIDATION_REQUEST.label, event.key, values)
+            self._made[event.key] = MergeNode(
+                label=CONSOLIDATION_REQUEST.label,
+                key=event.key,
+                values={
+                    "requested_at": event.occurred_at_ms,
+                    "request": decided.request,
+                    "position": tuple(position),
+                },
+            )
 
     def take_pass(self, position: Position, event: Event, decided: PassDecided) -> None:
         """A pass ended."""
@@ -70,23 +77,23 @@ class Passes:
         self._ended[event.tenant] = event, decided
 
     def operations(self) -> Iterator[Operation]:
-        """The nodes as decided; values in the order of the schema's rows."""
+        """The nodes as decided."""
         for key in self._answered:
             yield RemoveNode(CONSOLIDATION_REQUEST.label, key)
         yield from (node for key, node in self._made.items() if key not in self._answered)
         for tenant, (event, decided) in self._ended.items():
             shown = self._now[tenant]
             yield MergeNode(
-                PASS.label,
-                (tenant,),
-                (
-                    decided.run_id,
-                    decided.started_at_ms,
-                    decided.ended_at_ms,
-                    decided.complete,
-                    shown.communities_at_ms,
-                    tuple(shown.answered_until),
-                    event.event_id,
-                    tuple(shown.decided_at),
-                ),
+                label=PASS.label,
+                key=(tenant,),
+                values={
+                    "run_id": decided.run_id,
+                    "started_at": decided.started_at_ms,
+                    "ended_at": decided.ended_at_ms,
+                    "complete": decided.complete,
+                    "communities_at": shown.communities_at_ms,
+                    "answered_until": tuple(shown.answered_until),
+                    "event_id": event.event_id,
+                    "decided_at": tuple(shown.decided_at),
+                },
             )

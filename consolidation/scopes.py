@@ -52,10 +52,14 @@ class Scopes:
         self._now[key] = self._of(key)._replace(seen_events=events, seen_importance=importance)
 
     def operations(self) -> Iterator[Operation]:
-        """The new sums; values in the order of the schema's row."""
+        """The new sums."""
         for key, sums in self._now.items():
-            pending = (
-                max(0, sums.event_count - sums.seen_events),
-                max(0, sums.importance_total - sums.seen_importance),
+            yield MergeNode(
+                label=SCOPE.label,
+                key=key,
+                values={
+                    **sums._asdict(),
+                    "pending_events": max(0, sums.event_count - sums.seen_events),
+                    "pending_importance": max(0, sums.importance_total - sums.seen_importance),
+                },
             )
-            yield MergeNode(SCOPE.label, key, (*sums, *pending))

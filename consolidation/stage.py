@@ -295,8 +295,13 @@ class _Fold:
             # left before it was enriched, or could not be enriched: the rules say what follows
             importance = importance_score(event, event_text(event))
         if known.forgotten and not known.placed:
-            values = (event.session_id, event.occurred_at_ms, importance, None)
-            self._operations.add(MergeNode(FORGOTTEN.label, event.key, values))
+            values = {
+                "session_id": event.session_id,
+                "occurred_at": event.occurred_at_ms,
+                "importance_score": importance,
+                "summary_id": None,
+            }
+            self._operations.add(MergeNode(label=FORGOTTEN.label, key=event.key, values=values))
         self._scopes.count((event.tenant, event.session_id), importance)
 
     def _take(self, position: Position, event: Event, decision: Decision) -> None:
@@ -343,14 +348,22 @@ class _Fold:
                 self._accesses.expire(tenant, keys, at_ms)
             case PairsDropped(pairs):
                 self._partings.part(position, tenant, pairs)
-                self._operations.extend(
-                    RemoveEdge(SIMILAR_TO.type, (tenant, first), (tenant, second))
+                self._operations.on_behalf_of(SIMILAR_TO.stage).extend(
+                    RemoveEdge(
+                        type=SIMILAR_TO.type, source=(tenant, first), target=(tenant, second)
+                    )
                     for first, second in pairs
                 )
             case EntitiesArchived(entity_ids) | EntitiesRecalled(entity_ids):
                 status = ARCHIVED if isinstance(decision, EntitiesArchived) else ACTIVE
                 self._operations.extend(
-                    DecideNode(ENTITY.label, (tenant, one), "status", status, position)
+                    DecideNode(
+                        label=ENTITY.label,
+                        key=(tenant, one),
+                        name="status",
+                        value=status,
+                        position=position,
+                    )
                     for one in entity_ids
                 )
 

@@ -66,4 +66,6 @@ class Subjects:
             if not gone:
                 yield self.nodes[key]
             if decided_at and (key in self._went or self._shown.get(key, Subject()).gone):
-                yield DecideNode(self._label, key, "gone", gone, decided_at)
+                yield DecideNode(
+                    label=self._label, key=key, name="gone", value=gone, position=decided_at
+                )

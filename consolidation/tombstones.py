@@ -115,23 +115,38 @@ class Departures:
         if not self.away(key):
             if key not in self._present or key in self._removed:
                 yield EnsureNode(EVENT.label, key)
-            yield MergeEdge(SUMMARIZES.type, summary, key, ())
+            yield MergeEdge(type=SUMMARIZES.type, source=summary, target=key, values={})
 
     def operations(self, operations: Operations, owner: str) -> None:
         """Add tombstones, removals and boosts; what the projection owns on behalf of `owner`."""
         for key, (tier, position) in self._removed.items():
             node, known = self._nodes.get(key, Leaving()), self.of(key)
-            values = (
-                node.session_id,
-                node.occurred_at_ms,
-                node.importance,
-                known.summary_id if known else None,
+            values = {
+                "session_id": node.session_id,
+                "occurred_at": node.occurred_at_ms,
+                "importance_score": node.importance,
+                "summary_id": known.summary_id if known else None,
+            }
+            operations.add(MergeNode(label=FORGOTTEN.label, key=key, values=values))
+            operations.add(
+                DecideNode(
+                    label=FORGOTTEN.label,
+                    key=key,
+                    name="tier",
+                    value=tier.value,
+                    position=position,
+                )
             )
-            operations.add(MergeNode(FORGOTTEN.label, key, values))
-            operations.add(DecideNode(FORGOTTEN.label, key, "tier", tier.value, position))
         for key, one in self._now.items():
-            made = DecideNode(FORGOTTEN.label, key, "recalled", one.recalled, one.decided_at)
-            operations.add(made)
+            operations.add(
+                DecideNode(
+                    label=FORGOTTEN.label,
+                    key=key,
+                    name="recalled",
+                    value=one.recalled,
+                    position=one.decided_at,
+                )
+            )
         operations.extend(removals(self._removed, self._nodes))
         if self._removed:
             rest = rewired(self._removed, self._nodes, self._neighbours)
@@ -139,5 +154,12 @@ class Departures:
         for key, boost, position in self._boosts:
             known = self.of(key)
             if known is None or (known.recalled and known.decided_at < position):
-                made = DecideNode(EVENT.label, key, "importance_boost", boost, position)
-                operations.add(made)
+                operations.add(
+                    DecideNode(
+                        label=EVENT.label,
+                        key=key,
+                        name="importance_boost",
+                        value=boost,
+                        position=position,
+                    )
+                )

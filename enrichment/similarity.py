@@ -126,9 +126,17 @@ def similar_edges(
         made[tenant, first, second] = score
         dropped.discard((tenant, first, second))
     return [
-        *(RemoveEdge(SIMILAR_TO.type, (t, a), (t, b)) for t, a, b in sorted(dropped)),
         *(
-            MergeEdge(SIMILAR_TO.type, (t, a), (t, b), (round(score, 6),))
+            RemoveEdge(type=SIMILAR_TO.type, source=(t, a), target=(t, b))
+            for t, a, b in sorted(dropped)
+        ),
+        *(
+            MergeEdge(
+                type=SIMILAR_TO.type,
+                source=(t, a),
+                target=(t, b),
+                values={"score": round(score, 6)},
+            )
             for (t, a, b), score in sorted(made.items())
         ),
     ]

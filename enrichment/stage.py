@@ -49,6 +49,7 @@ from projections.operations import (
     ClearEdges,
     DecideNode,
     EnsureNode,
+    Key,
     MergeEdge,
     MergeNode,
     Operation,
@@ -290,22 +291,23 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
 def _event_operations(one: Derived, entities: _Entities) -> Iterable[Operation]:
     event = one.event
     yield SetNode(
-        EVENT.label,
-        event.key,
-        (
-            stored_text(one.text.text) or None,
-            one.text.speaker,
-            list(one.keywords),
-            one.summary or None,
-            one.importance,
-            vector_of(one.embedding),
-            one.model,
-        ),
+        label=EVENT.label,
+        key=event.key,
+        values={
+            "text": stored_text(one.text.text) or None,
+            "speaker": one.text.speaker,
+            "keywords": list(one.keywords),
+            "summary": one.summary or None,
+            "importance_score": one.importance,
+            "embedding": vector_of(one.embedding),
+            "embedding_model": one.model,
+        },
     )
     yield ClearEdges(REFERENCES.type, event.key)
     for mention in one.mentions:
         key = entities.meet(event, mention, one.names)
-        yield MergeEdge(REFERENCES.type, event.key, key, (mention.role,))
+        values = {"role": mention.role}
+        yield MergeEdge(type=REFERENCES.type, source=event.key, target=key, values=values)
 
 
 def _statement_operations(one: Derived) -> Iterable[Operation]:
@@ -315,24 +317,34 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
             ends = [(tenant, end) for end in pair.entity_ids]
             yield from (EnsureNode(ENTITY.label, end) for end in ends)
             yield MergeEdge(
-                SAME_AS.type,
-                ends[0],
-                ends[1],
-                (
-                    pair.confidence / 10_000,
-                    pair.justification or pair.method,
-                    not pair.same,
-                    one.event.event_id,
-                    tuple(one.position),
-                ),
+                type=SAME_AS.type,
+                source=ends[0],
+                target=ends[1],
+                values={
+                    "confidence": pair.confidence / 10_000,
+                    "justification": pair.justification or pair.method,
+                    "retracted": not pair.same,
+                    "event_id": one.event.event_id,
+                    "decided_at": tuple(one.position),
+                },
             )
     if isinstance(statement, EntityCorrected):
         key = (tenant, statement.entity_id)
         if statement.correction == "rename":
-            yield DecideNode(ENTITY.label, key, "display_name", statement.name, one.position)
+            yield DecideNode(
+                label=ENTITY.label,
+                key=key,
+                name="display_name",
+                value=statement.name,
+                position=one.position,
+            )
         elif statement.correction == "retype":
             yield DecideNode(
-                ENTITY.label, key, "corrected_type", statement.entity_type, one.position
+                label=ENTITY.label,
+                key=key,
+                name="corrected_type",
+                value=statement.entity_type,
+                position=one.position,
             )
 
 
@@ -375,10 +387,15 @@ def inferred_operations(
     yield ClearEdges(CAUSED_BY.type, key)
     for cause in causality.inferred_causes(before, effect):
         yield MergeEdge(
-            CAUSED_BY.type,
-            key,
-            (tenant, cause.cause_event_id),
-            (INFERRED, cause.rule, cause.confidence, cause.evidence),
+            type=CAUSED_BY.type,
+            source=key,
+            target=(tenant, cause.cause_event_id),
+            values={
+                "mechanism": INFERRED,
+                "rule": cause.rule,
+                "confidence": cause.confidence,
+                "evidence": cause.evidence,
+            },
         )
 
 
@@ -401,40 +418,44 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
         now = merged_entries(old, entries)
         if now == list(old):
             continue
-        yield MergeNode(FACT_HISTORY.label, key, (now,))
-        before = {fact_edge(group.tenant, fact) for fact in intervals(group, old)}
-        after = {fact_edge(group.tenant, fact) for fact in intervals(group, now)}
+        yield MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": now})
+        before = _fact_edges(group, old)
+        after = _fact_edges(group, now)
         # an edge that only changes is not taken away: it bears what others say of it
-        yield from {_edge_key(edge) for edge in before} - {_edge_key(edge) for edge in after}
-        yield from after - before
+        for edge in (before[place] for place in before.keys() - after.keys()):
+            parallel = {name: edge.values[name] for name in RELATES_TO.key}
+            yield RemoveEdge(
+                type=edge.type, source=edge.source, target=edge.target, values=parallel
+            )
+        yield from (edge for place, edge in after.items() if before.get(place) != edge)
 
 
-def _edge_key(edge: MergeEdge) -> RemoveEdge:
-    keys = len(RELATES_TO.key)
-    return RemoveEdge(RELATES_TO.type, edge.source, edge.target, edge.values[:keys])
+def _fact_edges(group: Group, entries: Iterable[str]) -> dict[Key, MergeEdge]:
+    edges = (fact_edge(group.tenant, fact) for fact in intervals(group, entries))
+    return {edge.place: edge for edge in edges}
 
 
 def fact_edge(tenant: str, fact: Fact) -> MergeEdge:
-    """The edge of a fact; values in the order of the schema's row, its key first."""
+    """The edge of a fact."""
     return MergeEdge(
-        RELATES_TO.type,
-        (tenant, fact.source_id),
-        (tenant, fact.target_id),
-        (
-            fact.relation,
-            fact.edge_type,
-            fact.valid_from_ms,
-            fact.event_id,
-            fact.fact,
-            fact.confidence / 10_000,
-            fact.valid_to_ms,
-            fact.expired_at_ms,
-            fact.source_kind,
-            fact.status,
-            fact.user_id,
-            fact.supporting_event_ids,
-            fact.support_count,
-        ),
+        type=RELATES_TO.type,
+        source=(tenant, fact.source_id),
+        target=(tenant, fact.target_id),
+        values={
+            "relation": fact.relation,
+            "edge_type": fact.edge_type,
+            "valid_from": fact.valid_from_ms,
+            "event_id": fact.event_id,
+            "fact": fact.fact,
+            "confidence": fact.confidence / 10_000,
+            "valid_to": fact.valid_to_ms,
+            "expired_at": fact.expired_at_ms,
+            "source": fact.source_kind,
+            "status": fact.status,
+            "user_id": fact.user_id,
+            "supporting_event_ids": fact.supporting_event_ids,
+            "support_count": fact.support_count,
+        },
     )
 
 
@@ -483,20 +504,20 @@ class _Entities:
         return key
 
     def operations(self) -> Iterable[Operation]:
-        """The nodes; values in the order of the schema's row."""
+        """The nodes."""
         for key, met in self._met.items():
             first_ms, first_event_id, name, subtype = met.first
             yield MergeNode(
-                ENTITY.label,
-                key,
-                (
-                    met.canonical_name,
-                    met.entity_type,
-                    name,
-                    subtype or None,
-                    first_ms,
-                    first_event_id,
-                    met.last_ms,
-                    vector_of(met.vector),
-                ),
+                label=ENTITY.label,
+                key=key,
+                values={
+                    "canonical_name": met.canonical_name,
+                    "entity_type": met.entity_type,
+                    "name": name,
+                    "subtype": subtype or None,
+                    "first_seen": first_ms,
+                    "first_event_id": first_event_id,
+                    "last_seen": met.last_ms,
+                    "embedding": vector_of(met.vector),
+                },
             )

@@ -23,6 +23,7 @@ RecollectError
 ├── ModelError
 │   ├── ModelUnavailable       a model is not installed, or its files are damaged
 │   └── ModelFailed            a model gave up on a text                         (poison)
+├── InvalidOperation           a fold wrote what the schema's rows do not allow   (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
 ├── Stopped                    the process is stopping; nothing was changed
 ├── PassUnderWay               another pass of consolidation runs             (retryable)
@@ -202,6 +203,14 @@ class ModelUnavailable(ModelError):
 
 class ModelFailed(ModelError):
     """The model {model} failed: {reason}"""
+
+
+class InvalidOperation(RecollectError):
+    """Operation on {element}: {field} {rule}"""
+
+    element: str
+    field: str
+    rule: str
 
 
 class UnknownSystemEvent(RecollectError):

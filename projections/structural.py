@@ -21,6 +21,8 @@ from projections.operations import (
     Operation,
     Operations,
     RemoveEdge,
+    edge_values,
+    node_values,
 )
 from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
@@ -119,7 +121,7 @@ def project(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operation
     for position, event in events:
         if event.key not in kept:
             continue
-        operations.merge_nodes[EVENT.label, event.key] = event_node(event, position)
+        operations.add(event_node(event, position))
         cause = direct_cause(event)
         if cause is not None:
             operations.add(cause)
@@ -135,26 +137,26 @@ def project(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operation
 
 
 def event_node(event: Event, position: Position) -> MergeNode:
-    """The Event node; values in the order of the schema's row."""
+    """The Event node."""
     return MergeNode(
-        EVENT.label,
-        (event.tenant, event.event_id),
-        (
-            event.event_type,
-            event.occurred_at_ms,
-            event.session_id,
-            event.agent_id,
-            event.trace_id,
-            event.tool_name,
-            event.status,
-            event.ended_at_ms,
-            event.parent_event_id,
-            event.user_id,
-            event.schema_version,
-            event.payload_ref,
-            event.importance_hint,
-            str(position),
-        ),
+        label=EVENT.label,
+        key=(event.tenant, event.event_id),
+        values={
+            "event_type": event.event_type,
+            "occurred_at": event.occurred_at_ms,
+            "session_id": event.session_id,
+            "agent_id": event.agent_id,
+            "trace_id": event.trace_id,
+            "tool_name": event.tool_name,
+            "status": event.status,
+            "ended_at": event.ended_at_ms,
+            "parent_event_id": event.parent_event_id,
+            "user_id": event.user_id,
+            "schema_version": event.schema_version,
+            "payload_ref": event.payload_ref,
+            "importance_hint": event.importance_hint,
+            "global_position": str(position),
+        },
     )
 
 
@@ -162,17 +164,25 @@ def direct_cause(event: Event) -> MergeEdge | None:
     """The edge to the cause that the producer named, in the event's own tenant."""
     if event.parent_event_id is None:
         return None
-    return MergeEdge(CAUSED_BY.type, event.key, (event.tenant, event.parent_event_id), (DIRECT,))
+    return MergeEdge(
+        type=CAUSED_BY.type,
+        source=(event.tenant, event.event_id),
+        target=(event.tenant, event.parent_event_id),
+        values={"mechanism": DIRECT},
+    )
 
 
 def follows_edge(session: SessionKey, earlier: Link, later: Link) -> MergeEdge:
     """The edge between two neighbours of a chain."""
     tenant, session_id = session
     return MergeEdge(
-        FOLLOWS.type,
-        (tenant, earlier.event_id),
-        (tenant, later.event_id),
-        (session_id, later.occurred_at_ms - earlier.occurred_at_ms),
+        type=FOLLOWS.type,
+        source=(tenant, earlier.event_id),
+        target=(tenant, later.event_id),
+        values={
+            "session_id": session_id,
+            "delta_ms": later.occurred_at_ms - earlier.occurred_at_ms,
+        },
     )
 
 
@@ -216,18 +226,26 @@ def follows_splice(
     after = {(a, b) for a, b in pairwise(chain) if a in new or b in new}
     tenant, _ = session
     operations: list[Operation] = [
-        RemoveEdge(FOLLOWS.type, (tenant, a.event_id), (tenant, b.event_id))
+        RemoveEdge(type=FOLLOWS.type, source=(tenant, a.event_id), target=(tenant, b.event_id))
         for a, b in before - after
     ]
     operations.extend(follows_edge(session, a, b) for a, b in after)
     return operations
 
 
+def stage_values(operation: MergeNode | MergeEdge) -> tuple[Any, ...]:
+    """An operation's values in the order of the schema's row."""
+    if isinstance(operation, MergeNode):
+        return node_values(operation.label, operation.stage)(operation.values)
+    return edge_values(operation.type, operation.stage)(operation.values)
+
+
 class SessionGraph(NamedTuple):
     """What the fold makes of one session, or what a graph holds of it.
 
-    `edges` starts at the session's events: each edge by (type, source key, target key) with the
-    values of every parallel edge found; a fold has exactly one.
+    Values stand in the order of the schema's rows. `edges` starts at the session's events: each
+    edge by (type, source key, target key) with the values of every parallel edge found; a fold
+    has exactly one.
     """
 
     nodes: dict[tuple[str, str], tuple[Any, ...]]
@@ -245,14 +263,14 @@ def session_graph(
     sessions: dict[SessionKey, list[Link]] = {}
     placed = {event.key: (position, event) for position, event in events}
     for event in retained((event for _, event in placed.values()), tombstones):
-        graph.nodes[event.key] = event_node(event, placed[event.key][0]).values
+        graph.nodes[event.key] = stage_values(event_node(event, placed[event.key][0]))
         cause = direct_cause(event)
         if cause is not None:
-            graph.edges[cause.type, cause.source, cause.target] = [cause.values]
+            graph.edges[cause.type, cause.source, cause.target] = [stage_values(cause)]
         sessions.setdefault((event.tenant, event.session_id), []).append(
             Link(event.occurred_at_ms, event.event_id)
         )
     for session, links in sessions.items():
         for edge in follows_chain(session, links):
-            graph.edges[edge.type, edge.source, edge.target] = [edge.values]
+            graph.edges[edge.type, edge.source, edge.target] = [stage_values(edge)]
     return graph

@@ -6,11 +6,19 @@ once; every value travels as a parameter. Rows are lists, not maps: property nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from projections.operations import Operations
+from projections.errors import InvalidOperation
+from projections.operations import (
+    Key,
+    MergeEdge,
+    Operations,
+    SetEdge,
+    edge_values,
+    node_values,
+)
 from projections.schema import (
     CHECKPOINT,
     EDGES,
@@ -51,7 +59,13 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
 
     Nodes with content and placeholders are touched by one statement in the order of their keys:
     that is the order in which locks are taken, the same in every worker.
+
+    Raises:
+        InvalidOperation: if another stage owns what the batch writes.
     """
+    if operations.stage not in ("", stage):
+        rule = f"is {operations.stage}, {stage} applies the batch"
+        raise InvalidOperation(element="the batch", field="stage", rule=rule)
     return [
         *_remove_nodes(operations),
         *_merge_nodes(operations, stage),
@@ -76,30 +90,31 @@ def _remove_nodes(operations: Operations) -> Iterator[Statement]:
 
 
 def _merge_nodes(operations: Operations, stage: str) -> Iterator[Statement]:
-    labels = {key[0] for key in operations.merge_nodes} | {
-        key[0] for key in operations.ensure_nodes
-    }
-    for label in sorted(labels):
-        merged = [
-            [*op.key, *op.values, True]
-            for op in operations.merge_nodes.values()
-            if op.label == label
-        ]
-        width = len(NODES[label].owned(stage))
-        ensured = [
-            [*op.key, *(None,) * width, False]
-            for place, op in operations.ensure_nodes.items()
-            if op.label == label and place not in operations.merge_nodes
-        ]
-        depth = len(NODES[label].key)
-        rows = sorted(merged + ensured, key=lambda row: row[:depth])
-        text = merge_nodes_text(label, stage, with_placeholders=bool(ensured))
-        yield Statement(text, {"rows": rows})
+    merged, ensured = operations.merge_nodes, operations.ensure_nodes
+    placeholders = {place for place in ensured if place not in merged}
+    rows: dict[str, Rows] = {}
+    for place in sorted([*merged, *placeholders]):
+        label, key = place
+        if place in merged:
+            values = node_values(label, stage)(merged[place].values)
+            row = [*key, *values, True]
+        else:
+            row = [*key, *(None,) * len(NODES[label].owned(stage)), False]
+        rows.setdefault(label, []).append(row)
+    waiting = {label for label, _ in placeholders}
+    for label in rows:
+        text = merge_nodes_text(label, stage, with_placeholders=label in waiting)
+        yield Statement(text, {"rows": rows[label]})
 
 
 def _set_nodes(operations: Operations, stage: str) -> Iterator[Statement]:
     for label in sorted({key[0] for key in operations.set_nodes}):
-        rows = [[*op.key, *op.values] for op in _sorted(operations.set_nodes) if op.label == label]
+        in_order = node_values(label, stage)
+        rows = [
+            [*op.key, *in_order(op.values)]
+            for op in _sorted(operations.set_nodes)
+            if op.label == label
+        ]
         yield Statement(set_nodes_text(label, stage), {"rows": rows})
 
 
@@ -123,37 +138,34 @@ def _remove_edges(operations: Operations, stage: str) -> Iterator[Statement]:
     kinds = {(op.type, op.label, bool(op.values)) for op in operations.remove_edges.values()}
     for type_, label, keyed in sorted(kinds):
         rows = [
-            [*op.source, *op.target, *op.values]
-            for op in _sorted(operations.remove_edges)
-            if (op.type, op.label, bool(op.values)) == (type_, label, keyed)
+            [*source, *target, *parallel]
+            for of_type, source, target, parallel, of_label in sorted(operations.remove_edges)
+            if (of_type, of_label, bool(parallel)) == (type_, label, keyed)
         ]
         text = remove_edges_text(type_, stage, keyed=keyed, label=label)
         yield Statement(text, {"rows": rows})
 
 
 def _merge_edges(operations: Operations, stage: str) -> Iterator[Statement]:
-    for type_, label in sorted({(op.type, op.label) for op in operations.merge_edges.values()}):
-        row = EDGES[type_]
-        depth = len(NODES[row.source].key) + len(NODES[label or row.target].key)
-        rows = sorted(
-            (
-                [*op.source, *op.target, *op.values]
-                for op in operations.merge_edges.values()
-                if (op.type, op.label) == (type_, label)
-            ),
-            key=lambda row: (row[:depth], repr(row[depth:])),
-        )
+    for (type_, label), rows in _edge_rows(operations.merge_edges, stage):
         yield Statement(merge_edges_text(type_, stage, label=label), {"rows": rows})
 
 
 def _set_edges(operations: Operations, stage: str) -> Iterator[Statement]:
-    for type_ in sorted({key[0] for key in operations.set_edges}):
-        rows = [
-            [*op.source, *op.target, *op.values]
-            for op in _sorted(operations.set_edges)
-            if op.type == type_
-        ]
-        yield Statement(set_edges_text(type_, stage), {"rows": rows})
+    for (type_, label), rows in _edge_rows(operations.set_edges, stage):
+        yield Statement(set_edges_text(type_, stage, label=label), {"rows": rows})
+
+
+def _edge_rows(
+    group: Mapping[Key, MergeEdge] | Mapping[Key, SetEdge], stage: str
+) -> list[tuple[tuple[str, str], Rows]]:
+    """[source key…, target key…, value…] of each edge, by type and label, sorted."""
+    rows: dict[tuple[str, str], Rows] = {}
+    for place in sorted(group):
+        type_, source, target, _, label = place
+        values = edge_values(type_, stage)(group[place].values)
+        rows.setdefault((type_, label), []).append([*source, *target, *values])
+    return sorted(rows.items())
 
 
 def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
@@ -345,17 +357,17 @@ def remove_edges_text(type_: str, stage: str, *, keyed: bool = False, label: str
 
 
 @cache
-def set_edges_text(type_: str, stage: str) -> str:
-    """Rows [source key…, target key…, value…], the values of the row's key first."""
+def set_edges_text(type_: str, stage: str, *, label: str = "") -> str:
+    """Rows [source key…, target key…, value…]; `label` of the target, if not the row's."""
     row = EDGES[type_]
-    first = len(NODES[row.source].key) + len(NODES[row.target].key)
+    first = len(NODES[row.source].key) + len(NODES[label or row.target].key)
     values = {
         p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(row.carried(stage))
     }
     named = " AND ".join(f"e.{name} = {values[name]}" for name in row.key)
     rest = ", ".join(f"e.{name} = {values[name]}" for name in values if name not in row.key)
     where = f" WHERE {named}" if named else ""
-    return f"{_ends(row)} MATCH (a)-[e:{type_}]->(b){where} SET {rest}"
+    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} SET {rest}"
 
 
 @cache

@@ -130,7 +130,9 @@ def repairs(
             if key not in elsewhere:
                 operations.add(RemoveNode(EVENT.label, key))
         elif not _same(should, found.nodes.get(key, ())):
-            operations.add(MergeNode(EVENT.label, key, should))
+            names = [p.name for p in EVENT.owned("projection")]
+            named = dict(zip(names, should, strict=True))
+            operations.add(MergeNode(label=EVENT.label, key=key, values=named))
     removed = {op.key for op in operations.remove_nodes.values()}
     for edge in expected.edges.keys() | found.edges.keys():
         type_, source, target = edge
@@ -138,9 +140,11 @@ def repairs(
         if _same_edges(should_edges, does_edges) and target not in removed:
             continue
         if does_edges and source not in removed and target not in removed:
-            operations.add(RemoveEdge(type_, source, target))
+            operations.add(RemoveEdge(type=type_, source=source, target=target))
         for values in should_edges:
             if target not in expected.nodes:
                 operations.add(EnsureNode(EVENT.label, target))
-            operations.add(MergeEdge(type_, source, target, values))
+            names = [p.name for p in EDGES[type_].carried("projection")]
+            named = dict(zip(names, values, strict=True))
+            operations.add(MergeEdge(type=type_, source=source, target=target, values=named))
     return operations

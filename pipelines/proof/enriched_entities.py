@@ -342,7 +342,11 @@ class EntityChecker:
                 for edge in lacking:
                     target = (edge[0], edge[1])
                     operations.add(EnsureNode(ENTITY.label, target))
-                    operations.add(MergeEdge(row.type, key, target, edge[2:]))
+                    names = [p.name for p in row.carried(NAME)]
+                    named = dict(zip(names, edge[2:], strict=True))
+                    operations.add(
+                        MergeEdge(type=row.type, source=key, target=target, values=named)
+                    )
         reading.remove_nodes(transaction, removed_nodes)
         reading.remove_edges(transaction, removed_edges)
         reading.overwrite_entities(transaction, rows)
@@ -357,7 +361,9 @@ class EntityChecker:
             if should is not None:
                 if self._is_lenient and key in found:
                     should = merged_entries(should, found[key].entries or ())
-                operations.add(MergeNode(FACT_HISTORY.label, key, (should,)))
+                operations.add(
+                    MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": should})
+                )
             elif key in found:
                 removed.append(found[key].element_id)
         reading.remove_nodes(transaction, removed)

@@ -72,9 +72,6 @@ PLACED: Final = ("session_id", "occurred_at", "summary_id")
 VALUE, DECIDED_AT = "value", "decided_at"
 
 
-_SUMMARY_ID = [p.name for p in FORGOTTEN.owned(NAME)].index("summary_id")
-
-
 class Element(NamedTuple):
     """A node, one decided property of a node, or an edge.
 
@@ -100,13 +97,9 @@ Elements = dict[Element, dict[str, Any]]
 """With their properties; positions are lists of two numbers."""
 
 
-def compared(row: NodeRow) -> tuple[tuple[int, Property], ...]:
-    """Properties of a node that are compared, and where they stand among those of the stage."""
-    return tuple(
-        (place, p)
-        for place, p in enumerate(row.owned(NAME))
-        if p.certainty is not Certainty.APPROXIMATE
-    )
+def compared(row: NodeRow) -> tuple[Property, ...]:
+    """Properties of a node that are compared."""
+    return tuple(p for p in row.owned(NAME) if p.certainty is not Certainty.APPROXIMATE)
 
 
 class Place(NamedTuple):
@@ -205,7 +198,7 @@ def summaries_of(elements: Elements, session: SessionKey) -> set[tuple[Any, ...]
 def _nodes(made: Operations) -> Iterator[tuple[Element, dict[str, Any]]]:
     for (label, key), node in made.merge_nodes.items():
         if NODES[label] in WHOLE:
-            values = {p.name: frozen(node.values[place]) for place, p in compared(NODES[label])}
+            values = {p.name: frozen(node.values[p.name]) for p in compared(NODES[label])}
             yield Element("node", label, key), values
 
 
@@ -229,15 +222,14 @@ def _tombstones(
         values = (
             place.session_id if place else None,
             place.occurred_at_ms if place else None,
-            left.values[_SUMMARY_ID] if left is not None else None,
+            left.values["summary_id"] if left is not None else None,
         )
         yield Element("node", label, key), dict(zip(PLACED, values, strict=True))
 
 
 def _faded(made: Operations) -> Iterator[tuple[Element, dict[str, Any]]]:
-    names = [p.name for p in RELATES_TO.carried(NAME)]
     for edge in made.set_edges.values():
-        values = dict(zip(names, edge.values, strict=True))
+        values = edge.values
         if edge.type == RELATES_TO.type and values["faded_at"] is not None:
             key = (*edge.source, ENTITY.label, *edge.target[1:])
             parallel = tuple(values[name] for name in RELATES_TO.key)
@@ -248,10 +240,7 @@ def _edges(made: Operations) -> Iterator[tuple[Element, dict[str, Any]]]:
     for edge in made.merge_edges.values():
         row = EDGES[edge.type]
         if row in LINKS:
-            values = {
-                p.name: frozen(value)
-                for p, value in zip(row.carried(NAME), edge.values, strict=True)
-            }
+            values = {p.name: frozen(edge.values[p.name]) for p in row.carried(NAME)}
             parallel = tuple(values[name] for name in row.key)
             label = edge.label or row.target
             key = (*edge.source, label, *edge.target[1:], *parallel)

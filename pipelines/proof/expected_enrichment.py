@@ -40,6 +40,7 @@ from projections.schema import (
     Certainty,
     Property,
 )
+from projections.structural import stage_values
 
 Values = tuple[Any, ...]
 Edge = tuple[Any, ...]
@@ -89,25 +90,25 @@ def made_by(one: Derived) -> Made:
     operations = enrich([one], Facts(present=frozenset([one.event.key])))
     values: Values = ()
     for node in operations.set_nodes.values():
-        values = frozen(node.values[: len(EVENT_NAMES)])
+        values = frozen([node.values[name] for name in EVENT_NAMES])
     entities: dict[EntityKey, Values | None] = {
         (key[0], key[1]): None for label, key in operations.ensure_nodes if label == ENTITY.label
     }
     entries: dict[HistoryKey, Sequence[str]] = {}
     for (label, key), merged in operations.merge_nodes.items():
         if label == ENTITY.label:
-            entities[key[0], key[1]] = frozen(merged.values[: len(ENTITY_NAMES)])
+            entities[key[0], key[1]] = frozen([merged.values[name] for name in ENTITY_NAMES])
         elif label == FACT_HISTORY.label:
-            entries[key[0], key[1]] = list(merged.values[0])
+            entries[key[0], key[1]] = list(merged.values["entries"])
     edges = list(operations.merge_edges.values())
     return Made(
         values,
-        frozenset((e.target[1], e.values[0]) for e in edges if e.type == REFERENCES.type),
+        frozenset((e.target[1], e.values["role"]) for e in edges if e.type == REFERENCES.type),
         entities,
         {key: group for key, group in wanted_groups([one]).items() if key in entries},
         entries,
         {
-            ((e.source[0], e.source[1]), (e.target[0], e.target[1])): frozen(e.values)
+            ((e.source[0], e.source[1]), (e.target[0], e.target[1])): frozen(stage_values(e))
             for e in edges
             if e.type == SAME_AS.type
         },
@@ -122,7 +123,10 @@ def causes_of(tenant: str, before: Sequence[Features | None], effect: Features) 
     """Inferred causes: id of the cause → the edge."""
     known = [one for one in before if one is not None]
     return {
-        operation.target[1]: (*operation.target, *operation.values[1:])
+        operation.target[1]: (
+            *operation.target,
+            *(operation.values[p.name] for p in CAUSE_PROPERTIES),
+        )
         for operation in inferred_operations(tenant, known, effect)
         if isinstance(operation, MergeEdge)
     }
@@ -197,7 +201,7 @@ class ExpectedGraph:
         for history in sorted(self._by_source.get(source, ())):
             group = self.groups[history]
             found += (
-                (*edge.target, *frozen(edge.values))
+                (*edge.target, *frozen(stage_values(edge)))
                 for fact in intervals(group, self.entries[history])
                 for edge in [fact_edge(group.tenant, fact)]
             )

@@ -20,7 +20,7 @@ from projections.events import Event, decode_event
 from projections.identity import partition_of
 from projections.operations import Checkpoint, Operations
 from projections.positions import Position
-from projections.structural import SessionGraph, SessionKey, event_node, session_graph
+from projections.structural import SessionGraph, SessionKey, event_node, session_graph, stage_values
 from projections.system_events import is_system_event
 
 JUDGED_AT_ONCE = 200
@@ -194,7 +194,7 @@ class Judge:
                 entry = self.ledger.find(*difference.key)
                 event = next(iter(decodable([entry])), None) if entry else None
                 if entry is not None and event is not None:
-                    should = event_node(event, entry.position).values
+                    should = stage_values(event_node(event, entry.position))
                     does = elsewhere[difference.key].values
                     difference = Difference(
                         "different",

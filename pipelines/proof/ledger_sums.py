@@ -23,7 +23,7 @@ from projections.errors import RecollectError, UndecodableEntry
 from projections.events import decode_event
 from projections.positions import Position
 from projections.schema import EVENT
-from projections.structural import SessionKey, direct_cause, event_node
+from projections.structural import SessionKey, direct_cause, event_node, stage_values
 from projections.system_events import is_system_event
 
 if TYPE_CHECKING:
@@ -105,12 +105,14 @@ def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
                 sums.events += 1
                 if event.key in tombstones:
                     continue
-                _, key, values = event_node(event, entry.position)
-                node = element_digest(label, *key, *values[:POSITION])
+                values = stage_values(event_node(event, entry.position))
+                node = element_digest(label, *event.key, *values[:POSITION])
                 number = placed(node, values[POSITION])
                 cause = direct_cause(event)
                 if cause is not None:
-                    number += edge_number(cause.type, cause.source, cause.target, cause.values)
+                    number += edge_number(
+                        cause.type, cause.source, cause.target, stage_values(cause)
+                    )
                 numbers[bucket_of((event.tenant, event.session_id))] += number
             done += len(entries)
             progress(done, task.entries, _READING)

@@ -25,7 +25,6 @@ _OF_EDGES = {
     SIMILAR_TO.type: "similar",
     SAME_AS.type: "same_as",
 }
-_PROPERTIES = [one.name for one in EVENT.owned(_STAGE)]
 
 
 def derived_counts(operations: Operations) -> Counter[str]:
@@ -34,14 +33,13 @@ def derived_counts(operations: Operations) -> Counter[str]:
     for edge in operations.merge_edges.values():
         if edge.type in _OF_EDGES:
             found[_OF_EDGES[edge.type]] += 1
-        elif edge.type == CAUSED_BY.type and edge.values[0] == INFERRED:
-            found[f"cause_{edge.values[1]}"] += 1
+        elif edge.type == CAUSED_BY.type and edge.values["mechanism"] == INFERRED:
+            found[f"cause_{edge.values['rule']}"] += 1
     for node in operations.set_nodes.values():
         if node.label == EVENT.label:
-            said = dict(zip(_PROPERTIES, node.values, strict=True))
-            found["text"] += said["text"] is not None
-            found["embedding"] += said["embedding"] is not None
-            found["keyword"] += len(said["keywords"] or ())
+            found["text"] += node.values["text"] is not None
+            found["embedding"] += node.values["embedding"] is not None
+            found["keyword"] += len(node.values["keywords"] or ())
     found["entity"] += sum(label == ENTITY.label for label, _ in operations.merge_nodes)
     return +found
 

@@ -186,16 +186,16 @@ def _enriched(batch: Sequence[Placed], _: object) -> Operations:
         text = event_text(event)
         line = f"{event.tool_name or event.agent_id}: {text.text}"[:200]
         score = importance_score(event, text)
-        values: tuple[Any, ...] = (
-            text.text,
-            event.tool_name or event.agent_id,
-            [],
-            line,
-            score,
-            None,
-            None,
-        )
-        operations.add(SetNode(EVENT.label, event.key, values))
+        values = {
+            "text": text.text,
+            "speaker": event.tool_name or event.agent_id,
+            "keywords": [],
+            "summary": line,
+            "importance_score": score,
+            "embedding": None,
+            "embedding_model": None,
+        }
+        operations.add(SetNode(label=EVENT.label, key=event.key, values=values))
         operations.extend(_mentions(event))
     return operations
 
@@ -220,26 +220,49 @@ def _mentions(event: Event) -> Iterator[MergeNode | MergeEdge]:
         (f"word-{drawn % 500}", "concept", "object"),
     ):
         yield _entity(event, name, entity_type)
-        yield MergeEdge(REFERENCES.type, event.key, _key(event, name, entity_type), (role,))
+        yield MergeEdge(
+            type=REFERENCES.type,
+            source=event.key,
+            target=_key(event, name, entity_type),
+            values={"role": role},
+        )
     if drawn % FACTS == 0:
         other = f"REF{drawn % (number // SHARING + 1):06}"
         yield _entity(event, other, "resource")
         yield MergeEdge(
-            RELATES_TO.type,
-            _key(event, reference, "resource"),
-            _key(event, other, "resource"),
-            (
-                *("refers_to", "semantic", event.occurred_at_ms, event.event_id),
-                *(f"{reference} refers to {other}", 0.8, None, None),
-                *("conversation", "confirmed", None, (event.event_id,), 1),
-            ),
+            type=RELATES_TO.type,
+            source=_key(event, reference, "resource"),
+            target=_key(event, other, "resource"),
+            values={
+                "relation": "refers_to",
+                "edge_type": "semantic",
+                "valid_from": event.occurred_at_ms,
+                "event_id": event.event_id,
+                "fact": f"{reference} refers to {other}",
+                "confidence": 0.8,
+                "valid_to": None,
+                "expired_at": None,
+                "source": "conversation",
+                "status": "confirmed",
+                "user_id": None,
+                "supporting_event_ids": (event.event_id,),
+                "support_count": 1,
+            },
         )
 
 
 def _entity(event: Event, name: str, entity_type: str) -> MergeNode:
-    times = (event.occurred_at_ms, event.event_id, event.occurred_at_ms)
-    values = (canonical_name(name), entity_type, name, None, *times, None)
-    return MergeNode(ENTITY.label, _key(event, name, entity_type), values)
+    values = {
+        "canonical_name": canonical_name(name),
+        "entity_type": entity_type,
+        "name": name,
+        "subtype": None,
+        "first_seen": event.occurred_at_ms,
+        "first_event_id": event.event_id,
+        "last_seen": event.occurred_at_ms,
+        "embedding": None,
+    }
+    return MergeNode(label=ENTITY.label, key=_key(event, name, entity_type), values=values)
 
 
 def _key(event: Event, name: str, entity_type: str) -> tuple[str, str]:

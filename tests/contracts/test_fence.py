@@ -256,14 +256,9 @@ def test_a_deadlock_is_an_error_to_retry(
 
 def ensure(transaction: GraphTransaction, number: int) -> None:
     batch = Operations()
-    batch.add(EnsureNode(EVENT.label, ("default", event_id(number))))
-    batch.add(
-        MergeEdge(
-            CAUSED_BY.type,
-            *(("default", event_id(number)), ("default", event_id(number))),
-            (DIRECT,),
-        )
-    )
+    key = ("default", event_id(number))
+    batch.add(EnsureNode(EVENT.label, key))
+    batch.add(MergeEdge(type=CAUSED_BY.type, source=key, target=key, values={"mechanism": DIRECT}))
     transaction.apply(batch, STAGE)
 
 

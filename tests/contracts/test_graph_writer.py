@@ -35,7 +35,15 @@ from projections.schema import (
     PLACEHOLDER,
     RELATES_TO,
 )
-from projections.structural import Facts, Link, Neighbours, event_node, project, wanted_facts
+from projections.structural import (
+    Facts,
+    Link,
+    Neighbours,
+    event_node,
+    follows_edge,
+    project,
+    wanted_facts,
+)
 from tests.factories import START_MS, event, event_id
 from tests.fakes.graph import FakeGraphWriter
 
@@ -184,11 +192,18 @@ def checkpoint(store: Store) -> Checkpoint:
 
 
 def follows(a: int, b: int, delta_ms: int = 1) -> MergeEdge:
-    return MergeEdge(FOLLOWS.type, event(a).key, event(b).key, ("session-1", delta_ms))
+    return follows_edge(
+        ("default", "session-1"), Link(0, event(a).event_id), Link(delta_ms, event(b).event_id)
+    )
 
 
 def caused(effect: int, cause: int) -> MergeEdge:
-    return MergeEdge(CAUSED_BY.type, event(effect).key, event(cause).key, (DIRECT,))
+    return MergeEdge(
+        type=CAUSED_BY.type,
+        source=event(effect).key,
+        target=event(cause).key,
+        values={"mechanism": DIRECT},
+    )
 
 
 def node(number: int, **fields: Any) -> MergeNode:
@@ -381,7 +396,7 @@ def test_an_edge_without_its_ends_is_not_made(store: Store) -> None:
 
 def test_edges_are_removed_by_type_before_new_ones_come(store: Store) -> None:
     applied(store, node(1), node(2), node(3), follows(1, 3), caused(3, 1))
-    removed = RemoveEdge(FOLLOWS.type, event(1).key, event(3).key)
+    removed = RemoveEdge(type=FOLLOWS.type, source=event(1).key, target=event(3).key)
     _, _, edges = applied(store, follows(1, 2), follows(2, 3), removed)
     assert set(edges) == {
         (FOLLOWS.type, event(1).key, event(2).key),
@@ -405,7 +420,7 @@ def test_applying_twice_changes_nothing(store: Store) -> None:
         EnsureNode(EVENT.label, event(3).key),
         follows(1, 2),
         caused(2, 3),
-        RemoveEdge(FOLLOWS.type, event(2).key, event(1).key),
+        RemoveEdge(type=FOLLOWS.type, source=event(2).key, target=event(1).key),
     )
     assert applied(store, *operations) == applied(store, *operations)
 
@@ -612,7 +627,7 @@ def test_clear_leaves_the_nodes_of_others(driver: neo4j.Driver) -> None:
 def test_what_the_database_refuses_and_what_is_away_are_two_errors(driver: neo4j.Driver) -> None:
     store = Neo4jStore(driver)
     batch = Operations()
-    batch.add(node(1, tool_name={"a": "map"}))
+    batch.add(node(1, occurred_at_ms=2**62))
     with pytest.raises(GraphRejected), store.writer.transaction() as transaction:
         transaction.apply(batch, STAGE)
     with (

@@ -68,8 +68,26 @@ def graph(neo4j_url: str) -> Iterator[Graph]:
 def met(
     name: str, first_ms: int, event_id: str, last_ms: int, vector: list[float] | None = None
 ) -> MergeNode:
-    values = ("ann", "concept", name, None, first_ms, event_id, last_ms, vector)
-    return MergeNode(ENTITY.label, KEY, values)
+    return MergeNode(
+        label=ENTITY.label,
+        key=KEY,
+        values={
+            "canonical_name": "ann",
+            "entity_type": "concept",
+            "name": name,
+            "subtype": None,
+            "first_seen": first_ms,
+            "first_event_id": event_id,
+            "last_seen": last_ms,
+            "embedding": vector,
+        },
+    )
+
+
+def called(name: str, position: Position) -> DecideNode:
+    return DecideNode(
+        label=ENTITY.label, key=KEY, name="display_name", value=name, position=position
+    )
 
 
 MENTIONS = [met("Ann", 20, "b", 20), met("ANN", 10, "z", 30), met("ann", 10, "c", 10)]
@@ -97,7 +115,7 @@ def test_the_first_vector_stays(graph: Graph) -> None:
 
 
 def test_what_was_decided_of_an_entity_that_was_not_met_yet_waits_for_it(graph: Graph) -> None:
-    graph.apply(DecideNode(ENTITY.label, KEY, "display_name", "Ann B.", Position(5, 1)))
+    graph.apply(called("Ann B.", Position(5, 1)))
     assert graph.rows("MATCH (n:Entity:Unmentioned) RETURN n.display_name") == [["Ann B."]]
     graph.apply(met("Ann", 20, "b", 20))
     assert graph.rows("MATCH (n:Entity) RETURN labels(n), n.display_name, n.name") == [
@@ -106,16 +124,22 @@ def test_what_was_decided_of_an_entity_that_was_not_met_yet_waits_for_it(graph: 
 
 
 def test_of_two_decisions_the_later_position_stays(graph: Graph) -> None:
-    later = DecideNode(ENTITY.label, KEY, "display_name", "later", Position(5, 2))
-    earlier = DecideNode(ENTITY.label, KEY, "display_name", "earlier", Position(5, 1))
+    later = called("later", Position(5, 2))
+    earlier = called("earlier", Position(5, 1))
     for operations in ((later, earlier), (later,), (earlier,)):
         graph.apply(*operations)
         assert graph.entity()["display_name"] == "later"
 
 
 def same_as(position: Position, retracted: bool) -> MergeEdge:
-    values = (0.9, "same_form", retracted, "e", tuple(position))
-    return MergeEdge(SAME_AS.type, KEY, ("t", "bob"), values)
+    values = {
+        "confidence": 0.9,
+        "justification": "same_form",
+        "retracted": retracted,
+        "event_id": "e",
+        "decided_at": tuple(position),
+    }
+    return MergeEdge(type=SAME_AS.type, source=KEY, target=("t", "bob"), values=values)
 
 
 def test_a_retraction_outlives_the_finding_it_follows(graph: Graph) -> None:
@@ -128,10 +152,18 @@ def test_a_retraction_outlives_the_finding_it_follows(graph: Graph) -> None:
 
 
 def test_enrichment_makes_no_event_visible_or_new(graph: Graph) -> None:
-    values = ("text", None, ["word"], "summary", 5, None, None)
+    values = {
+        "text": "text",
+        "speaker": None,
+        "keywords": ["word"],
+        "summary": "summary",
+        "importance_score": 5,
+        "embedding": None,
+        "embedding_model": None,
+    }
     graph.apply(EnsureNode(EVENT.label, ("t", "hidden")), stage="projection")
     graph.apply(
-        SetNode(EVENT.label, ("t", "hidden"), values), SetNode(EVENT.label, ("t", "none"), values)
+        *(SetNode(label=EVENT.label, key=("t", id_), values=values) for id_ in ("hidden", "none"))
     )
     assert graph.rows("MATCH (e:Event) RETURN labels(e), e.text") == [
         [["Event", "Placeholder"], None]
@@ -139,8 +171,10 @@ def test_enrichment_makes_no_event_visible_or_new(graph: Graph) -> None:
 
 
 def cause(mechanism: str, target: str = "b") -> MergeEdge:
-    rest = ("value_flow", 0.95, "x") if mechanism == INFERRED else ()
-    return MergeEdge(CAUSED_BY.type, ("t", "a"), ("t", target), (mechanism, *rest))
+    values: dict[str, Any] = {"mechanism": mechanism}
+    if mechanism == INFERRED:
+        values |= {"rule": "value_flow", "confidence": 0.95, "evidence": "x"}
+    return MergeEdge(type=CAUSED_BY.type, source=("t", "a"), target=("t", target), values=values)
 
 
 def test_each_stage_clears_its_own_causes(graph: Graph) -> None:
@@ -153,35 +187,39 @@ def test_each_stage_clears_its_own_causes(graph: Graph) -> None:
     graph.apply(ClearEdges(CAUSED_BY.type, ("t", "a")), cause(INFERRED, "c"))
     causes = "MATCH ()-[r:CAUSED_BY]->(x) RETURN r.mechanism, x.event_id ORDER BY r.mechanism"
     assert graph.rows(causes) == [["direct", "b"], ["inferred", "c"]]
-    graph.apply(RemoveEdge(CAUSED_BY.type, ("t", "a"), ("t", "b")), stage="projection")
+    removed = RemoveEdge(type=CAUSED_BY.type, source=("t", "a"), target=("t", "b"))
+    graph.apply(removed, stage="projection")
     assert graph.rows(causes) == [["inferred", "c"]]
+
+
+def _knows(at_ms: int) -> dict[str, Any]:
+    return {"relation": "knows", "edge_type": "semantic", "valid_from": at_ms, "event_id": "e"}
 
 
 def test_one_of_several_facts_goes(graph: Graph) -> None:
     ends = [EnsureNode(ENTITY.label, KEY), EnsureNode(ENTITY.label, ("t", "bob"))]
     facts = [
         MergeEdge(
-            RELATES_TO.type,
-            KEY,
-            ("t", "bob"),
-            (
-                "knows",
-                "semantic",
-                at,
-                "e",
-                "fact",
-                0.7,
-                None,
-                None,
-                "system",
-                "staged",
-                None,
-                (),
-                1,
-            ),
+            type=RELATES_TO.type,
+            source=KEY,
+            target=("t", "bob"),
+            values={
+                **_knows(at),
+                "fact": "fact",
+                "confidence": 0.7,
+                "valid_to": None,
+                "expired_at": None,
+                "source": "system",
+                "status": "staged",
+                "user_id": None,
+                "supporting_event_ids": (),
+                "support_count": 1,
+            },
         )
         for at in (10, 20)
     ]
     graph.apply(*ends, *facts)
-    graph.apply(RemoveEdge(RELATES_TO.type, KEY, ("t", "bob"), ("knows", "semantic", 10, "e")))
+    graph.apply(
+        RemoveEdge(type=RELATES_TO.type, source=KEY, target=("t", "bob"), values=_knows(10))
+    )
     assert graph.rows("MATCH ()-[r:RELATES_TO]->() RETURN r.valid_from.epochMillis") == [[20]]

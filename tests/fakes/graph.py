@@ -204,12 +204,10 @@ class FakeGraphTransaction:
         for removed in operations.remove_nodes:
             graph.remove_node(removed)
         for node, merged in operations.merge_nodes.items():
-            row = NODES[node[0]]
-            values = zip((p.name for p in row.owned(stage)), merged.values, strict=True)
             held = {
-                **dict(zip(row.key, node[1], strict=True)),
+                **dict(zip(NODES[node[0]].key, node[1], strict=True)),
                 **graph.nodes.get(node, {}),
-                **dict(values),
+                **merged.values,
             }
             graph.nodes[node] = {name: value for name, value in held.items() if value is not None}
             graph.placeholders.discard(node)
@@ -223,15 +221,13 @@ class FakeGraphTransaction:
         for edge in operations.merge_edges.values():
             self._merge_edge(edge.type, edge.source, edge.target, edge.values)
 
-    def _merge_edge(self, type_: str, source: Key, target: Key, values: tuple[Any, ...]) -> None:
+    def _merge_edge(self, type_: str, source: Key, target: Key, properties: Properties) -> None:
         row = EDGES[type_]
         if (row.source, source) not in self._graph.nodes or (
             row.target,
             target,
         ) not in self._graph.nodes:
             return
-        carried = row.carried("projection")
-        properties = dict(zip((p.name for p in carried), values, strict=True))
         place = (type_, source, target)
         copies = list(self._graph.edges.get(place, ()))
         matching = [

@@ -44,8 +44,9 @@ def _score(batch: Sequence[Placed], _: object) -> Operations:
     for _, one in batch:
         if not is_system_event(one.event_type):
             importance = importance_score(one, event_text(one))
-            values = (None, None, None, None, importance, None, None)
-            operations.add(SetNode(EVENT.label, one.key, values))
+            nothing = dict.fromkeys(p.name for p in EVENT.owned(ENRICHMENT.name))
+            values = {**nothing, "importance_score": importance}
+            operations.add(SetNode(label=EVENT.label, key=one.key, values=values))
     return operations
 
 

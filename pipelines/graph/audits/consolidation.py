@@ -39,7 +39,7 @@ class ConsolidationAudit(GraphAudit):
     def stream_elements(self) -> Iterator[tuple[Element, dict[str, Any]]]:
         """Everything that decisions made, in no order."""
         for row in WHOLE:
-            names = [p.name for _, p in compared(row)]
+            names = [p.name for p in compared(row)]
             for key, values in self._stream(texts.STREAM_NODES[row.label]):
                 found = dict(zip(names, frozen(values), strict=True))
                 yield Element("node", row.label, frozen(key)), found

@@ -45,7 +45,7 @@ def _value(property_: Property, value: str) -> str:
 
 def _nodes(row: NodeRow) -> str:
     hidden = f" WHERE NOT n:{row.placeholder}" if row.placeholder else ""
-    values = ", ".join(_value(p, f"n.{p.name}") for _, p in compared(row))
+    values = ", ".join(_value(p, f"n.{p.name}") for p in compared(row))
     return f"MATCH (n:{row.label}){hidden} RETURN {_key(row, 'n')}, [{values}]"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -59,6 +60,12 @@ def folded(
             tombstones=tombstones or {},
         ),
     )
+
+
+def retrievals(operations: Operations) -> tuple[Any, ...]:
+    """(weight, last retrieval, fading) of the one fact that is written."""
+    (edge,) = operations.set_edges.values()
+    return tuple(edge.values[n] for n in ("retrieval_count", "last_retrieved_at", "faded_at"))
 
 
 def access(operations: Operations, key: NodeKey = ONE) -> Access | None:
@@ -137,7 +144,7 @@ def test_retrievals_add_up_to_what_each_is_worth(days: list[tuple[int, int]]) ->
         for n, (day, times) in enumerate(days)
     ]
     made = folded(*events, shown_facts={WORKS: ShownFact()})
-    ((*_, weight, at_ms, faded_at_ms),) = [one.values for one in made.set_edges.values()]
+    weight, at_ms, faded_at_ms = retrievals(made)
     expected = sum(
         times * retrieval_count(Retrievals(1.0, START_MS + day * DAY_MS), at_ms)
         for day, times in days
@@ -156,7 +163,7 @@ def test_a_fact_fades_once_and_keeps_its_retrievals(counting: bool) -> None:
     (payload,) = expired_payloads([FACT])
     expired = system(9, "memory.forgotten", payload)
     made = folded(expired, counting=counting, shown_facts={WORKS: shown})
-    ((*_, weight, at_ms, faded_at_ms),) = [one.values for one in made.set_edges.values()]
+    weight, at_ms, faded_at_ms = retrievals(made)
     assert (weight, at_ms, faded_at_ms) == (2.0, START_MS, START_MS + 5)
 
 

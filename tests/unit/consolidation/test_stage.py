@@ -42,7 +42,6 @@ from projections.schema import (
     CONSOLIDATION_REQUEST,
     DIRECT,
     EVENT,
-    FOLLOWS,
     FORGOTTEN,
     LINKED_TO,
     MEMBER_OF,
@@ -51,7 +50,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
 )
-from projections.structural import Link, follows_chain, neighbours_in
+from projections.structural import Link, follows_chain, follows_edge, neighbours_in
 from tests.decided import (
     COMMUNITIES,
     ENTITIES,
@@ -99,10 +98,7 @@ def edges(operations: Operations, type_: str) -> list[tuple[str, str]]:
 
 def node(operations: Operations, label: str, *key: str) -> dict[str, Any]:
     """The properties of a merged node."""
-    from projections.schema import NODES
-
-    names = [p.name for p in NODES[label].owned("consolidation")]
-    return dict(zip(names, operations.merge_nodes[label, key].values, strict=True))
+    return dict(operations.merge_nodes[label, key].values)
 
 
 # -- payloads --------------------------------------------------------------------------------------
@@ -178,14 +174,16 @@ def test_what_is_left_of_a_chain_is_the_chain_of_what_is_left(leaves: Sequence[b
         if edge.source[1] not in gone and edge.target[1] not in gone
     ]
     stays = [link for link in chain if link not in leaving]
-    assert sorted([*kept, *made]) == sorted(follows_chain(SESSION, stays))
+    assert {edge.place: edge for edge in [*kept, *made]} == {
+        edge.place: edge for edge in follows_chain(SESSION, stays)
+    }
 
 
 def test_an_effect_that_stays_keeps_its_cause_as_a_placeholder() -> None:
     nodes = {key(1): Leaving(effects=(event_id(2), event_id(3))), key(2): Leaving()}
     assert list(rewired([key(1), key(2)], nodes, {})) == [
         EnsureNode(EVENT.label, key(1)),
-        MergeEdge(CAUSED_BY.type, key(3), key(1), (DIRECT,)),
+        MergeEdge(type=CAUSED_BY.type, source=key(3), target=key(1), values={"mechanism": DIRECT}),
     ]
 
 
@@ -244,7 +242,9 @@ def test_an_agent_that_takes_no_part_any_longer_loses_the_session() -> None:
     shown = {mine: ShownSummary(Subject(Position(1, 0)), above=frozenset({"x" * 32}))}
     made = folded(session_made(9), agent_made(10), first=2, summaries=shown)
     (removed,) = made.remove_edges.values()
-    assert removed == RemoveEdge(SUMMARIZES.type, ("default", "x" * 32), mine, (), SUMMARY.label)
+    assert removed == RemoveEdge(
+        type=SUMMARIZES.type, source=("default", "x" * 32), target=mine, label=SUMMARY.label
+    )
 
 
 def test_the_later_links_stay() -> None:
@@ -361,9 +361,9 @@ def test_the_chain_is_bridged_on_behalf_of_its_owner() -> None:
         leaving={key(2): Leaving("session-1", START_MS + 2, 4)},
         neighbours={(SESSION, chain[1]): neighbours_in(chain, chain[1])},
     )
-    bridge = MergeEdge(FOLLOWS.type, key(1), key(3), ("session-1", 2))
+    bridge = follows_edge(SESSION, chain[0], chain[2])
     assert list(made.others["projection"]) == [bridge]
-    assert bridge not in made.merge_edges
+    assert bridge.place not in made.merge_edges
     assert node(made, FORGOTTEN.label, *key(2)) == {
         "session_id": "session-1",
         "occurred_at": START_MS + 2,
@@ -372,7 +372,7 @@ def test_the_chain_is_bridged_on_behalf_of_its_owner() -> None:
     }
 
 
-def test_nodes_are_merged_in_the_order_of_the_row() -> None:
+def test_nodes_remember_the_position_of_their_decision() -> None:
     made = folded(episode(9, [1]), community(10, COMMUNITIES[0], ENTITIES[:1], "r"), pass_ended(11))
     assert all(isinstance(one, MergeNode) for one in made.merge_nodes.values())
     assert node(made, SUMMARY.label, "default", episode_id())["decided_at"] == (1, 0)

@@ -27,10 +27,14 @@ def test_scores_are_converted_in_one_place() -> None:
     assert [cosine(score) for score in (1.0, 0.5, 0.0)] == [1.0, 0.0, -1.0]
 
 
+def similar(score: float) -> MergeEdge:
+    return MergeEdge(
+        type=SIMILAR_TO.type, source=("t", "a"), target=("t", "b"), values={"score": score}
+    )
+
+
 def test_a_pair_above_the_threshold_becomes_an_edge_with_the_cosine() -> None:
-    assert similar_edges([Pair("t", "a", "b", 0.91)], {}) == [
-        MergeEdge(SIMILAR_TO.type, ("t", "a"), ("t", "b"), (0.91,))
-    ]
+    assert similar_edges([Pair("t", "a", "b", 0.91)], {}) == [similar(0.91)]
 
 
 def test_the_threshold_itself_is_not_alike() -> None:
@@ -52,8 +56,8 @@ def full(score: float) -> dict[tuple[str, str], dict[str, float]]:
 
 def test_a_better_neighbour_takes_the_place_of_the_weakest() -> None:
     assert similar_edges([Pair("t", "a", "b", 0.95)], full(0.9)) == [
-        RemoveEdge(SIMILAR_TO.type, ("t", "a"), ("t", "n0")),
-        MergeEdge(SIMILAR_TO.type, ("t", "a"), ("t", "b"), (0.95,)),
+        RemoveEdge(type=SIMILAR_TO.type, source=("t", "a"), target=("t", "n0")),
+        similar(0.95),
     ]
 
 
@@ -89,7 +93,7 @@ def test_no_event_ever_has_more_than_the_cap(
             else:
                 assert isinstance(operation, MergeEdge)
                 assert one < other
-                edges.setdefault(one, {})[other[1]] = operation.values[0]
-                edges.setdefault(other, {})[one[1]] = operation.values[0]
+                edges.setdefault(one, {})[other[1]] = operation.values["score"]
+                edges.setdefault(other, {})[one[1]] = operation.values["score"]
         assert all(len(others) <= CAP for others in edges.values())
     assert all(score > THRESHOLD for others in edges.values() for score in others.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -16,19 +16,33 @@ ONE, OTHER, NAME = ("acme", "e-1"), ("acme", "e-2"), ("acme", "n-1")
 
 
 def operations() -> Operations:
+    inferred = {
+        "mechanism": INFERRED,
+        "rule": "value_flow",
+        "confidence": 0.95,
+        "evidence": "id",
+    }
+    named = {p.name: None for p in ENTITY.owned("enrichment")}
     made = Operations()
     made.extend(
         [
-            SetNode(EVENT.label, ONE, ("text", "user", ["refund", "card"], "short", 5, b"", "m@1")),
-            SetNode(EVENT.label, OTHER, (None, None, [], None, 4, None, None)),
-            MergeEdge(REFERENCES.type, ONE, NAME, ("object",)),
-            MergeEdge(CAUSED_BY.type, OTHER, ONE, (INFERRED, "value_flow", 0.95, "id")),
-            MergeEdge(CAUSED_BY.type, ONE, OTHER, (DIRECT, None, None, None)),
-            MergeEdge(SIMILAR_TO.type, ONE, OTHER, (0.9,)),
-            MergeNode(ENTITY.label, NAME, ()),
+            enriched(ONE, text="text", keywords=["refund", "card"], embedding=[0.5]),
+            enriched(OTHER, keywords=[]),
+            MergeEdge(type=REFERENCES.type, source=ONE, target=NAME, values={"role": "object"}),
+            MergeEdge(type=CAUSED_BY.type, source=OTHER, target=ONE, values=inferred),
+            MergeEdge(type=SIMILAR_TO.type, source=ONE, target=OTHER, values={"score": 0.9}),
+            MergeNode(label=ENTITY.label, key=NAME, values=named),
         ]
     )
+    made.on_behalf_of("projection").add(
+        MergeEdge(type=CAUSED_BY.type, source=ONE, target=OTHER, values={"mechanism": DIRECT})
+    )
     return made
+
+
+def enriched(key: tuple[str, str], **values: Any) -> SetNode:
+    nothing = {p.name: None for p in EVENT.owned("enrichment")}
+    return SetNode(label=EVENT.label, key=key, values=nothing | values)
 
 
 def test_items_are_counted_by_kind_and_causes_by_rule() -> None:

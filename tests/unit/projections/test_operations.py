@@ -15,18 +15,18 @@ from projections.digest import MODULUS, BucketSums, digest_text, element_digest
 from projections.operations import (
     EnsureNode,
     MergeEdge,
-    MergeNode,
     Operation,
     Operations,
     RemoveEdge,
     RemoveNode,
 )
 from projections.positions import START, Position
-from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, NODES, SUMMARIZES, SUMMARY
+from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, SUMMARIZES, SUMMARY
 from projections.structural import (
     Link,
     Neighbours,
     event_node,
+    follows_edge,
     neighbours_in,
     session_graph,
 )
@@ -57,24 +57,26 @@ def test_what_is_no_position_is_refused(text: str | bytes) -> None:
         Position.parse(text)
 
 
+def follows(a: int, b: int, delta_ms: int) -> MergeEdge:
+    ends = Link(0, event(a).event_id), Link(delta_ms, event(b).event_id)
+    return follows_edge(("default", "session-1"), *ends)
+
+
 # -- a batch ---------------------------------------------------------------------------------------
 
 
 def test_the_last_word_about_a_node_or_an_edge_wins() -> None:
     batch = Operations()
-    for value in ("a", "b"):
-        batch.add(MergeNode("Event", ("t", "1"), (value,)))
-        batch.add(MergeEdge(FOLLOWS.type, ("t", "1"), ("t", "2"), ("s", 1)))
-    assert list(batch) == [
-        MergeNode("Event", ("t", "1"), ("b",)),
-        MergeEdge(FOLLOWS.type, ("t", "1"), ("t", "2"), ("s", 1)),
-    ]
+    for tool, delta_ms in (("a", 1), ("b", 2)):
+        batch.add(event_node(event(1, tool_name=tool), START))
+        batch.add(follows(1, 2, delta_ms))
+    assert list(batch) == [event_node(event(1, tool_name="b"), START), follows(1, 2, 2)]
     assert len(batch) == 2
 
 
 def test_what_another_stage_owns_comes_last_and_counts() -> None:
     batch = Operations()
-    bridge = MergeEdge(FOLLOWS.type, ("t", "1"), ("t", "3"), ("s", 2))
+    bridge = follows(1, 3, 2)
     batch.on_behalf_of("projection").add(bridge)
     batch.add(RemoveNode(EVENT.label, ("t", "2")))
     assert list(batch) == [RemoveNode(EVENT.label, ("t", "2")), bridge]
@@ -88,8 +90,16 @@ def test_what_another_stage_owns_comes_last_and_counts() -> None:
 
 def test_edges_of_one_type_may_end_at_two_labels() -> None:
     batch = Operations()
-    batch.add(MergeEdge(SUMMARIZES.type, ("t", "a"), ("t", "1"), ()))
-    batch.add(MergeEdge(SUMMARIZES.type, ("t", "b"), ("t", "a"), (), SUMMARY.label))
+    for source, target, label in (("a", "1", ""), ("b", "a", SUMMARY.label)):
+        batch.add(
+            MergeEdge(
+                type=SUMMARIZES.type,
+                source=("t", source),
+                target=("t", target),
+                values={},
+                label=label,
+            )
+        )
     made = cypher.statements(batch, "consolidation")
     assert [parameters["rows"] for _, parameters in made] == [
         [["t", "a", "t", "1"]],
@@ -103,10 +113,15 @@ def test_edges_of_one_type_may_end_at_two_labels() -> None:
 def test_a_batch_is_applied_in_one_order_however_it_grew(order: list[int]) -> None:
     keys = [("t", "b"), ("t", "a"), ("s", "a")]
     operations: list[Operation] = [
-        *(MergeEdge(CAUSED_BY.type, key, ("t", "z"), (DIRECT,)) for key in keys),
-        *(RemoveEdge(FOLLOWS.type, key, ("t", "z")) for key in keys),
+        *(
+            MergeEdge(
+                type=CAUSED_BY.type, source=key, target=("t", "z"), values={"mechanism": DIRECT}
+            )
+            for key in keys
+        ),
+        *(RemoveEdge(type=FOLLOWS.type, source=key, target=("t", "z")) for key in keys),
         *(EnsureNode(EVENT.label, key) for key in keys),
-        *(RemoveNode(EVENT.label, (*key, "gone")) for key in keys),
+        *(RemoveNode(EVENT.label, (key[0], f"{key[1]} gone")) for key in keys),
     ]
     batch = Operations()
     batch.extend(operations[n] for n in order)
@@ -131,17 +146,16 @@ def test_nodes_and_placeholders_are_touched_in_the_order_of_their_keys() -> None
 def test_texts_hold_no_values() -> None:
     batch = Operations()
     batch.add(event_node(event(1, tool_name="'}) DETACH DELETE n //"), START))
-    batch.add(MergeEdge(FOLLOWS.type, event(1).key, event(2).key, ("'; DROP", 3)))
+    ends = Link(1, event(1).event_id), Link(4, event(2).event_id)
+    batch.add(follows_edge(("default", "'; DROP"), *ends))
     for statement in cypher.statements(batch, STAGE):
         assert "DETACH" not in statement.text
         assert "DROP" not in statement.text
         assert event(1).event_id not in statement.text
 
 
-def test_an_event_carries_its_values_in_the_order_of_its_row() -> None:
-    made = event_node(event(1, tool_name="search", importance_hint=3), Position(7, 8))
-    names = [p.name for p in NODES[made.label].owned(STAGE)]
-    values = dict(zip(names, made.values, strict=True))
+def test_an_event_carries_its_values_by_name() -> None:
+    values = event_node(event(1, tool_name="search", importance_hint=3), Position(7, 8)).values
     assert (values["tool_name"], values["importance_hint"]) == ("search", 3)
     assert (values["global_position"], values["schema_version"]) == ("7-8", 1)
 
@@ -222,8 +236,8 @@ def test_a_repair_is_as_small_as_the_difference() -> None:
     assert (found.kind, found.fields) == ("different", {"delta_ms": (10, 10.0)})
     assert "delta_ms is 10.0, should be 10" in str(found)
     assert list(repairs(should, does)) == [
-        RemoveEdge(*place),
-        MergeEdge(*place, ("s", 10)),
+        RemoveEdge(type=FOLLOWS.type, source=place[1], target=place[2]),
+        follows_edge(("default", "s"), Link(10, place[1][1]), Link(20, place[2][1])),
     ]
 
 
