@@ -10,21 +10,25 @@ its row where it is made, and raises `InvalidOperation` there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from operator import itemgetter
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final
 
 from projections.errors import InvalidOperation
 from projections.events import Event
+from projections.operation_rules import Key as Key
+from projections.operation_rules import (
+    Values,
+    Verb,
+    cleared_stage,
+    edge_key,
+    edge_stage,
+    node_stage,
+)
 from projections.positions import START, Position
-from projections.schema import EDGES, NODES, EdgeRow, Kind, Merge, NodeRow, Property
+from projections.schema import EDGES
 
-Key = tuple[Any, ...]
-Values = Mapping[str, Any]
-Verb = Literal["merge", "set", "decide", "ensure", "remove"]
-
+_NOTHING: Final[Values] = {}
 _set_field: Final = object.__setattr__  # of a frozen instance, in its own making
 
 
@@ -32,7 +36,12 @@ def _stage() -> Any:
     return field(init=False, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _setters(kind: type) -> Iterator[Any]:
+    """What fills the slots: thousands a second are made, and each is spared a look by name."""
+    return (vars(kind)[one.name].__set__ for one in fields(kind))
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class _NodeValues:
     verb: ClassVar[Verb]
     label: str
@@ -41,18 +50,24 @@ class _NodeValues:
     stage: str = _stage()
     """Which owns what is written; empty: whoever applies it."""
 
-    def __post_init__(self) -> None:
-        _set_field(self, "stage", _check_node(self.verb, self.label, self.key, self.values))
+    def __init__(self, *, label: str, key: Key, values: Values) -> None:
+        _set_label(self, label)
+        _set_key(self, key)
+        _set_node_values(self, values)
+        _set_node_stage(self, node_stage(self.verb, label, key, values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_set_label, _set_key, _set_node_values, _set_node_stage = _setters(_NodeValues)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class MergeNode(_NodeValues):
     """Make a node visible and set the properties that its stage owns."""
 
     verb = "merge"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SetNode(_NodeValues):
     """Set the properties that a stage owns on a node that another stage made; absent: nothing."""
 
@@ -72,7 +87,7 @@ class DecideNode:
 
     def __post_init__(self) -> None:
         values = {self.name: self.value}
-        _set_field(self, "stage", _check_node("decide", self.label, self.key, values))
+        _set_field(self, "stage", node_stage("decide", self.label, self.key, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class EnsureNode:
     stage: str = _stage()
 
     def __post_init__(self) -> None:
-        _set_field(self, "stage", _check_node("ensure", self.label, self.key, {}))
+        _set_field(self, "stage", node_stage("ensure", self.label, self.key, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +111,39 @@ class RemoveNode:
     stage: str = _stage()
 
     def __post_init__(self) -> None:
-        _set_field(self, "stage", _check_node("remove", self.label, self.key, {}))
+        _set_field(self, "stage", node_stage("remove", self.label, self.key, {}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class _EdgeValues:
     verb: ClassVar[Verb]
     type: str
     source: Key
     target: Key
     values: Values
-    label: str = ""
+    label: str
     """Of the node where it ends, if it is not the row's `target`."""
     stage: str = _stage()
     """Which owns what is written; empty: whoever applies it."""
 
-    def __post_init__(self) -> None:
-        _set_field(self, "stage", _check_edge(self))
+    def __init__(
+        self,
+        *,
+        type: str,
+        source: Key,
+        target: Key,
+        values: Values = _NOTHING,
+        label: str = "",
+    ) -> None:
+        _set_type(self, type)
+        _set_source(self, source)
+        _set_target(self, target)
+        _set_edge_values(self, values)
+        _set_end(self, label)
+        stage = edge_stage(
+            self.verb, type, source=source, target=target, values=values, label=label
+        )
+        _set_edge_stage(self, stage)
 
     @property
     def place(self) -> Key:
@@ -121,25 +152,19 @@ class _EdgeValues:
         return self.type, self.source, self.target, parallel, self.label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_set_type, _set_source, _set_target, _set_edge_values, _set_end, _set_edge_stage = _setters(
+    _EdgeValues
+)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class MergeEdge(_EdgeValues):
     """See that exactly this edge exists; `values` with those of `EdgeRow.key`."""
 
     verb = "merge"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveEdge(_EdgeValues):
-    """Delete the stage's edges of the type between two nodes.
-
-    `values` are those of `EdgeRow.key`, to delete one of several parallel edges; empty: all.
-    """
-
-    verb = "remove"
-    values: Values = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SetEdge(_EdgeValues):
     """Set the properties that a stage owns on an edge that another stage made; absent: nothing.
 
@@ -147,6 +172,16 @@ class SetEdge(_EdgeValues):
     """
 
     verb = "set"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RemoveEdge(_EdgeValues):
+    """Delete the stage's edges of the type between two nodes.
+
+    `values` are those of `EdgeRow.key`, to delete one of several parallel edges; empty: all.
+    """
+
+    verb = "remove"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +193,7 @@ class ClearEdges:
     stage: str = _stage()
 
     def __post_init__(self) -> None:
-        _set_field(self, "stage", _cleared_by(self.type, *map(type, self.source)))
+        _set_field(self, "stage", cleared_stage(self.type, self.source))
 
 
 Operation = (
@@ -172,244 +207,6 @@ Operation = (
     | RemoveEdge
     | ClearEdges
 )
-
-
-# -- the rules -------------------------------------------------------------------------------------
-
-_TYPES: Final[Mapping[Kind, tuple[type, ...]]] = {
-    Kind.STRING: (str,),
-    Kind.INTEGER: (int,),
-    Kind.FLOAT: (float,),
-    Kind.BOOLEAN: (bool,),
-    Kind.TIME: (int,),
-    Kind.STRINGS: (list, tuple),
-    Kind.INTEGERS: (list, tuple),
-    Kind.TIMES: (list, tuple),
-    Kind.VECTOR: (list, tuple),
-}
-"""Exact types: to the graph 1, 1.0 and true are three values, and so they are to a digest."""
-_ELEMENTS: Final[Mapping[Kind, type]] = {
-    Kind.STRINGS: str,
-    Kind.INTEGERS: int,
-    Kind.TIMES: int,
-    Kind.VECTOR: float,
-}
-
-
-class _Verdict(NamedTuple):
-    """What is left to know of operations with the same names and types, which are right.
-
-    Attributes:
-        stage: which owns what they write; empty: whoever applies them.
-        lists: properties whose elements are to be looked at, by kind.
-        shared: the property that tells the stages of a shared type apart, and the stages by value.
-    """
-
-    stage: str
-    lists: tuple[tuple[str, Kind], ...] = ()
-    shared: tuple[str, Mapping[str, str]] | None = None
-
-
-def _check_node(verb: Verb, label: str, key: Key, values: Values) -> str:
-    """The stage that owns the values."""
-    # one look into a dictionary, whatever the number of values: 5,000 events a second come by here
-    types = map(type, values.values())
-    verdict = _node_verdict(verb, label, len(values), *map(type, key), *values, *types)
-    if verdict.lists:
-        _check_elements(label, verdict.lists, values)
-    return verdict.stage
-
-
-def _check_edge(edge: _EdgeValues) -> str:
-    """The stage that owns the edge or its values."""
-    source, values = edge.source, edge.values
-    verdict = _edge_verdict(
-        edge.verb,
-        edge.type,
-        edge.label,
-        len(source),
-        len(values),
-        *map(type, source),
-        *map(type, edge.target),
-        *values,
-        *map(type, values.values()),
-    )
-    if verdict.lists:
-        _check_elements(edge.type, verdict.lists, values)
-    if verdict.shared is None:
-        return verdict.stage
-    name, stages = verdict.shared
-    stage = stages.get(values[name], "")
-    if not stage or verdict.stage not in ("", stage):
-        raise InvalidOperation(
-            element=edge.type, field=name, rule=f"is {values[name]!r}, not of {verdict.stage}"
-        )
-    return stage
-
-
-def _check_elements(element: str, lists: Iterable[tuple[str, Kind]], values: Values) -> None:
-    for name, kind in lists:
-        types = set(map(type, values[name]))
-        if types and types != {_ELEMENTS[kind]}:
-            raise _wrong_type(element, name, kind, types)
-
-
-@cache
-def _node_verdict(verb: Verb, label: str, width: int, *signature: Any) -> _Verdict:
-    """Judge operations by types of the key, `width` names and as many types of values."""
-    row = NODES.get(label)
-    if row is None:
-        raise InvalidOperation(element=label, field="label", rule="is no row of the schema")
-    depth = len(signature) - 2 * width
-    _check_key(label, row, signature[:depth])
-    types = dict(zip(signature[depth : depth + width], signature[depth + width :], strict=True))
-    if verb == "ensure" and row.placeholder is None:
-        raise InvalidOperation(element=label, field="label", rule="has no placeholders")
-    if verb in ("ensure", "remove"):
-        return _Verdict("")
-    stage = _only_stage(label, row.properties, types, ()) or row.stage
-    if verb == "decide":
-        expected = tuple(p for p in row.properties if p.merge is Merge.DECIDED and p.name in types)
-    else:
-        expected = row.owned(stage)
-    if verb == "merge" and stage != row.stage:
-        rule = f"belongs to {stage}, nodes are made by {row.stage}"
-        raise InvalidOperation(element=label, field=min(types), rule=rule)
-    return _Verdict(stage, _check_values(label, expected, types, row.key))
-
-
-@cache
-def _edge_verdict(
-    verb: Verb, type_: str, label: str, depth: int, width: int, *signature: Any
-) -> _Verdict:
-    """Judge operations by types of both keys, the first of `depth`, then as for nodes."""
-    row = _edge_row(type_)
-    ends = len(signature) - 2 * width
-    types = dict(zip(signature[ends : ends + width], signature[ends + width :], strict=True))
-    if label not in ("", row.target, row.other_target):
-        raise InvalidOperation(element=type_, field="label", rule=f"ends at no {label}")
-    _check_key(type_, NODES[row.source], signature[:depth])
-    _check_key(type_, NODES[label or row.target], signature[depth:ends])
-    shared = row.shared_by and (
-        row.shared_by[0],
-        {value: stage for stage, value in row.shared_by[1].items()},
-    )
-    if verb == "remove":
-        if not types:
-            return _Verdict("" if row.shared_by else row.stage)
-        expected = tuple(p for p in row.properties if p.name in row.key)
-        lists = _check_values(type_, expected, types, row.key)
-        return _Verdict("" if row.shared_by else row.stage, lists, shared)
-    stage = _only_stage(type_, row.properties, types, row.key) or row.stage
-    if verb == "merge" and not row.written_by(stage):
-        rule = f"belongs to {stage}, edges are made by {row.stage}"
-        raise InvalidOperation(element=type_, field=min(types), rule=rule)
-    return _Verdict(stage, _check_values(type_, row.carried(stage), types, row.key), shared)
-
-
-@cache
-def _cleared_by(type_: str, *source: type) -> str:
-    row = _edge_row(type_)
-    _check_key(type_, NODES[row.source], source)
-    return "" if row.shared_by else row.stage
-
-
-def _edge_row(type_: str) -> EdgeRow:
-    row = EDGES.get(type_)
-    if row is None:
-        raise InvalidOperation(element=type_, field="type", rule="is no row of the schema")
-    return row
-
-
-def _check_key(element: str, row: NodeRow, types: tuple[type, ...]) -> None:
-    names = ", ".join(row.key)
-    if len(types) != len(row.key):
-        rule = f"of {row.label} is ({names}), has {len(types)} parts"
-        raise InvalidOperation(element=element, field="key", rule=rule)
-    if not {str, int}.issuperset(types):
-        listed = ", ".join(one.__name__ for one in types)
-        rule = f"of {row.label} is ({names}), strings or integers, has ({listed})"
-        raise InvalidOperation(element=element, field="key", rule=rule)
-
-
-def _only_stage(
-    element: str,
-    properties: Iterable[Property],
-    names: Iterable[str],
-    key: tuple[str, ...],
-) -> str:
-    """The stage that owns the named properties, those of an edge's key aside; empty: none named."""
-    owner = {p.name: p.stage for p in properties}
-    stages: dict[str, str] = {}
-    for name in names:
-        if name not in owner:
-            raise InvalidOperation(element=element, field=name, rule="is no property of the row")
-        if name not in key:
-            stages.setdefault(owner[name], name)
-    if len(stages) > 1:
-        (first, _), (second, name) = list(stages.items())[:2]
-        rule = f"belongs to {second}, others to {first}"
-        raise InvalidOperation(element=element, field=name, rule=rule)
-    return next(iter(stages), "")
-
-
-def _check_values(
-    element: str,
-    expected: Iterable[Property],
-    types: Mapping[str, type],
-    key: tuple[str, ...],
-) -> tuple[tuple[str, Kind], ...]:
-    """See that exactly what is expected is there, in its types; the lists among them."""
-    kinds = {p.name: p.kind for p in expected}
-    for name in types:
-        if name not in kinds:
-            raise InvalidOperation(element=element, field=name, rule="is not written by this")
-    lists = []
-    for name, kind in kinds.items():
-        if name not in types:
-            raise InvalidOperation(element=element, field=name, rule="is missing")
-        if types[name] is type(None) and name not in key:
-            continue
-        if types[name] not in _TYPES[kind]:
-            raise _wrong_type(element, name, kind, {types[name]})
-        if kind in _ELEMENTS:
-            lists.append((name, kind))
-    return tuple(lists)
-
-
-def _wrong_type(element: str, name: str, kind: Kind, types: Iterable[type]) -> InvalidOperation:
-    listed = ", ".join(sorted(one.__name__ for one in types))
-    return InvalidOperation(element=element, field=name, rule=f"must be {kind}, is {listed}")
-
-
-# -- reading values in order -----------------------------------------------------------------------
-
-
-@cache
-def node_values(label: str, stage: str) -> Callable[[Values], tuple[Any, ...]]:
-    """What reads the values of a stage's operations on nodes in the order of the schema's row."""
-    return _in_order([p.name for p in NODES[label].owned(stage)])
-
-
-@cache
-def edge_values(type_: str, stage: str) -> Callable[[Values], tuple[Any, ...]]:
-    """What reads the values of a stage's operations on edges in the order of the schema's row."""
-    return _in_order([p.name for p in EDGES[type_].carried(stage)])
-
-
-@cache
-def edge_key(type_: str) -> Callable[[Values], tuple[Any, ...]]:
-    """What reads the values that tell parallel edges apart, in the order of `EdgeRow.key`."""
-    return _in_order(EDGES[type_].key)
-
-
-def _in_order(names: Sequence[str]) -> Callable[[Values], tuple[Any, ...]]:
-    if len(names) > 1:
-        return itemgetter(*names)
-    if names:
-        (name,) = names
-        return lambda values: (values[name],)
-    return lambda values: ()
 
 
 # -- a batch ---------------------------------------------------------------------------------------

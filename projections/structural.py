@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from projections.errors import UnknownSystemEvent
 from projections.events import Event
+from projections.operation_rules import edge_values, node_values
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -21,8 +22,6 @@ from projections.operations import (
     Operation,
     Operations,
     RemoveEdge,
-    edge_values,
-    node_values,
 )
 from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS

@@ -11,14 +11,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from projections.errors import InvalidOperation
-from projections.operations import (
-    Key,
-    MergeEdge,
-    Operations,
-    SetEdge,
-    edge_values,
-    node_values,
-)
+from projections.operation_rules import Key, edge_values, node_values
+from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHECKPOINT,
     EDGES,
