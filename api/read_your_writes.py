@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import anyio
 
 from api.dependencies import Deadline, Services
-from api.watcher import INGEST_STAGE
 from pipelines.ledger.ledger import Ledger
+from pipelines.work.stages import PROJECTION
 from projections.errors import QueryTimeout
 from projections.positions import START, Position
 
@@ -54,7 +54,7 @@ async def wait_until_projected(services: Services, position: Position, deadline:
         tails = None if partition is not None else ledger.tails()
         with services.connections.graph.reader() as reader:
             checkpoints = reader.read(
-                lambda graph: graph.checkpoints(INGEST_STAGE), timeout_ms=deadline.remaining_ms()
+                lambda graph: graph.checkpoints(PROJECTION.name), timeout_ms=deadline.remaining_ms()
             )
         reached = {item.partition: item.position for item in checkpoints}
         if tails is None:

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 
 from api.connections import Connections
-from consolidation import fold_version as folding
-from enrichment import derived as enriched
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.reports import CONSOLIDATE_REPORT, verified_stage
-from pipelines.models.installed import installed_models
 from pipelines.observe import logs
 from pipelines.observe import metrics as telemetry
 from pipelines.work.settings import Settings
-from projections import structural
+from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
 from projections.operations import Checkpoint
 from projections.positions import Position
@@ -32,16 +29,6 @@ STALE_AFTER_S = 15.0
 """A sample older than this says nothing any more: the sampler hangs."""
 
 SAMPLE_TIMEOUT_MS = 1_000
-INGEST_STAGE = "projection"
-"""The stage whose lag ingest is held against; the others never slow it."""
-MODEL_STAGE = "enrichment"
-"""The stage that depends on models."""
-FOLD_VERSIONS = {
-    INGEST_STAGE: structural.FOLD_VERSION,
-    MODEL_STAGE: enriched.FOLD_VERSION,
-    folding.NAME: folding.FOLD_VERSION,
-}
-"""Of the stages this installation knows; checkpoints of others are left alone."""
 
 Checkpoints = Mapping[int, Checkpoint]
 """Of one stage, by partition."""
@@ -103,7 +90,7 @@ class Watch:
         self._connections = connections
         self._switched = switched
         self._stop = Event()
-        self._models = installed_models(settings)
+        self._models = {row.name: row.models_here(settings) for row in STAGES.values()}
         self._checkpoints: Mapping[str, Checkpoints] = {}
         self._checkpoints_of: str | None = None
         self._admitted = False
@@ -120,7 +107,7 @@ class Watch:
         """Until where each partition was projected a moment ago; None: not known."""
         if self._checkpoints_of is None or self._checkpoints_of != self._target_name():
             return None
-        held = self._checkpoints.get(INGEST_STAGE, {})
+        held = self._checkpoints.get(PROJECTION.name, {})
         return {partition: checkpoint.position for partition, checkpoint in held.items()}
 
     def start(self) -> None:
@@ -206,9 +193,9 @@ class Watch:
                 self._checkpoints_of = name
                 if name is not None:
                     for stage, held in self._checkpoints.items():
-                        stale = is_stale(stage, held.values(), self._models)
+                        stale = is_stale(stage, held.values(), self._models[stage])
                         telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
-                        if stage == folding.NAME:
+                        if STAGES[stage].decides:
                             telemetry.LAST_RUN.labels(name)  # 0 until a pass has ended
                 if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
                     counts = reader.counts()
@@ -245,8 +232,11 @@ class Watch:
         for stage, checkpoints in self._checkpoints.items():
             entries = lag_entries(tails, checkpoints)
             seconds = lag_seconds(ledger, checkpoints, entries)
-            telemetry.observe_lag(stage, self._checkpoints_of, entries, seconds)
-            if stage == INGEST_STAGE:
+            row = STAGES[stage]
+            telemetry.observe_lag(
+                stage, self._checkpoints_of, entries, seconds, lag_metric=row.lag_metric
+            )
+            if row.upstream is None:  # ingest is held against its lag; the others never slow it
                 seen = replace(
                     seen,
                     lag_entries=sum(entries.values()),
@@ -277,9 +267,9 @@ def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:
 
     A stage that no worker was ever started for is not behind: nobody asked for it.
     """
-    found: dict[str, dict[int, Checkpoint]] = {INGEST_STAGE: {}}
+    found: dict[str, dict[int, Checkpoint]] = {PROJECTION.name: {}}
     for checkpoint in checkpoints:
-        if checkpoint.stage in FOLD_VERSIONS:
+        if checkpoint.stage in STAGES:  # of others this installation knows nothing
             found.setdefault(checkpoint.stage, {})[checkpoint.partition] = checkpoint
     return dict(found)
 
@@ -292,9 +282,10 @@ def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | Non
         checkpoints: of one graph.
         installed: the models of this installation; None: it does not have them all.
     """
+    row = STAGES[stage]
     return any(
-        held.fold_version != FOLD_VERSIONS[stage]
-        or (stage == MODEL_STAGE and installed is not None and held.models != installed)
+        held.fold_version != row.fold_version
+        or (row.runs_models and installed is not None and held.models != installed)
         for held in checkpoints
     )
 

@@ -109,6 +109,7 @@ def _story(
     from pipelines.operations.imports import Source, event_items, import_events
     from pipelines.proof.verify import verify
     from pipelines.work.services import Services
+    from pipelines.work.stages import ENRICHMENT
 
     out, people = invocation.out, not invocation.json
     with Services(settings_of(None, None, folder)) as services, invocation.progress() as progress:
@@ -132,7 +133,7 @@ def _story(
             imported.last,
             progress,
             ENRICHED_PATIENCE_S,
-            stage="enrichment",
+            stage=ENRICHMENT.name,
             doing="enriching",
         )
         if people:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipelines.cli.progress import Progress
     from pipelines.work.services import Services
     from pipelines.work.settings import Settings
+    from pipelines.work.stages import Stage
 
 OK, FAILED, USAGE, AWAY, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_CODES: Mapping[int, str] = {
@@ -43,6 +44,8 @@ EXIT_CODES: Mapping[int, str] = {
     REFUSED: "some of the input was refused; the rest went in",
     INTERRUPTED: "interrupted",
 }
+STAGE_NAMES = "projection, enrichment or consolidation"
+"""For help; a test compares it with the table, which takes long to load for a `--help`."""
 _PIPE_COLUMNS = 200
 CONNECTION, OUTPUT = "Services", "Output"
 
@@ -296,3 +299,16 @@ def command(
         return function
 
     return register
+
+
+def stage_named(name: str, option: str) -> Stage:
+    """The row of the stage that an option or argument names.
+
+    Raises:
+        typer.BadParameter: there is no such stage.
+    """
+    from pipelines.work.stages import STAGES
+
+    if name not in STAGES:
+        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint=option)
+    return STAGES[name]

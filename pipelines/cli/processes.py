@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.invocation import OK, Invocation, command
+from pipelines.cli.invocation import OK, STAGE_NAMES, Invocation, command, stage_named
 from projections.errors import ConfigurationError, LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def worker(
     invocation: Invocation,
     stage: Annotated[
         str,
-        typer.Argument(metavar="STAGE", help="projection, enrichment or consolidation"),
+        typer.Argument(metavar="STAGE", help=STAGE_NAMES),
     ],
     target: Annotated[
         str | None,
@@ -65,10 +65,7 @@ def worker(
     Start as many as you like, on as many machines: they share the partitions, and take over from
     the dead. Nothing is lost or done twice, however one ends.
     """
-    from pipelines.work.stages import STAGES
-
-    if stage not in STAGES:
-        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
+    row = stage_named(stage, "STAGE")
     if leash:
         from pipelines.local.parent_watch import end_with_standard_input
 
@@ -76,15 +73,16 @@ def worker(
     settings = invocation.settings
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
-    agents = importlib.import_module(f"pipelines.work.apps.{stage}")
+    from pipelines.work.app import run_worker  # Faust
+
     if target is not None:
-        return int(agents.run(settings, target) or OK)
+        return run_worker(row, settings, target)
     served = active_target(invocation)
     dropped = threading.Event()
     companions = companions_of(invocation, stage, served, dropped, concurrency)
     companions.start()
     try:
-        code = int(agents.run(settings, served) or OK)
+        code = run_worker(row, settings, served)
     finally:
         companions.stop()
     if dropped.is_set():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.invocation import FAILED, OK, Invocation, command
+from pipelines.cli.invocation import FAILED, OK, STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.verify import SHOWN_DIFFERENCES, Session, Tenant, line, show_verified, verify
 from projections.errors import ConfigurationError, UnknownTarget
 from projections.positions import START, Position
@@ -33,9 +33,7 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     invocation: Invocation,
-    stage: Annotated[
-        str, typer.Argument(metavar="STAGE", help="projection, enrichment or consolidation")
-    ],
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)],
     start: Annotated[
         str | None, typer.Option("--from", metavar="POSITION", help="from here (inclusive)")
     ] = None,
@@ -48,17 +46,15 @@ def replay(
     """Run a stage again over a range of the ledger, into the same graph."""
     from pipelines.observe.process import collect_rarely, step_back
     from pipelines.operations.rebuild import replay as run
-    from pipelines.work.stages import STAGES
 
     collect_rarely()
     step_back(invocation.settings.rebuild_nice)
-    if stage not in STAGES:
-        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="STAGE")
+    row = stage_named(stage, "STAGE")
     first = position(start, "--from")
     with invocation.progress() as progress:
         report = run(
             invocation.services,
-            STAGES[stage],
+            row,
             after=START if first is None else before(first),
             until=position(end, "--to"),
             session=session,

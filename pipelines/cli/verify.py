@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.invocation import FAILED, OK, Invocation
+from pipelines.cli.invocation import FAILED, OK, STAGE_NAMES, Invocation, stage_named
 from projections.positions import START
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from pipelines.work.stages import Stage
 
 SHOWN_DIFFERENCES = 50
 SAMPLE = 200
@@ -37,8 +39,8 @@ def verify(
         typer.Option(
             "--stage",
             metavar="STAGE",
-            help="projection, enrichment or consolidation alone; default: the projection whole, "
-            "a sample of the enrichment and the consolidation whole where there are some",
+            help=f"{STAGE_NAMES} alone; default: the projection whole, a sample of the "
+            "enrichment and the consolidation whole where there are some",
         ),
     ] = None,
     sample: Annotated[
@@ -65,11 +67,9 @@ def verify(
     summaries, links, boosts and tombstones.
     """
     from pipelines.observe.process import collect_rarely
-    from pipelines.work.stages import STAGES
+    from pipelines.work.stages import STAGES, load
 
-    if stage is not None and stage not in STAGES:
-        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint="--stage")
-    if stage in ("projection", "consolidation") and sample is not None:
+    if stage is not None and not stage_named(stage, "--stage").sampled and sample is not None:
         raise typer.BadParameter(f"the {stage} is always compared whole", param_hint="--sample")
     if session is not None and sample is not None:
         raise typer.BadParameter("a session is always compared whole", param_hint="--sample")
@@ -81,22 +81,21 @@ def verify(
         "repair": repair,
     }
     document: dict[str, Any] | None = None
-    if stage in (None, "projection"):
-        from pipelines.proof.verify import verify as run
-
+    for row in STAGES.values() if stage is None else [STAGES[stage]]:
+        if stage is None and not _has_begun(invocation, row, target):
+            continue
+        sampling = {"sample": sample, "seed": seed} if row.sampled else {}
         with invocation.progress() as progress:
-            document = run(invocation.services, progress=progress, **options).as_dict()
-        if stage is None and not document["repaired"]:
-            # what the projection brought back is bare: then all of the enrichment is looked at
-            sample = sample or SAMPLE
-    for name, found in (
-        ("enrichment", _verify_enriched(invocation, stage, sample, seed, options)),
-        ("consolidation", _verify_consolidated(invocation, stage, options)),
-    ):
+            run = load(row.verify)
+            report = run(invocation.services, progress=progress, **sampling, **options)
+        found = report.as_dict()
         if document is None:
             document = found
-        elif found is not None:
-            document.setdefault("stages", {})[name] = found
+            if stage is None and not found["repaired"]:
+                # what the projection brought back is bare: then all of the rest is looked at
+                sample = sample or SAMPLE
+        else:
+            document.setdefault("stages", {})[row.name] = found
             document["ok"] = document["ok"] and found["ok"]
     assert document is not None
     _answer_verified(invocation, document)
@@ -107,46 +106,13 @@ def _answer_verified(invocation: Invocation, document: Mapping[str, Any]) -> Non
     invocation.answer(document, lambda out: show_verified(out, document))
 
 
-def _verify_enriched(
-    invocation: Invocation,
-    stage: str | None,
-    sample: int | None,
-    seed: int | None,
-    options: Mapping[str, Any],
-) -> dict[str, Any] | None:
-    """What the enrichment's verify says; None: it was not asked for, or nothing is enriched."""
+def _has_begun(invocation: Invocation, stage: Stage, named: str | None) -> bool:
+    """Whether a stage has folded anything; the first one counts as begun everywhere."""
+    if stage.upstream is None:
+        return True
     services = invocation.services
-    if not _is_wanted(invocation, "enrichment", stage, options):
-        return None
-    from pipelines.proof.enrichment import verify_enrichment
-
-    with invocation.progress() as progress:
-        report = verify_enrichment(services, sample=sample, seed=seed, progress=progress, **options)
-    return report.as_dict()
-
-
-def _verify_consolidated(
-    invocation: Invocation, stage: str | None, options: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """What the consolidation's verify says; None: it was not asked for, or there is none."""
-    if not _is_wanted(invocation, "consolidation", stage, options):
-        return None
-    from pipelines.proof.consolidation import verify_consolidation
-
-    with invocation.progress() as progress:
-        report = verify_consolidation(invocation.services, progress=progress, **options)
-    return report.as_dict()
-
-
-def _is_wanted(
-    invocation: Invocation, name: str, stage: str | None, options: Mapping[str, Any]
-) -> bool:
-    """Whether a stage is verified: it was asked for, or all were and it has folded something."""
-    if stage is not None:
-        return stage == name
-    services, named = invocation.services, options["target"]
     target = services.targets.get(named) if named else services.active()
-    return any(one.position != START for one in services.writer(target).checkpoints(name))
+    return any(one.position != START for one in services.writer(target).checkpoints(stage.name))
 
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:

@@ -534,7 +534,7 @@ def _where(test: str) -> str:
 def event_edges() -> tuple[EdgeRow, ...]:
     """Edge types that start at an Event and belong to Stage 1, in the order of the columns."""
     return tuple(
-        row for row in EDGES.values() if row.source == EVENT.label and row.stage == "projection"
+        row for row in EDGES.values() if row.source == EVENT.label and row.stage == EVENT.stage
     )
 
 

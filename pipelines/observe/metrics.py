@@ -14,9 +14,10 @@ from __future__ import annotations
 import platform
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from types import TracebackType
 from typing import Literal, Self, get_args
 
@@ -111,6 +112,9 @@ class Metric:
 
 
 METRICS: dict[str, Metric] = {}
+_COUNTERS: dict[str, tuple[Counter, list[dict[str, str]]]] = {}
+"""By name without prefix; with each combination of the labels whose values are a closed set."""
+_GAUGES: dict[str, Gauge] = {}
 
 
 def _declare(kind: Kind, name: str, text: str, labels: tuple[str, ...]) -> str:
@@ -119,12 +123,26 @@ def _declare(kind: Kind, name: str, text: str, labels: tuple[str, ...]) -> str:
     return row.name
 
 
-def _counter(name: str, text: str, *labels: str) -> Counter:
-    return Counter(_declare("counter", name, text, labels), text, labels, registry=REGISTRY)
+def _counter(name: str, text: str, *labels: str, **closed: tuple[str, ...]) -> Counter:
+    """A counter; `closed` are further labels, each with all the values that it can have.
+
+    A counter that first appears with the value 1 has no rate: with closed labels alone all its
+    series exist from the start, with others as soon as `prepare_stage` knows those.
+    """
+    names = (*labels, *closed)
+    counter = Counter(_declare("counter", name, text, names), text, names, registry=REGISTRY)
+    series = [dict(zip(closed, values, strict=True)) for values in product(*closed.values())]
+    _COUNTERS[name] = (counter, series)
+    if closed and not labels:
+        for values in series:
+            counter.labels(**values)
+    return counter
 
 
 def _gauge(name: str, text: str, *labels: str) -> Gauge:
-    return Gauge(_declare("gauge", name, text, labels), text, labels, registry=REGISTRY)
+    gauge = Gauge(_declare("gauge", name, text, labels), text, labels, registry=REGISTRY)
+    _GAUGES[name] = gauge
+    return gauge
 
 
 def _histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Histogram:
@@ -220,42 +238,42 @@ DERIVED = _counter(
     + ", ".join(get_args(Derivation))
     + ".",
     "target",
-    "kind",
+    kind=get_args(Derivation),
 )
 MODEL_TEXTS = _counter(
     "model_texts_total",
     "Texts a model computed, cached ones left out: " + ", ".join(get_args(Model)) + ".",
-    "model",
+    model=get_args(Model),
 )
 MODEL_SECONDS = _counter(
-    "model_seconds_total", "Time a model has computed, loading it left out.", "model"
+    "model_seconds_total", "Time a model has computed, loading it left out.", model=get_args(Model)
 )
 CACHE_LOOKUPS = _counter(
     "cache_lookups_total",
     "Look-ups in the caches, by cache and outcome: "
     + ", ".join(get_args(CacheOutcome))
     + " (lost: Redis did not answer, or what it held is damaged).",
-    "cache",
-    "outcome",
+    cache=get_args(Cache),
+    outcome=get_args(CacheOutcome),
 )
 CACHE_REFUSED = _counter(
     "cache_refused_total",
     "Values not cached because the caches hold all the bytes they may, or Redis refused.",
-    "cache",
+    cache=get_args(Cache),
 )
 DEGRADED = _counter(
     "degraded_total",
     "Items that had to go without something, by what failed: "
     + ", ".join(get_args(Degraded))
     + ".",
-    "kind",
+    kind=get_args(Degraded),
 )
 LLM_QUESTIONS = _counter(
     "llm_questions_total",
     "Questions to the language model that no cache could answer, by outcome: "
     + ", ".join(get_args(LlmOutcome))
     + " (refused: by the server, for good; suspended: not asked, after repeated failures).",
-    "outcome",
+    outcome=get_args(LlmOutcome),
 )
 
 # Consolidation: what it decides, and how far it is
@@ -278,7 +296,7 @@ PASSES = _counter(
     "reconsolidation_runs_total",
     "Passes of this worker that ended, by outcome: " + ", ".join(get_args(PassOutcome)) + ".",
     "target",
-    "outcome",
+    outcome=get_args(PassOutcome),
 )
 PASS_SECONDS = _gauge(
     "reconsolidation_duration_seconds", "Time the last pass of consolidation took.", "target"
@@ -287,7 +305,7 @@ TRIGGERS = _counter(
     "reconsolidation_triggers_total",
     "Passes that this worker began, by reason: " + ", ".join(get_args(Trigger)) + ".",
     "target",
-    "reason",
+    reason=get_args(Trigger),
 )
 REFLECTION_TRIGGERS = _counter(
     "reflection_triggers_total",
@@ -300,7 +318,7 @@ PRUNED = _counter(
     + ", ".join(get_args(NodeTier))
     + ".",
     "target",
-    "tier",
+    tier=get_args(NodeTier),
 )
 TIER_NODES = _gauge(
     "graph_nodes",
@@ -329,7 +347,7 @@ TARGET_ACTIVE = _gauge(
 INGEST_EVENTS = _counter(
     "ingest_events_total",
     "Events offered, by outcome: " + ", ".join(get_args(IngestOutcome)) + ".",
-    "outcome",
+    outcome=get_args(IngestOutcome),
 )
 INGEST_BYTES = _counter("ingest_bytes_total", "Bytes of accepted events, as canonical JSON.")
 LEDGER_EPOCH = _gauge("ledger_epoch", "Number of server processes the ledger has admitted.")
@@ -368,17 +386,17 @@ QUERY_STEP_DURATION = _histogram(
 CHANNEL_NODES = _counter(
     "query_channel_nodes_total",
     "Nodes of answers that a channel had found, by channel: " + ", ".join(get_args(Channel)) + ".",
-    "channel",
+    channel=get_args(Channel),
 )
 CHANNEL_FAILURES = _counter(
     "query_channel_failures_total",
     "Channels that a query had to go without, by channel: " + ", ".join(get_args(Channel)) + ".",
-    "channel",
+    channel=get_args(Channel),
 )
 PROACTIVE_NODES = _counter(
     "proactive_nodes_total",
     "Nodes of answers that nobody asked for, by signal: " + ", ".join(get_args(Signal)) + ".",
-    "signal",
+    signal=get_args(Signal),
 )
 ACCESSES_DROPPED = _counter(
     "accesses_dropped_total",
@@ -418,29 +436,15 @@ ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
-# A counter that first appears with the value 1 has no rate: the outcomes exist from the start.
-for _outcome in get_args(IngestOutcome):
-    INGEST_EVENTS.labels(outcome=_outcome)
-for _model in get_args(Model):
-    MODEL_TEXTS.labels(model=_model)
-    MODEL_SECONDS.labels(model=_model)
-for _cache in get_args(Cache):
-    CACHE_REFUSED.labels(cache=_cache)
-    for _cache_outcome in get_args(CacheOutcome):
-        CACHE_LOOKUPS.labels(cache=_cache, outcome=_cache_outcome)
-for _kind in get_args(Degraded):
-    DEGRADED.labels(kind=_kind)
-for _channel in get_args(Channel):
-    CHANNEL_NODES.labels(channel=_channel)
-    CHANNEL_FAILURES.labels(channel=_channel)
-for _signal in get_args(Signal):
-    PROACTIVE_NODES.labels(signal=_signal)
-for _llm_outcome in get_args(LlmOutcome):
-    LLM_QUESTIONS.labels(outcome=_llm_outcome)
 
+def prepare_stage(stage: str, target: str, metrics: Sequence[str] = ()) -> None:
+    """Make the counters of a stage appear with 0, so that their first increase is seen.
 
-def prepare_stage(stage: str, target: str) -> None:
-    """Make the counters of a stage appear with 0, so that their first increase is seen."""
+    Args:
+        stage: its name.
+        target: its name.
+        metrics: names, without prefix, of counters that only this stage sets, by target.
+    """
     for counter in (
         BLOCKS_APPLIED,
         ENTRIES_APPLIED,
@@ -450,17 +454,10 @@ def prepare_stage(stage: str, target: str) -> None:
     ):
         counter.labels(stage=stage, target=target)
     PARTITIONS_HELD.labels(stage=stage, target=target)
-    if stage == "enrichment":
-        for kind in get_args(Derivation):
-            DERIVED.labels(target=target, kind=kind)
-    if stage == "consolidation":
-        REFLECTION_TRIGGERS.labels(target=target)
-        for outcome in get_args(PassOutcome):
-            PASSES.labels(target=target, outcome=outcome)
-        for reason in get_args(Trigger):
-            TRIGGERS.labels(target=target, reason=reason)
-        for tier in get_args(NodeTier):
-            PRUNED.labels(target=target, tier=tier)
+    for name in metrics:
+        counter, series = _COUNTERS[name]
+        for values in series:
+            counter.labels(target=target, **values)
 
 
 _lag_lock = threading.Lock()
@@ -468,7 +465,12 @@ _lag_partitions: dict[tuple[str, str], frozenset[int]] = {}
 
 
 def observe_lag(
-    stage: str, target: str, entries: Mapping[int, int], seconds: Mapping[int, float]
+    stage: str,
+    target: str,
+    entries: Mapping[int, int],
+    seconds: Mapping[int, float],
+    *,
+    lag_metric: str | None = None,
 ) -> None:
     """Set the gauges of lag from one look at *all* partitions.
 
@@ -477,6 +479,7 @@ def observe_lag(
         target: name of the target.
         entries: partition → entries after its checkpoint.
         seconds: partition → age of the oldest of them; same keys.
+        lag_metric: name, without prefix, of a gauge for the age in this stage alone.
     """
     with _lag_lock:
         seen = frozenset(entries)
@@ -490,10 +493,8 @@ def observe_lag(
         LAG_ENTRIES.labels(stage, target).set(sum(entries.values()))
         oldest_s = max(seconds.values(), default=0.0)
         LAG_SECONDS.labels(stage, target).set(oldest_s)
-        if stage == "enrichment":
-            ENRICHMENT_LAG_SECONDS.labels(target).set(oldest_s)
-        if stage == "consolidation":
-            CONSOLIDATION_LAG_SECONDS.labels(target).set(oldest_s)
+        if lag_metric is not None:
+            _GAUGES[lag_metric].labels(target).set(oldest_s)
 
 
 def observe_graph(target: str, nodes: Mapping[str, int], edges: Mapping[str, int]) -> None:

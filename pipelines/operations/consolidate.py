@@ -36,10 +36,11 @@ from pipelines.operations.passes.forgetting import Forgetting, forgetting_plan
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.restore import recall_forgotten
+from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage, ready
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.errors import OperationFailed
 from projections.events import Event
 from projections.identity import partition_of
@@ -281,7 +282,7 @@ class _Run:
         reader = _forgetting(services, target).reader
         for tenant in RequestReader(services.driver(target), target.database).tenants():
             events = recall_forgotten(
-                services, Selection(tenant), accessed=False, now_ms=self._now_ms, prepare=ready
+                services, Selection(tenant), accessed=False, now_ms=self._now_ms, prepare=make_fold
             )
             if target.name in events.waiting:
                 raise OperationFailed(
@@ -362,7 +363,7 @@ class _Run:
         services, target = self._services, self._target
         if stage.name not in self._runners:
             self._runners[stage.name] = runner = LiveRunner(
-                ready(stage, services, target),
+                make_fold(stage, services, target),
                 self._writer,
                 services.ledger,
                 target=target.name,

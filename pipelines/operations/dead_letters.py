@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.graph.audit import GraphAudit
+from pipelines.work.folds import make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import STAGES, ready
+from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope, decode_event
 from projections.positions import Position
@@ -86,7 +87,9 @@ def retry(
         name = letter["stage"]
         if name not in runners:
             runners[name] = Runner(
-                ready(STAGES[name], services, target), services.writer(target), target=target.name
+                make_fold(STAGES[name], services, target),
+                services.writer(target),
+                target=target.name,
             )
         runner = runners[name]
         entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))

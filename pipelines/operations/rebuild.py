@@ -26,23 +26,14 @@ from pipelines.ledger.reports import Report
 from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.proof.comparison import Difference
-from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
-from pipelines.proof.enriched_report import EnrichmentReport
-from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.report import ComparisonReport, verify_stage
 from pipelines.proof.verify import Report as VerifyReport
 from pipelines.proof.verify import verify
+from pipelines.work.folds import make_fold
 from pipelines.work.restored import bring_back
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import (
-    CONSOLIDATION,
-    ENRICHMENT,
-    PROJECTION,
-    STAGES,
-    Stage,
-    group_name,
-    ready,
-)
+from pipelines.work.stages import PROJECTION, Stage, group_name, later_stages
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import partition_of
@@ -85,7 +76,7 @@ class RebuildReport:
     fold_s: float
     duration_s: float
     verified: VerifyReport
-    later: dict[str, EnrichmentReport | ConsolidationVerified]
+    later: dict[str, ComparisonReport]
     """What was found of the stages after the first one, by name."""
 
     @property
@@ -149,7 +140,7 @@ def replay(
     chosen = target or services.active()
     report = ReplayReport(stage.name, chosen.name)
     ledger = services.ledger
-    runner = Runner(ready(stage, services, chosen), services.writer(chosen), target=chosen.name)
+    runner = Runner(make_fold(stage, services, chosen), services.writer(chosen), target=chosen.name)
     owner = tenant or (DEFAULT_TENANT if session else None)
     partitions = (
         [partition_of(str(owner), session, ledger.partitions)]
@@ -211,13 +202,13 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     writer = services.writer(target)
     entries = 0
     for stage in _stages_of(services):
-        rules = ready(stage, services, target)
+        rules = make_fold(stage, services, target)
         for found in writer.checkpoints(stage.name):
-            if (found.fold_version, found.models) != (rules.fold_version, rules.models):
+            if (found.fold_version, found.models) != (stage.fold_version, rules.models):
                 with writer.transaction() as transaction:
                     current = transaction.lock(found.stage, found.partition) or found
                     transaction.reset(
-                        replace(current, fold_version=rules.fold_version, models=rules.models)
+                        replace(current, fold_version=stage.fold_version, models=rules.models)
                     )
         replayed = replay(services, stage, target=target, progress=progress)
         entries = max(entries, replayed.entries)
@@ -245,18 +236,15 @@ def _verify_later(
     *,
     repair: bool = False,
     sample: int | None = None,
-) -> dict[str, EnrichmentReport | ConsolidationVerified]:
+) -> dict[str, ComparisonReport]:
     """Verify those of the stages that come after the first one, by name."""
-    found: dict[str, EnrichmentReport | ConsolidationVerified] = {}
-    if ENRICHMENT in stages:
-        found[ENRICHMENT.name] = verify_enrichment(
-            services, target=target.name, sample=sample, repair=repair, progress=progress
+    return {
+        stage.name: verify_stage(
+            services, stage, target, repair=repair, sample=sample, progress=progress
         )
-    if CONSOLIDATION in stages:
-        found[CONSOLIDATION.name] = verify_consolidation(
-            services, target=target.name, repair=repair, progress=progress
-        )
-    return found
+        for stage in stages
+        if stage.upstream is not None
+    }
 
 
 class _Rebuild:
@@ -333,7 +321,7 @@ class _Rebuild:
         checkpoints = self.writer.checkpoints()
         self._runners = {
             stage.name: Runner(
-                ready(stage, self.services, self.target), self.writer, target=self.target.name
+                make_fold(stage, self.services, self.target), self.writer, target=self.target.name
             )
             for stage in self.stages
         }
@@ -354,7 +342,7 @@ class _Rebuild:
         runner = self._runners.get(checkpoint.stage)
         return runner is not None and (checkpoint.fold_version, checkpoint.models) == (
             runner.stage.fold_version,
-            runner.stage.models,
+            runner.rules.models,
         )
 
     def _folded(self) -> int:
@@ -420,7 +408,7 @@ class _Rebuild:
         partitions = list(range(self.ledger.partitions))
         for stage in self.stages:
             _in_threads(partial(fold, stage), partitions, self.services.settings.worker_concurrency)
-        if CONSOLIDATION in self.stages:
+        if any(stage.decides for stage in self.stages):
             bring_back(self.services, self.target)
 
     def _report(self, share: float) -> None:
@@ -451,9 +439,8 @@ class _Rebuild:
 
 def _stages_of(services: Services) -> list[Stage]:
     """The stages that the active target has, in the order in which they fold."""
-    known = {found.stage for found in services.writer(services.active()).checkpoints()}
-    later = [stage for name, stage in STAGES.items() if name != PROJECTION.name]
-    return [PROJECTION, *(stage for stage in later if stage.name in known)]
+    begun = {found.stage for found in services.writer(services.active()).checkpoints()}
+    return [PROJECTION, *later_stages(begun)]
 
 
 def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None) -> Iterable[Entry]:

@@ -15,10 +15,10 @@ from pipelines.operations.consolidate import ConsolidationReport, redecide
 from pipelines.operations.rebuild import RebuildReport, rebuild
 from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import CONSOLIDATION
+from pipelines.work.stages import CONSOLIDATION, STAGES
 from projections.errors import OperationFailed
 
-REDECIDABLE = (CONSOLIDATION.name,)
+REDECIDABLE = tuple(stage.name for stage in STAGES.values() if stage.decides)
 """Stages whose decisions can be asked for again."""
 
 

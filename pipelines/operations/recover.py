@@ -17,12 +17,10 @@ import structlog
 from pipelines.graph.audit import GraphAudit
 from pipelines.ledger.ledger import Entry
 from pipelines.ledger.targets import Target
-from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
-from pipelines.proof.enriched_report import EnrichmentReport
-from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.report import ComparisonReport, verify_stage
 from pipelines.proof.verify import Report, verify
 from pipelines.work.services import Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
+from pipelines.work.stages import later_stages
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
 from projections.identity import partition_of
@@ -71,16 +69,14 @@ class RecoverReport:
     lost: list[LostEvent] = field(default_factory=list)
     applied: bool = False
     verified: list[Report] = field(default_factory=list)
-    enriched: list[EnrichmentReport] = field(default_factory=list)
-    consolidated: list[ConsolidationVerified] = field(default_factory=list)
+    later: list[ComparisonReport] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "ok": (self.applied or not self.gaps)
             and all(report.ok for report in self.verified)
-            and all(report.ok for report in self.enriched)
-            and all(report.ok for report in self.consolidated),
+            and all(report.ok for report in self.later),
             "graph_ahead": bool(self.gaps),
             "applied": self.applied,
             "gaps": [
@@ -143,15 +139,12 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     _release(services)  # a worker may have found the gap once more meanwhile
     report.applied = True
     report.verified = [verify(services, target=name) for name in ahead]
-    # What was derived from lost events lives on in entities and facts: those go too.
-    enriched, consolidated = (
-        sorted({g.target for g in report.gaps if g.checkpoint.stage == stage.name})
-        for stage in (ENRICHMENT, CONSOLIDATION)
-    )
-    report.enriched = [verify_enrichment(services, target=n, repair=True) for n in enriched]
-    # So does what was decided by lost decisions, and what lost events added to sums.
-    report.consolidated = [
-        verify_consolidation(services, target=n, repair=True) for n in consolidated
+    # What was derived from lost events lives on in entities and facts, and so does what lost
+    # decisions decided, and what lost events added to sums: all that goes too.
+    report.later = [
+        verify_stage(services, stage, services.targets.get(name), repair=True)
+        for stage in later_stages()
+        for name in sorted({g.target for g in report.gaps if g.checkpoint.stage == stage.name})
     ]
     logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
     return report

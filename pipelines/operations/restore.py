@@ -9,7 +9,7 @@ the graph shows and does what is left; whoever was interrupted is taken up by wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,11 +21,12 @@ from pipelines.graph.reads.tombstones import Gone, Selection, TombstoneReader
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_unserved
+from pipelines.work.folds import MakeFold, make_fold
 from pipelines.work.live import Decisions
 from pipelines.work.restored import fold_again
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Stage, ready
+from pipelines.work.stages import CONSOLIDATION, Stage, stages_before
 from projections.errors import GraphUnavailable
 from projections.events import Event
 from projections.identity import partition_of
@@ -33,9 +34,6 @@ from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 
-EARLIER = (PROJECTION, ENRICHMENT)
-"""The stages that entries are folded through again."""
-Prepare = Callable[[Stage, Services, Target], Stage]
 _POLL_S = 0.05
 
 
@@ -74,7 +72,7 @@ def recall_forgotten(
     accessed: bool = True,
     now_ms: int | None = None,
     patience_s: float = 300.0,
-    prepare: Prepare = ready,
+    prepare: MakeFold = make_fold,
     progress: Progress | None = None,
 ) -> RecallReport:
     """Bring forgotten events back, on every target that is kept in step.
@@ -138,7 +136,7 @@ def _decisions(tenant: str, away: Sequence[Gone], now_ms: int, *, accessed: bool
 class _Returning:
     """One target to which events come back."""
 
-    def __init__(self, services: Services, target: Target, prepare: Prepare) -> None:
+    def __init__(self, services: Services, target: Target, prepare: MakeFold) -> None:
         self._services = services
         self._target = target
         self._reader = _reader(services, target)
@@ -171,7 +169,7 @@ class _Returning:
 
     def fold(self, selection: Selection, report: RecallReport, progress: Progress | None) -> None:
         """Fold those of the selected events that are recalled and not there."""
-        runners = [self._runner(stage) for stage in EARLIER]
+        runners = [self._runner(stage) for stage in stages_before(CONSOLIDATION)]
         folded = 0
         for page in self._reader.pages(selection):
             keys = [(one.tenant, one.event_id) for one in page if one.recalled and not one.back]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines.work.stages import ENRICHMENT, STAGES, Stage
+from pipelines.work.stages import STAGES, Stage
 from projections.errors import GraphError, RecollectError
 from projections.events import timestamp_text
 
@@ -168,13 +168,11 @@ def _models(stage: Stage, settings: Settings, checkpoints: list[Checkpoint]) -> 
 
     None: none yet, or not all of them installed here, so that nothing can be said.
     """
-    if stage.name != ENRICHMENT.name:
+    if not stage.runs_models:
         return {}
-    from pipelines.models.installed import installed_models
-
     # A worker that was stopped in between may have left two.
     held = ", ".join(sorted({checkpoint.models or "none" for checkpoint in checkpoints}))
-    return {"graph": held or None, "installed": installed_models(settings)}
+    return {"graph": held or None, "installed": stage.models_here(settings)}
 
 
 def _differ(graph: str | None = None, installed: str | None = None) -> bool:

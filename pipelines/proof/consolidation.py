@@ -48,9 +48,10 @@ from pipelines.proof.expected_consolidation import (
     summaries_of,
 )
 from pipelines.proof.report import LISTED, ComparisonReport, looked, tell
+from pipelines.work.folds import make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import CONSOLIDATION, ready
+from pipelines.work.stages import CONSOLIDATION
 from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead
 from projections.events import DEFAULT_TENANT
@@ -288,8 +289,8 @@ class _Verifier:
                 set_places(transaction, places)
 
     def _refold(self) -> None:
-        stage = ready(CONSOLIDATION, self._services, self._target)
-        runner = Runner(stage, self._writer, target=self._target.name)
+        rules = make_fold(CONSOLIDATION, self._services, self._target)
+        runner = Runner(rules, self._writer, target=self._target.name)
         for partition, checkpoint in self._seen.until.items():
             held: list[Entry] = []
             for entries in self._ledger.scan(partition, until=checkpoint.position):

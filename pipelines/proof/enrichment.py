@@ -22,6 +22,7 @@ from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.ledger.targets import Target
 from pipelines.models.cache import ByteCache
 from pipelines.models.llm import make_language_model
+from pipelines.models.loaded import Models
 from pipelines.proof.enriched_differences import FoundEvent
 from pipelines.proof.enriched_entities import EntityChecker
 from pipelines.proof.enriched_events import EventChecker
@@ -29,7 +30,7 @@ from pipelines.proof.enriched_report import EnrichmentReport
 from pipelines.proof.expected_enrichment import ExpectedGraph
 from pipelines.proof.recompute import Recomputer
 from pipelines.proof.report import looked, tell
-from pipelines.work.enriching import Models, with_models
+from pipelines.work.enriching import enrichment_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import ENRICHMENT
@@ -207,8 +208,8 @@ class EnrichmentVerifier:
         """Mend what the last run found; returns how many differences were dealt with."""
         count = self._report.difference_count
         if self._runner is None:
-            stage = with_models(ENRICHMENT, self._services, self._target, self._models)
-            self._runner = Runner(stage, self._writer, target=self._target.name)
+            rules = enrichment_fold(ENRICHMENT, self._services, self._target, self._models)
+            self._runner = Runner(rules, self._writer, target=self._target.name)
         if self._events is not None:
             self._events.repair(self._runner)
         if self._entities is not None:

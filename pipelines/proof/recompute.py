@@ -11,7 +11,8 @@ from enrichment.stage import Derived, EventKey
 from pipelines.graph.enrichment_facts import RememberedFeatures
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.models.llm import ChatModel, with_answers
-from pipelines.work.enriching import Deriver, Models
+from pipelines.models.loaded import Models
+from pipelines.work.enriching import Deriver
 from projections.errors import UndecodableEntry
 from projections.events import Event, decode_event
 

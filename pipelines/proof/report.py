@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from tenacity import (
@@ -17,8 +17,10 @@ from tenacity import (
 )
 
 from pipelines.ledger.reports import verified
+from pipelines.ledger.targets import Target
 from pipelines.proof.comparison import Difference
-from pipelines.work.services import Services
+from pipelines.work.services import Progress, Services
+from pipelines.work.stages import Stage, load
 from projections.errors import GraphUnavailable
 
 LISTED = 1_000
@@ -50,6 +52,10 @@ class ComparisonReport:
     dead_letter_count: int = 0
     lag_entries: int = 0
     duration_s: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        raise NotImplementedError
 
     @property
     def ok(self) -> bool:
@@ -103,6 +109,33 @@ def looked(begun_s: float, look: Callable[[], R], mend: Callable[[], int] | None
 def _log_broken_off(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
     logger.warning("the graph broke off a look; looking again", reason=str(error))
+
+
+def verify_stage(
+    services: Services,
+    stage: Stage,
+    target: Target,
+    *,
+    repair: bool = False,
+    sample: int | None = None,
+    progress: Progress | None = None,
+) -> ComparisonReport:
+    """Compare a stage of a target with the ledger.
+
+    Args:
+        services: ledger and targets.
+        stage: which.
+        target: which.
+        repair: mend what differs, then look again.
+        sample: events to look at, of a stage that can be sampled; None: all.
+        progress: called with done, total and what is being done.
+    """
+    sampling = {"sample": sample} if stage.sampled else {}
+    verify = load(stage.verify)
+    report: ComparisonReport = verify(
+        services, target=target.name, repair=repair, progress=progress, **sampling
+    )
+    return report
 
 
 def tell(services: Services, stage: str, target: str, report: ComparisonReport) -> None:

@@ -1,4 +1,8 @@
-"""A stage as a Faust app: one agent that hands blocks to a runner, in order within a partition."""
+"""A stage as a Faust app: one agent that hands blocks to a runner, in order within a partition.
+
+`recollect worker STAGE` runs one; `faust -A pipelines.work.app:STAGE worker` is the same with
+settings from the environment, for every row of `stages.STAGES`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, ClassVar, Protocol, cast
 
 import faust
@@ -18,9 +23,12 @@ from faust.types import EventT, StreamT
 from pipelines.ledger.keys import Block
 from pipelines.observe import logs
 from pipelines.observe import metrics as telemetry
-from pipelines.observe.process import collect_rarely
-from pipelines.work.settings import Settings
-from pipelines.work.stages import group_name
+from pipelines.observe.process import collect_rarely, step_back
+from pipelines.work.folds import make_fold
+from pipelines.work.live import Decisions, LiveRunner
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings, load_settings
+from pipelines.work.stages import STAGES, Stage, group_name, load
 from pipelines.work.transport import LEDGER_TOPIC, BlockSchema, Consumer, Start
 from projections.errors import Fenced, RecollectError, Stopped
 
@@ -177,17 +185,31 @@ class StageApp(faust.App):
     """A stage on a target as a Faust app; its id is the consumer group.
 
     The transport reads `settings` and `positions` from it.
+
+    Args:
+        stage: its name.
+        settings: of the process, `batch_size` being the stage's.
+        target: its name.
+        make_folder: makes what applies blocks.
+        metrics: those that only this stage sets.
     """
 
     BootStrategy: ClassVar[Any] = WithoutWeb
 
     def __init__(
-        self, stage: str, settings: Settings, target: str, make_folder: MakeFolder
+        self,
+        stage: str,
+        settings: Settings,
+        target: str,
+        make_folder: MakeFolder,
+        *,
+        metrics: Sequence[str] = (),
     ) -> None:
         # Before Faust's own: it may build the transport as soon as it runs.
         self.settings = settings
         self.positions = Work(make_folder, settings.worker_concurrency, settings.batch_size)
         self._labels = {"stage": stage, "target": target}
+        self._metrics = metrics
         self.ends: list[Callable[[], Awaitable[None]]] = []
         """What runs beside the agent; awaited when the app stops."""
         super().__init__(
@@ -207,7 +229,7 @@ class StageApp(faust.App):
 
     async def on_start(self) -> None:
         """Metrics as everywhere else in the project."""
-        telemetry.prepare_stage(**self._labels)
+        telemetry.prepare_stage(**self._labels, metrics=self._metrics)
         consumer = cast(Consumer, self.consumer)
         telemetry.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
         if self.settings.metrics_port:
@@ -222,6 +244,44 @@ class StageApp(faust.App):
         await super().on_stop()
 
 
+def make_app(stage: Stage, services: Services, target: str) -> StageApp:
+    """The Faust app of a stage on a registered target; connects when the worker starts."""
+    settings = services.settings
+
+    def make_runner(stop: threading.Event) -> LiveRunner:
+        services.active()  # registers the settings' target in a fresh deployment
+        chosen = services.targets.get(target)
+        runner = LiveRunner(
+            make_fold(stage, services, chosen),
+            services.writer(chosen),
+            services.ledger,
+            target=target,
+            max_attempts=settings.max_attempts,
+            stop=stop,
+            decide=Decisions(services, target),
+        )
+        runner.prepare(settings.partitions)
+        return runner
+
+    sized = settings.model_copy(update={"batch_size": stage.batch_size(settings)})
+    app = StageApp(stage.name, sized, target, make_runner, metrics=stage.metrics)
+    if stage.beside is not None:
+        load(stage.beside)(app, settings, target)
+    return app
+
+
+def run_worker(stage: Stage, settings: Settings, target: str) -> int:
+    """Run a worker of a stage in this process until SIGTERM or SIGINT; its exit code.
+
+    Raises:
+        ModelUnavailable: a model that the stage runs is not installed; told at once, not when the
+            first block comes.
+    """
+    _prepare_process(stage, settings)
+    with Services(settings) as services:
+        return run(make_app(stage, services, target))
+
+
 def run(app: StageApp) -> int:
     """Run a worker in this process until SIGTERM or SIGINT; its exit code."""
     worker = faust.Worker(app, loglevel=app.settings.log_level, quiet=True)
@@ -230,3 +290,26 @@ def run(app: StageApp) -> int:
         worker.execute_from_commandline()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
+
+
+def _prepare_process(stage: Stage, settings: Settings) -> None:
+    if nice := stage.nice(settings):
+        step_back(nice)
+    if stage.check is not None:
+        load(stage.check)(settings)
+    # Not when the worker starts: by then `faust worker` has put a proxy in stderr's place.
+    logs.configure_logging(settings)
+
+
+@cache
+def _app_from_environment(name: str) -> StageApp:
+    settings = load_settings()
+    _prepare_process(STAGES[name], settings)
+    return make_app(STAGES[name], Services(settings), settings.target)
+
+
+def __getattr__(name: str) -> Any:
+    """The app of the stage of that name; made when asked for, so that importing reads nothing."""
+    if name in STAGES:
+        return _app_from_environment(name)
+    raise AttributeError(name)

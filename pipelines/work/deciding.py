@@ -31,6 +31,11 @@ REQUESTS_EVERY_S = 5.0
 """Between two looks at requests, of which there are few; the other looks are rarer."""
 
 
+def attach_decider(app: StageApp, settings: Settings, target: str) -> None:
+    """Let a worker's app run passes beside its blocks."""
+    Decider(settings, target).attach(app)
+
+
 class Due(NamedTuple):
     """Why a pass is due, and what it is to look at; None: at everything."""
 

@@ -1,13 +1,12 @@
-"""Stage 2 with its models: what runs before a transaction, and the stage that does it."""
+"""Stage 2 with its models: what runs before a transaction, its fold, and what is counted of it."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -17,24 +16,34 @@ from enrichment.stage import (
     Derived,
     derive_event,
     derive_statement,
+    enrich,
     is_ours,
     wanted_names,
 )
 from enrichment.text import event_text
 from pipelines.graph.enrichment_facts import EnrichmentFacts, RememberedFeatures
 from pipelines.graph.writer import driver_errors, searches_within_tenants
-from pipelines.ledger.payloads import FsspecResolver
 from pipelines.ledger.targets import Target
-from pipelines.models.cache import ByteCache, CachedEmbedder
-from pipelines.models.embedder import make_embedder
-from pipelines.models.installed import SAMENESS, language_model_in_use
-from pipelines.models.llm import ChatModel, make_language_model, same_by_model, with_answers
-from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
+from pipelines.models.installed import SAMENESS
+from pipelines.models.llm import ChatModel, same_by_model, with_answers
+from pipelines.models.loaded import Models
 from pipelines.observe import metrics as telemetry
+from pipelines.work.folds import Placed, StageFold
 from pipelines.work.services import Services
-from pipelines.work.stages import Placed, Stage
+from pipelines.work.stages import ENRICHMENT, Stage
 from projections.errors import ModelFailed
 from projections.events import Event
+from projections.operations import Operations
+from projections.schema import (
+    CAUSED_BY,
+    ENTITY,
+    EVENT,
+    INFERRED,
+    REFERENCES,
+    RELATES_TO,
+    SAME_AS,
+    SIMILAR_TO,
+)
 from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
@@ -170,85 +179,10 @@ class Deriver:
         ]
 
 
-class LoadedEmbedder(Embedder, Protocol):
-    """An embedder that can be loaded before it is needed."""
-
-    def load(self) -> None:
-        """Raises ModelUnavailable."""
-
-
-class LoadedRecognizer(EncodedRecognizer, Protocol):
-    """A recognizer that can be loaded before it is needed, and ended."""
-
-    def load(self) -> None:
-        """Raises ModelUnavailable."""
-
-    def close(self) -> None:
-        """End its process; the next use starts another."""
-
-
-class Models:
-    """The models of one process, behind the caches of a ledger; loaded when first used.
-
-    Args:
-        services: the ledger, whose Redis keeps what models computed.
-        embedder, recognizer: instead of those that the settings name.
-    """
-
-    def __init__(
-        self,
-        services: Services,
-        embedder: LoadedEmbedder | None = None,
-        recognizer: LoadedRecognizer | None = None,
-    ) -> None:
-        settings, redis = services.settings, services.redis
-        embedder = embedder or make_embedder(settings)
-        recognizer = recognizer or make_recognizer(settings)
-        self.embedder: Embedder = CachedEmbedder(
-            embedder, ByteCache.from_settings(redis, settings, "embedding")
-        )
-        self.recognizer: EntityRecognizer = CachedRecognizer(
-            recognizer, ByteCache.from_settings(redis, settings, "nlp")
-        )
-        self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
-        self._settings = settings
-        answers = ByteCache.from_settings(redis, settings, "llm")
-        self.language_model = make_language_model(settings, answers)
-        self._load = (embedder.load, recognizer.load)
-        self._close = recognizer.close
-
-    def load(self) -> None:
-        """Load them, so that one that is missing is told before any event is touched.
-
-        Raises:
-            ModelUnavailable: it is not installed, or its files are damaged.
-        """
-        for load in self._load:
-            load()
-
-    def close(self) -> None:
-        """End the recognizer's process, and whoever waits for a language model."""
-        self._close()
-        if self.language_model is not None:
-            self.language_model.close()
-
-    @property
-    def names(self) -> str:
-        """Which they are; a graph derived with others is rebuilt."""
-        names = models_in_use(self.embedder, self.recognizer)
-        language_model = language_model_in_use(self._settings)
-        return names if language_model is None else f"{names} {language_model}"
-
-
-def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:
-    """Name and revision of each model."""
-    return f"{embedder.model}@{embedder.revision} {recognizer.model}@{recognizer.revision}"
-
-
-def with_models(
+def enrichment_fold(
     stage: Stage, services: Services, target: Target, models: Models | None = None
-) -> Stage:
-    """The enrichment as it runs on a target.
+) -> StageFold:
+    """The enrichment as it runs on a target, with the process' models unless told otherwise.
 
     Raises:
         GraphUnavailable: the target is away.
@@ -259,18 +193,21 @@ def with_models(
     remembered = RememberedFeatures(services.ledger, models.resolver)
     with driver_errors(), services.driver(target).session(database=target.database) as session:
         filtered = searches_within_tenants(session)
-    return replace(
+    language_model = models.language_model
+    return StageFold(
         stage,
-        derive=Deriver(models.embedder, models.recognizer, models.resolver, models.language_model),
-        gather=EnrichmentFacts(
+        EnrichmentFacts(
             remembered,
             partitions=services.settings.partitions,
             upstream=str(stage.upstream),
             filtered=filtered,
         ),
+        enrich,
+        Deriver(models.embedder, models.recognizer, models.resolver, language_model),
         models=models.names,
-        answer=_answers_of(models.language_model),
-        interrupt=None if models.language_model is None else models.language_model.close,
+        answer=_answers_of(language_model),
+        interrupt=None if language_model is None else language_model.close,
+        count=count_derived,
     )
 
 
@@ -287,3 +224,34 @@ def _answers_of(
         return answered(cases, same_by_model(language_model, candidates))
 
     return answer
+
+
+_OF_EDGES = {
+    REFERENCES.type: "mention",
+    RELATES_TO.type: "fact",
+    SIMILAR_TO.type: "similar",
+    SAME_AS.type: "same_as",
+}
+
+
+def derived_counts(operations: Operations) -> Counter[str]:
+    """Items of a batch of enrichment by `telemetry.Derivation`; those without any are missing."""
+    found: Counter[str] = Counter()
+    for edge in operations.merge_edges.values():
+        if edge.type in _OF_EDGES:
+            found[_OF_EDGES[edge.type]] += 1
+        elif edge.type == CAUSED_BY.type and edge.values["mechanism"] == INFERRED:
+            found[f"cause_{edge.values['rule']}"] += 1
+    for node in operations.set_nodes.values():
+        if node.label == EVENT.label:
+            found["text"] += node.values["text"] is not None
+            found["embedding"] += node.values["embedding"] is not None
+            found["keyword"] += len(node.values["keywords"] or ())
+    found["entity"] += sum(label == ENTITY.label for label, _ in operations.merge_nodes)
+    return +found
+
+
+def count_derived(target: str, operations: Operations) -> None:
+    """Count what a batch has derived, by kind."""
+    for kind, number in derived_counts(operations).items():
+        telemetry.DERIVED.labels(target=target, kind=kind).inc(number)

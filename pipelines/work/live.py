@@ -12,9 +12,9 @@ from typing import Any
 
 from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.stages import Stage
 from projections.errors import EventConflict, GraphAhead, Stopped
 from projections.events import Event
 from projections.operations import Checkpoint
@@ -39,7 +39,7 @@ class LiveRunner(Runner):
 
     def __init__(
         self,
-        stage: Stage,
+        rules: StageFold,
         writer: GraphWriter,
         ledger: Ledger,
         *,
@@ -49,7 +49,7 @@ class LiveRunner(Runner):
         decide: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
         super().__init__(
-            stage, writer, target=target, max_attempts=max_attempts, stop=stop, decide=decide
+            rules, writer, target=target, max_attempts=max_attempts, stop=stop, decide=decide
         )
         self.ledger = ledger
 
@@ -76,7 +76,7 @@ class LiveRunner(Runner):
         super()._await_upstream(ends, derived)
         if self.stage.upstream is None:
             return
-        until = self.stage.reach(derived)
+        until = self.rules.reach(derived)
         if until is not None:
             upstream = self.stage.upstream
             self._await(lambda: self._has_passed(upstream, until))

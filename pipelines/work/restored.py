@@ -17,9 +17,10 @@ from consolidation.bridging import EventKey
 from pipelines.graph.reads.due_passes import PassReads
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.ledger.targets import Target
+from pipelines.work.folds import make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.stages import ENRICHMENT, PROJECTION, ready
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, stages_before
 
 logger = structlog.get_logger(__name__)
 
@@ -47,10 +48,11 @@ def bring_back(services: Services, target: Target) -> int:
     before: EventKey | None = None
     while keys := looking.page(before):
         if not runners:
-            stages = (PROJECTION, ENRICHMENT) if looking.enriched else (PROJECTION,)
             runners = [
-                Runner(ready(stage, services, target), services.writer(target), target=target.name)
-                for stage in stages
+                Runner(
+                    make_fold(stage, services, target), services.writer(target), target=target.name
+                )
+                for stage in looking.stages
             ]
         fold_again(services.ledger, runners, keys)
         still = len(set(keys).intersection(looking.page(before)))
@@ -68,7 +70,9 @@ class _Missing:
 
     def __init__(self, services: Services, target: Target) -> None:
         self._reads = PassReads(services.driver(target), target.database)
-        self.enriched = bool(services.writer(target).checkpoints(ENRICHMENT.name))
+        writer = services.writer(target)
+        self.stages = [s for s in stages_before(CONSOLIDATION) if writer.checkpoints(s.name)]
+        self.enriched = bool(writer.checkpoints(ENRICHMENT.name))
 
     def page(self, after: EventKey | None = None) -> list[EventKey]:
         """Those behind a key, so many as are brought back at once."""

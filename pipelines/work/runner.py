@@ -35,8 +35,7 @@ from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.observe import metrics as telemetry
-from pipelines.work.derived_counts import count_derived
-from pipelines.work.stages import Placed, Stage
+from pipelines.work.folds import Placed, StageFold
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
@@ -62,7 +61,7 @@ class Runner:
     """Folds blocks of one stage into one target. Threads may share it, one for each partition.
 
     Args:
-        stage: the pure function and what it wants to know.
+        rules: the stage at work: the pure function and what it wants to know.
         writer: the target.
         target: its name, for logs and metrics.
         max_attempts: of an entry alone, before it becomes a dead letter.
@@ -72,7 +71,7 @@ class Runner:
 
     def __init__(
         self,
-        stage: Stage,
+        rules: StageFold,
         writer: GraphWriter,
         *,
         target: str,
@@ -80,14 +79,15 @@ class Runner:
         stop: threading.Event | None = None,
         decide: Callable[[Sequence[Event]], None] | None = None,
     ) -> None:
-        self.stage = stage
+        self.rules = rules
+        self.stage = rules.stage
         self.writer = writer
         self.decide = decide
         self.target = target
         self.max_attempts = max_attempts
         self.stop = stop or threading.Event()
         self._known: dict[int, Checkpoint] = {}
-        self._labels = {"stage": stage.name, "target": target}
+        self._labels = {"stage": self.stage.name, "target": target}
         self._log = logger.bind(**self._labels)
 
     def prepare(self, partitions: int) -> None:
@@ -95,7 +95,7 @@ class Runner:
         self._retrying(self.writer.ensure_schema)
         self._retrying(
             lambda: self.writer.ensure_checkpoints(
-                self.stage.name, partitions, self.stage.fold_version, self.stage.models
+                self.stage.name, partitions, self.stage.fold_version, self.rules.models
             )
         )
 
@@ -114,7 +114,7 @@ class Runner:
         # An emptied graph, perhaps another server: folding starts again from the ledger's start.
         self.writer.ensure_schema()
         self.writer.ensure_checkpoints(
-            self.stage.name, partition + 1, self.stage.fold_version, self.stage.models
+            self.stage.name, partition + 1, self.stage.fold_version, self.rules.models
         )
         return self.checkpoint(partition)
 
@@ -215,8 +215,8 @@ class Runner:
     def interrupt(self) -> None:
         """Stop waiting, also for models: blocks that need it end in Stopped, without a trace."""
         self.stop.set()
-        if self.stage.interrupt is not None:
-            self.stage.interrupt()
+        if self.rules.interrupt is not None:
+            self.rules.interrupt()
 
     def refold(self, partition: int, entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
         """Fold entries once more into the same graph, without moving the checkpoint.
@@ -312,9 +312,9 @@ class Runner:
         A crash before it leaves the question open for good, which is a missed decision and no
         wrong one.
         """
-        if operations.questions and self.decide is not None and self.stage.answer is not None:
+        if operations.questions and self.decide is not None and self.rules.answer is not None:
             try:
-                if decided := self.stage.answer(operations.questions):
+                if decided := self.rules.answer(operations.questions):
                     self.decide(decided)
             except RecollectError as error:
                 self._log.warning(
@@ -375,15 +375,15 @@ class Runner:
 
     def _derive(self, events: Sequence[Placed]) -> Sequence[Any]:
         begun = perf_counter()
-        derived = self.stage.derive(events)
+        derived = self.rules.derive(events)
         self._observe("derive", begun)
         return derived
 
     def _write(self, transaction: GraphTransaction, derived: Sequence[Any]) -> Operations:
         begun = perf_counter()
-        facts = self.stage.gather(transaction, derived)
+        facts = self.rules.gather(transaction, derived)
         begun = self._observe("gather", begun)
-        operations = self.stage.fold(derived, facts)
+        operations = self.rules.fold(derived, facts)
         begun = self._observe("fold", begun)
         transaction.apply(operations, self.stage.name)
         self._observe("write", begun)
@@ -393,7 +393,7 @@ class Runner:
         for kind, count in operations.counts().items():
             if count:
                 telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
-        count_derived(self.stage.name, self.target, operations)
+        self.rules.count(self.target, operations)
         return operations
 
     def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:
@@ -445,9 +445,9 @@ class Runner:
                 found=found.fold_version,
                 expected=self.stage.fold_version,
             )
-        if found.models != self.stage.models:
+        if found.models != self.rules.models:
             raise ModelsMismatch(
-                stage=self.stage.name, found=found.models or "none", expected=self.stage.models
+                stage=self.stage.name, found=found.models or "none", expected=self.rules.models
             )
 
     def _retrying(self, call: Callable[[], Result], *, may_halve: bool = False) -> Result:

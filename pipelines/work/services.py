@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipelines.ledger.ledger import Ledger
     from pipelines.ledger.reports import Reports
     from pipelines.ledger.targets import Target, Targets
-    from pipelines.work.enriching import Models
+    from pipelines.models.loaded import Models
     from projections.operations import Checkpoint
 
 Progress = Callable[[int, int | None, str], None]
@@ -87,9 +87,9 @@ class Services:
     @cached_property
     def models(self) -> Models:
         """What enriches: one set of models for all that this process does; loaded when used."""
-        from pipelines.work.enriching import Models
+        from pipelines.models.loaded import Models
 
-        models = Models(self)
+        models = Models(self.settings, self.redis)
         self._open.callback(models.close)
         return models
 

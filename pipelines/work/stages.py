@@ -1,166 +1,163 @@
-"""The stages: one name each, which is the CLI word, the metric label and half of the app id."""
+"""The stages, one row each: all that anybody but the stage itself needs to know of it.
+
+A row is the CLI's word, the label of its metrics and half of its app's id. Nobody else compares a
+stage's name: what differs between stages is a field here. What takes a driver or a model is named
+as `module:attribute` and loaded when it is used, so that `recollect status` and the API can read
+the table without either. Another stage is a row more, and the pure fold that `make` leads to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import pkgutil
+from collections.abc import Callable, Container
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from consolidation import fold_version as folding
 from enrichment import derived as enriched
+from pipelines.work.settings import Settings
 from projections import structural
-from projections.events import Event
-from projections.operations import Operations
-from projections.positions import Position
-from projections.structural import Facts
+from projections.system_events import SYSTEM_EVENTS
 
-if TYPE_CHECKING:
-    from pipelines.graph.writer import GraphTransaction
-    from pipelines.ledger.targets import Target
-    from pipelines.work.services import Services
-    from pipelines.work.settings import Settings
-
-Placed = tuple[Position, Event]
-"""An event and where the ledger keeps it."""
+Entry = str | Callable[..., Any]
+"""`module:attribute`, or the thing itself."""
 
 
-def as_they_are(events: Sequence[Placed]) -> Sequence[Any]:
-    """Nothing is derived from an event alone."""
-    return events
+def load(entry: Entry) -> Any:
+    """What an entry of a row names."""
+    return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
 
 
-def within_partitions(_: Sequence[Any]) -> None:
-    """What an entry says is about its own session."""
+def _as_others(_: Settings) -> int:
+    return 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A pure function from events, and the facts it asks for, to graph operations.
+    """One row.
 
     Attributes:
         name: one word.
         fold_version: rises when the rules change what the graph holds; a graph folded by another
             version is rebuilt, never mixed.
-        gather: reads those facts, in the transaction and under the checkpoint's lock.
-        fold: what was derived, and the facts → operations.
-        derive: what can be said of each event alone, before the transaction; models run here.
-            Called again with the same events when a transaction is tried again.
-        upstream: name of the stage that must have folded an entry first.
-        reach: of what was derived from a batch, the position up to which `upstream` must have
-            folded every partition; None: their own entries are enough.
+        package: the folder of its pure rules.
+        make: (stage, services, target) → its `folds.StageFold`: what runs on that target.
+        verify: (services, *, target, repair, progress …) → a report: its graph against the ledger.
+        sampled: whether `verify` can look at a sample, and takes `sample` and `seed`.
+        upstream: name of the stage that must have folded an entry first; None: the first stage,
+            which every target has, and which ingest is held against.
+        decides: whether passes decide what it then applies: on the active target only, recorded in
+            the ledger, asked again by `rebuild --redecide`.
         batch_size: entries a block of live work, at most.
         rebuild_batch_size: entries a transaction of replay and rebuild.
-        models: which models the graph depends on, beside the rules; empty: none.
-        answer: decides what the rules left open; asked by live workers, after the commit.
-        interrupt: ends what `derive` and `answer` wait for; from then on they raise Stopped where
-            they would have to wait.
+        nice: how far its workers step back for the others.
+        installed_models: (settings) → which models this installation has, as its checkpoints name
+            them, None when some are missing; without the entry it runs none.
+        check: (settings) → raises what keeps a worker from ever folding a block.
+        beside: (app, settings, target) → adds to a worker's app what runs beside its blocks.
+        metrics: counters that only this stage sets; a worker shows all their series from the start.
+        lag_metric: a gauge that shows the lag in seconds of this stage alone.
     """
 
     name: str
     fold_version: int
-    gather: Callable[[GraphTransaction, Sequence[Any]], Any]
-    fold: Callable[[Sequence[Any], Any], Operations]
-    derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
+    package: str
+    make: Entry
+    verify: Entry
+    sampled: bool = False
     upstream: str | None = None
-    reach: Callable[[Sequence[Any]], Position | None] = within_partitions
+    decides: bool = False
     batch_size: Callable[[Settings], int] = attrgetter("batch_size")
     rebuild_batch_size: Callable[[Settings], int] = attrgetter("rebuild_batch_size")
-    models: str = ""
-    answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
-    interrupt: Callable[[], None] | None = None
+    nice: Callable[[Settings], int] = _as_others
+    installed_models: Entry | None = None
+    check: Entry | None = None
+    beside: Entry | None = None
+    metrics: tuple[str, ...] = ()
+    lag_metric: str | None = None
+
+    @property
+    def owns(self) -> tuple[str, ...]:
+        """Types of the system events that it applies; the other stages pass them."""
+        return tuple(kind for kind, row in SYSTEM_EVENTS.items() if row.owner == self.name)
+
+    @property
+    def runs_models(self) -> bool:
+        """Whether its graph depends on models."""
+        return self.installed_models is not None
+
+    def models_here(self, settings: Settings) -> str | None:
+        """Which models this installation has for it; None: none are needed, or some are missing."""
+        if self.installed_models is None:
+            return None
+        names: str | None = load(self.installed_models)(settings)
+        return names
 
 
-def _gather_neighbours(transaction: GraphTransaction, events: Sequence[Placed]) -> Facts:
-    bare = [event for _, event in events]
-    return transaction.facts(bare, structural.wanted_facts(bare))
+PROJECTION: Final = Stage(
+    name="projection",
+    fold_version=structural.FOLD_VERSION,
+    package="projections",
+    make="pipelines.work.folds:projection_fold",
+    verify="pipelines.proof.verify:verify",
+)
 
-
-PROJECTION = Stage("projection", structural.FOLD_VERSION, _gather_neighbours, structural.project)
-
-
-def _without_models(*_: object) -> Any:
-    raise AssertionError("`ready` puts the models in")
-
-
-def _enrich(batch: Sequence[Any], facts: Any) -> Operations:
-    from enrichment.stage import enrich  # numpy; `recollect status` and the API do without
-
-    return enrich(batch, facts)
-
-
-ENRICHMENT = Stage(
-    "enrichment",
-    enriched.FOLD_VERSION,
-    _without_models,
-    _enrich,
-    _without_models,
+ENRICHMENT: Final = Stage(
+    name="enrichment",
+    fold_version=enriched.FOLD_VERSION,
+    package="enrichment",
+    make="pipelines.work.enriching:enrichment_fold",
+    verify="pipelines.proof.enrichment:verify_enrichment",
+    sampled=True,
     upstream=PROJECTION.name,
     # Blocks as large as models get through within a few seconds.
     batch_size=attrgetter("enrichment_batch_size"),
     rebuild_batch_size=lambda settings: 5 * settings.enrichment_batch_size,
+    nice=attrgetter("enrichment_nice"),
+    installed_models="pipelines.models.installed:installed_models",
+    check="pipelines.models.loaded:require_models",
+    metrics=("derived_total",),
+    lag_metric="enrichment_lag_seconds",
 )
 
-
-def _without_ledger(*_: object) -> Any:
-    raise AssertionError("`ready` puts the ledger in")
-
-
-def _read_decisions(events: Sequence[Placed]) -> Sequence[Any]:
-    from consolidation.stage import derive  # numpy, as above
-
-    return derive(events)
-
-
-def _consolidate(batch: Sequence[Any], facts: Any) -> Operations:
-    from consolidation.stage import consolidate
-
-    return consolidate(batch, facts)
-
-
-def _decisions_reach(batch: Sequence[Any]) -> Position | None:
-    from consolidation.stage import reach
-
-    return reach(batch)
-
-
-CONSOLIDATION = Stage(
-    folding.NAME,
-    folding.FOLD_VERSION,
-    _without_ledger,
-    _consolidate,
-    _read_decisions,
+CONSOLIDATION: Final = Stage(
+    name=folding.NAME,
+    fold_version=folding.FOLD_VERSION,
+    package="consolidation",
+    make="pipelines.work.consolidating:consolidation_fold",
+    verify="pipelines.proof.consolidation:verify_consolidation",
     upstream=ENRICHMENT.name,
-    reach=_decisions_reach,
+    decides=True,
     # A decision is up to 121 KiB.
     batch_size=attrgetter("consolidation_batch_size"),
     rebuild_batch_size=lambda settings: 5 * settings.consolidation_batch_size,
+    beside="pipelines.work.deciding:attach_decider",
+    metrics=(
+        "reflection_triggers_total",
+        "reconsolidation_runs_total",
+        "reconsolidation_triggers_total",
+        "graph_nodes_pruned_total",
+    ),
+    lag_metric="consolidation_lag_seconds",
 )
 
 STAGES: dict[str, Stage] = {stage.name: stage for stage in (PROJECTION, ENRICHMENT, CONSOLIDATION)}
-"""In the order in which they fold."""
+"""In the order in which they fold; the first one is always there, a later one where it began."""
 
 
-def ready(stage: Stage, services: Services, target: Target) -> Stage:
-    """The stage as it runs on a target, with the models or the ledger that it needs.
-
-    Raises:
-        GraphUnavailable, ModelUnavailable: see `enriching.with_models`.
-    """
-    if stage.name == ENRICHMENT.name:
-        from pipelines.work.enriching import with_models
-
-        return with_models(stage, services, target)
-    if stage.name == CONSOLIDATION.name:
-        return with_ledger(stage, services)
-    return stage
+def later_stages(begun: Container[str] | None = None) -> list[Stage]:
+    """The stages after the first one; with `begun`, those of them whose names are in it."""
+    later = [stage for stage in STAGES.values() if stage.upstream is not None]
+    return [stage for stage in later if begun is None or stage.name in begun]
 
 
-def with_ledger(stage: Stage, services: Services) -> Stage:
-    """Stage 3 as it runs on a ledger: it must know in which partition a session is."""
-    from pipelines.graph.consolidation_facts import ConsolidationFacts
-
-    return replace(stage, gather=ConsolidationFacts(services.settings.partitions))
+def stages_before(stage: Stage) -> list[Stage]:
+    """The stages that must have folded an entry before this one, in their order."""
+    if stage.upstream is None:
+        return []
+    before = STAGES[stage.upstream]
+    return [*stages_before(before), before]
 
 
 def group_name(stage: str, target: str) -> str:

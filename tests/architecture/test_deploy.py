@@ -113,6 +113,12 @@ def test_every_metric_is_set_somewhere() -> None:
         for file in (ROOT / folder).rglob("*.py"):
             if file != own:
                 used |= set(re.findall(r"\btelemetry\.(\w+)", file.read_text("utf-8")))
+    used |= {
+        name
+        for name in accessors
+        for stage in STAGES.values()
+        if getattr(telemetry, name)._name == f"{telemetry.PREFIX}{stage.lag_metric}"
+    }
     for node in ast.parse(own.read_text("utf-8")).body:
         # prepare_stage makes series appear and sets none.
         if isinstance(node, ast.FunctionDef) and node.name in used - {"prepare_stage"}:
@@ -212,6 +218,14 @@ def test_every_alert_has_a_firing_and_a_silent_case() -> None:
         for case in test["alert_rule_test"]:
             cases.setdefault(case["alertname"], set()).add(bool(case["exp_alerts"]))
     assert cases == {rule["alert"]: {True, False} for rule in rules()}
+
+
+def test_alerts_are_about_stages_that_exist_and_watch_the_lag_of_each() -> None:
+    named = {name for _, text in EXPRESSIONS for name in re.findall(r'stage="([^"]*)"', text)}
+    assert named <= {*STAGES, "$stage"}
+    for stage in STAGES.values():
+        series = {f'recollect_lag_seconds{{stage="{stage.name}"}}', f"recollect_{stage.lag_metric}"}
+        assert [rule for rule in rules() if any(one in rule["expr"] for one in series)], stage.name
 
 
 def test_alerts_and_runbooks_are_pairs() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from pipelines.observe.logs import configure_logging
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import CommunitySettings, Pass
+from pipelines.work.folds import Placed, StageFold, make_fold
 from pipelines.work.runner import Runner
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, Placed, Stage, with_ledger
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event, derived_event_id
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode
@@ -32,6 +34,7 @@ from projections.schema import DEAD_LETTER, ENTITY, EVENT, REFERENCES, RELATES_T
 from projections.system_events import is_system_event
 from tests.bench.sample import sample_events
 from tests.bench.stack import Stack, cpu_seconds, peak_mb
+from tests.fakes.stages import PROJECTING
 
 CHANGED = 0.01
 """Share of the sessions that change before the incremental pass."""
@@ -99,7 +102,7 @@ class _Bench:
         services = stack.services
         target = services.active()
         self._writer = services.writer(target)
-        stages = (PROJECTION, SYNTHETIC, with_ledger(CONSOLIDATION, services))
+        stages = (PROJECTING, SYNTHETIC, make_fold(CONSOLIDATION, services, target))
         self._runners = [Runner(stage, self._writer, target=target.name) for stage in stages]
         for runner in self._runners:
             runner.prepare(stack.ledger.partitions)
@@ -200,8 +203,8 @@ def _enriched(batch: Sequence[Placed], _: object) -> Operations:
     return operations
 
 
-SYNTHETIC = Stage(
-    ENRICHMENT.name, ENRICHMENT.fold_version, lambda transaction, batch: None, _enriched
+SYNTHETIC = StageFold(
+    replace(ENRICHMENT, upstream=None), lambda transaction, batch: None, _enriched
 )
 
 

@@ -14,13 +14,13 @@ from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.work.runner import Runner
-from pipelines.work.stages import PROJECTION
 from projections.errors import Fenced, GraphUnavailable
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
 from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
 from projections.structural import Facts, event_node, project, wanted_facts
 from tests.factories import block, event, event_id
+from tests.fakes.stages import PROJECTING
 
 pytestmark = pytest.mark.integration
 STAGE = "projection"
@@ -216,7 +216,7 @@ def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None
     start = threading.Barrier(2)
 
     def work(side: int) -> None:
-        runner = Runner(PROJECTION, writer, target="blue")
+        runner = Runner(PROJECTING, writer, target="blue")
         start.wait(PATIENCE_S)
         for first in range(0, pairs, 5):
             made = sides[side][first : first + 5]
@@ -293,7 +293,7 @@ def test_the_runner_goes_on_after_a_deadlock(
 
     other = other_worker.submit(rival)
     assert holds.wait(PATIENCE_S)
-    runner = Watched(PROJECTION, writer, target="blue")
+    runner = Watched(PROJECTING, writer, target="blue")
     end = runner.apply(Block(0, block(event(1), event(2)).entries))
     other.result(PATIENCE_S)
     assert end.seq == 2

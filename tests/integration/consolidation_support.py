@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from enrichment.importance import importance_score
 from enrichment.text import event_text
 from pipelines.ledger.targets import Target
+from pipelines.work.folds import Placed, StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Placed, Stage, ready, with_ledger
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT
@@ -50,13 +52,15 @@ def _score(batch: Sequence[Placed], _: object) -> Operations:
     return operations
 
 
-SCORED = Stage(ENRICHMENT.name, 1, lambda transaction, batch: None, _score)
+SCORED = StageFold(
+    replace(ENRICHMENT, fold_version=1, upstream=None), lambda transaction, batch: None, _score
+)
 """Enrichment, as far as the sums of sessions need it."""
 
 
-def without_models(stage: Stage, services: Services, target: Target) -> Stage:
-    """`stages.ready`, where a rule stands in for the models."""
-    return SCORED if stage.name == ENRICHMENT.name else ready(stage, services, target)
+def without_models(stage: Stage, services: Services, target: Target) -> StageFold:
+    """`folds.make_fold`, where a rule stands in for the models."""
+    return SCORED if stage.name == ENRICHMENT.name else make_fold(stage, services, target)
 
 
 def story() -> list[list[Event]]:
@@ -111,7 +115,8 @@ class Consolidated:
         self.prepare()
 
     def new_runner(self, **options: Any) -> Runner:
-        return self.stack.new_runner(with_ledger(CONSOLIDATION, self.stack.services), **options)
+        stack = self.stack
+        return stack.new_runner(make_fold(CONSOLIDATION, stack.services, stack.target), **options)
 
     def prepare(self) -> None:
         """Begin on an empty graph, as workers that have just started."""

@@ -7,10 +7,12 @@ from functools import cache
 from typing import Any
 
 from pipelines.models.embedder import OnnxEmbedder
+from pipelines.models.loaded import Models
 from pipelines.models.nlp import SpacyRecognizer
-from pipelines.work.enriching import Models, with_models
+from pipelines.work.enriching import enrichment_fold
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.stages import ENRICHMENT, Stage
+from pipelines.work.stages import ENRICHMENT
 from projections.events import Event
 from projections.schema import EDGES, ENTITY, EVENT, FACT_HISTORY, Certainty
 from tests.factories import event
@@ -38,11 +40,12 @@ class Enriched:
         self.runner = self.new_runner(**options)
         self.runner.prepare(stack.ledger.partitions)
 
-    def new_stage(self, **models: Any) -> Stage:
+    def new_stage(self, **models: Any) -> StageFold:
         """The stage with models of its own memory, as a worker that has just started."""
         chosen = {"embedder": embedder(), "recognizer": recognizer(), **models}
         services = self.stack.services
-        return with_models(ENRICHMENT, services, self.stack.target, Models(services, **chosen))
+        loaded = Models(services.settings, services.redis, **chosen)
+        return enrichment_fold(ENRICHMENT, services, self.stack.target, loaded)
 
     def new_runner(self, **options: Any) -> Runner:
         return self.stack.new_runner(options.pop("stage", self.stage), **options)

@@ -12,13 +12,14 @@ from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.targets import Target
 from pipelines.proof.verify import Report, verify
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import Fenced
 from projections.events import Event
 from tests.factories import sessions
+from tests.fakes.stages import PROJECTING
 
 PARTITIONS = 2
 
@@ -44,8 +45,8 @@ class Stack:
     def close(self) -> None:
         self.services.close()
 
-    def new_runner(self, stage: Stage = PROJECTION, **options: Any) -> Runner:
-        return Runner(stage, self.writer, target=self.target.name, **options)
+    def new_runner(self, rules: StageFold = PROJECTING, **options: Any) -> Runner:
+        return Runner(rules, self.writer, target=self.target.name, **options)
 
     def append(self, *events: Event) -> list[Appended]:
         outcomes = self.ledger.append(events)

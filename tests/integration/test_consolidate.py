@@ -23,8 +23,8 @@ from pipelines.operations.consolidate import ConsolidationReport, consolidate, p
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.proof.consolidation import verify_consolidation
 from pipelines.work.deciding import Decider, Due
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.stages import CONSOLIDATION, Stage
 from projections.errors import PassUnderWay, Stopped
 from projections.events import decode_event
 from projections.schema import SUMMARIZES
@@ -44,7 +44,7 @@ LATER_MS = START_MS + 4_000 * DAY_MS
 @pytest.fixture(autouse=True)
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.operations.consolidate.ready", without_models)
+    monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
 
 
 @pytest.fixture
@@ -236,11 +236,11 @@ def look(live: Consolidated, target: str = "blue") -> None:
 class Workers:
     """A thread for each stage that folds what comes, as live workers do."""
 
-    def __init__(self, live: Consolidated, *, last: Stage = CONSOLIDATION) -> None:
+    def __init__(self, live: Consolidated, *, last: StageFold | None = None) -> None:
         self._stop = threading.Event()
         stack = live.stack
         runners = [stack.new_runner(stop=self._stop), stack.new_runner(SCORED, stop=self._stop)]
-        if last is CONSOLIDATION:
+        if last is None:
             runners.append(live.new_runner(stop=self._stop))
         self._threads = [
             threading.Thread(target=self._work, args=(stack, runner)) for runner in runners

@@ -11,7 +11,8 @@ import pytest
 
 from pipelines.ledger.keys import Block
 from pipelines.operations.dead_letters import list_
-from pipelines.work.stages import CONSOLIDATION, with_ledger
+from pipelines.work.folds import make_fold
+from pipelines.work.stages import CONSOLIDATION
 from projections.identity import partition_of
 from tests.decided import (
     COMMUNITIES,
@@ -111,7 +112,8 @@ def test_decisions_may_come_before_what_they_are_about(make_stack: Callable[...,
     decisions = partition_of("default", "memory", APART)
     expected = live.live()
     live.empty()
-    early = replace(with_ledger(CONSOLIDATION, live.stack.services), upstream=None)
+    alone = replace(CONSOLIDATION, upstream=None)
+    early = make_fold(alone, live.stack.services, live.stack.target)
     runner = live.stack.new_runner(early)
     entries = [e for block in live.stack.blocks(decisions) for e in block.entries]
     runner.apply(Block(decisions, tuple(entries)))

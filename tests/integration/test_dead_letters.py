@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from pipelines.operations import dead_letters
-from pipelines.work.stages import PROJECTION, Stage
 from projections.errors import OperationFailed
 from projections.events import Event
 from projections.identity import event_partition
@@ -15,6 +15,7 @@ from projections.operations import Operations
 from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import event, event_id
+from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Stack
 
 pytestmark = pytest.mark.integration
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.integration
 def refusing_bad(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operations:
     if any(made.agent_id == "bad" for _, made in events):
         raise ValueError("a bad agent")
-    return PROJECTION.fold(events, facts)
+    return PROJECTING.fold(events, facts)
 
 
 def names_by_partition() -> dict[int, str]:
@@ -43,7 +44,7 @@ def troubled(stack: Stack) -> Stack:
             event(10 * partition + 5, session_id=name),
             event(10 * partition + 2, session_id=name, agent_id="bad"),
         )
-    stack.fold(runner=stack.new_runner(Stage("projection", 1, PROJECTION.gather, refusing_bad)))
+    stack.fold(runner=stack.new_runner(replace(PROJECTING, fold=refusing_bad)))
     return stack
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,10 @@ from pipelines.observe import metrics as telemetry
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.work.live import Decisions
-from pipelines.work.stages import ENRICHMENT, PROJECTION, Stage
+from pipelines.work.stages import ENRICHMENT
 from projections.events import Event
 from tests.factories import START_MS, event_id
+from tests.fakes.stages import PROJECTING
 from tests.integration.enrichment_support import Enriched, called, embedder, returned, said, stated
 from tests.integration.stack import Stack, Worker
 
@@ -171,10 +173,10 @@ def test_what_the_projection_could_not_fold_is_blocked_until_it_is_retried(
     def refusing(events: Sequence[tuple[object, Event]], facts: object) -> object:
         if any(event.event_id == bad.event_id for _, event in events):
             raise ValueError("no")
-        return PROJECTION.fold(events, facts)
+        return PROJECTING.fold(events, facts)
 
     stack.append(said(1, "one"), bad, said(3, "three"))
-    stack.fold(runner=stack.new_runner(Stage("projection", 1, PROJECTION.gather, refusing)))  # type: ignore[arg-type]
+    stack.fold(runner=stack.new_runner(replace(PROJECTING, fold=refusing)))  # type: ignore[arg-type]
     enriched.fold()
     letters = [(one["stage"], one["kind"]) for one in list_(stack.services).dead_letters]
     assert letters == [("enrichment", "blocked_by"), ("projection", "poison")]

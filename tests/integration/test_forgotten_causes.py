@@ -10,8 +10,9 @@ from enrichment.causality import WINDOW
 from pipelines.graph.reads.tombstones import Selection
 from pipelines.ledger.targets import Target
 from pipelines.operations.restore import recall_forgotten
+from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage, ready, with_ledger
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
 from projections.schema import SIMILAR_TO
 from tests.decided import forgotten, system
@@ -32,15 +33,15 @@ class Thinned(Enriched):
 
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack)
-        self.applying = stack.new_runner(with_ledger(CONSOLIDATION, stack.services))
+        self.applying = stack.new_runner(make_fold(CONSOLIDATION, stack.services, stack.target))
         self.applying.prepare(stack.ledger.partitions)
 
     def take_in(self, *events: Event, size: int = 500) -> None:
         super().take_in(*events, size=size)
         self.stack.fold(size, self.applying)
 
-    def prepare(self, stage: Stage, services: Services, target: Target) -> Stage:
-        return self.stage if stage.name == ENRICHMENT.name else ready(stage, services, target)
+    def prepare(self, stage: Stage, services: Services, target: Target) -> StageFold:
+        return self.stage if stage.name == ENRICHMENT.name else make_fold(stage, services, target)
 
     def anew(self) -> Thinned:
         """The graph of the whole ledger, folded stage by stage."""

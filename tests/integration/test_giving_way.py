@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pipelines.work import live
+from pipelines.work.folds import StageFold
 from pipelines.work.live import GIVE_WAY_ENTRIES, LiveRunner
-from pipelines.work.stages import PROJECTION, Stage
+from pipelines.work.stages import PROJECTION
 from projections.errors import Stopped
 from projections.operations import Operations
 from tests.factories import event
 from tests.integration.stack import Stack
 
 FEW = 5
-LATER = Stage(
-    "later", 1, lambda *_: None, lambda *_: Operations(), upstream=PROJECTION.name, models=""
+LATER = StageFold(
+    replace(PROJECTION, name="later", upstream=PROJECTION.name),
+    lambda *_: None,
+    lambda *_: Operations(),
 )
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from pipelines.ledger.keys import Block
+from pipelines.work.folds import make_fold
 from pipelines.work.live import LiveRunner
 from pipelines.work.runner import Runner
-from pipelines.work.stages import CONSOLIDATION, with_ledger
+from pipelines.work.stages import CONSOLIDATION
 from projections.errors import Stopped
 from projections.events import Event
 from projections.identity import partition_of
@@ -40,7 +41,7 @@ def runner(live: Consolidated) -> LiveRunner:
     stop = threading.Event()
     stop.set()
     return LiveRunner(
-        with_ledger(CONSOLIDATION, live.stack.services),
+        make_fold(CONSOLIDATION, live.stack.services, live.stack.target),
         live.stack.writer,
         live.stack.ledger,
         target="blue",

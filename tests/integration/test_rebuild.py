@@ -19,11 +19,12 @@ from pipelines.proof import verify as verify_module
 from pipelines.proof.verify import verify
 from pipelines.work import stages
 from pipelines.work.runner import Runner
-from pipelines.work.stages import PROJECTION, Stage
+from pipelines.work.stages import PROJECTION
 from projections.errors import FoldVersionMismatch, OperationFailed
 from projections.events import Event
 from projections.identity import event_partition
 from tests.factories import event, event_id, session
+from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker
 
 pytestmark = pytest.mark.integration
@@ -93,10 +94,10 @@ def test_new_rules_are_refused_until_the_rebuild(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.fill()
-    newer = Stage("projection", 2, PROJECTION.gather, PROJECTION.fold)
+    newer = replace(PROJECTION, fold_version=2)
     for place in (stages, module, verify_module):
         monkeypatch.setattr(place, "PROJECTION", newer)
-    worker = stack.new_runner(newer)
+    worker = stack.new_runner(replace(PROJECTING, stage=newer))
     stack.append(event(900))
     with pytest.raises(FoldVersionMismatch):
         stack.fold(runner=worker)
@@ -108,7 +109,7 @@ def test_new_rules_are_refused_until_the_rebuild(
     report = stack.verify()
     assert (report.ok, report.events, report.lag_entries) == (True, 21, 0)
     with pytest.raises(FoldVersionMismatch):
-        stack.fold(runner=stack.new_runner(PROJECTION))
+        stack.fold(runner=stack.new_runner())
 
 
 # -- replay ----------------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:
     # what flowed in after the switch is folded into both, and both are the same
     stack.fold()
     switched = stack.services.active()
-    green_runner = Runner(PROJECTION, stack.services.writer(switched), target="green")
+    green_runner = Runner(PROJECTING, stack.services.writer(switched), target="green")
     stack.fold(runner=green_runner)
     one, other = (verify(stack.services, target=name) for name in ("blue", "green"))
     assert one.ok

@@ -14,8 +14,9 @@ from pipelines.ledger.targets import Target
 from pipelines.operations import restore as recalling
 from pipelines.operations.restore import RecallReport, recall_forgotten
 from pipelines.work import restored as returning
+from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services
-from pipelines.work.stages import ENRICHMENT, Stage, ready
+from pipelines.work.stages import ENRICHMENT, Stage
 from tests.decided import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.integration.consolidation_support import SCORED
@@ -29,8 +30,8 @@ class Interrupted(Exception):
     """Stands for a process that dies."""
 
 
-def scored(stage: Stage, services: Services, target: Target) -> Stage:
-    return SCORED if stage is ENRICHMENT else ready(stage, services, target)
+def scored(stage: Stage, services: Services, target: Target) -> StageFold:
+    return SCORED if stage is ENRICHMENT else make_fold(stage, services, target)
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def test_those_that_cannot_come_back_keep_nobody_else_away(
 ) -> None:
     live.run()
     monkeypatch.setattr(returning, "AT_ONCE", 2)
-    monkeypatch.setattr(returning, "ready", scored)
+    monkeypatch.setattr(returning, "make_fold", scored)
     expected = sorted(one.event_id for one in sessions(3, 6))
     unheard_of = [event_id(n) for n in range(1, 6)]
     for number, tenant, ids in ((90, "acme", unheard_of), (91, "default", expected)):

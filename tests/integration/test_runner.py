@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from prometheus_client import REGISTRY
 from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.operations import dead_letters
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.stages import PROJECTION, Stage
+from pipelines.work.stages import PROJECTION
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
@@ -29,6 +31,7 @@ from projections.operations import Operations
 from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import block, event, event_id, session
+from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Stack
 
 pytestmark = pytest.mark.integration
@@ -47,9 +50,9 @@ def letters(stack: Stack) -> list[dict[str, Any]]:
     return dead_letters.list_(stack.services).dead_letters
 
 
-def folding(fold: Callable[[Sequence[tuple[Position, Event]], Facts], Operations]) -> Stage:
+def folding(fold: Callable[[Sequence[tuple[Position, Event]], Facts], Operations]) -> StageFold:
     """Stage 1 with another fold."""
-    return Stage(PROJECTION.name, PROJECTION.fold_version, PROJECTION.gather, fold)
+    return replace(PROJECTING, fold=fold)
 
 
 @contextmanager
@@ -123,7 +126,7 @@ def test_several_poison_entries_in_one_block(stack: Stack, size: int) -> None:
     def fold(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operations:
         if any(made.agent_id == "bad" for _, made in events):
             raise ValueError("a bad agent")
-        return PROJECTION.fold(events, facts)
+        return PROJECTING.fold(events, facts)
 
     stack.append(*(event(n, agent_id="bad" if n in bad else "good") for n in range(1, 17)))
     stack.fold(size, stack.new_runner(folding(fold)))
@@ -141,7 +144,7 @@ def test_an_entry_alone_has_five_attempts(stack: Stack) -> None:
             if len(events) == 1:
                 alone.append(1)
             raise AssertionError  # without a word
-        return PROJECTION.fold(events, facts)
+        return PROJECTING.fold(events, facts)
 
     stack.append(*(event(n) for n in range(1, 5)))
     stack.fold(runner=stack.new_runner(folding(fold)))
@@ -156,7 +159,7 @@ def test_an_entry_that_passes_at_the_fifth_attempt_is_no_dead_letter(stack: Stac
         alone.append(1)
         if len(alone) < 5:
             raise ValueError("not yet")
-        return PROJECTION.fold(events, facts)
+        return PROJECTING.fold(events, facts)
 
     stack.append(event(1))
     stack.fold(runner=stack.new_runner(folding(fold)))
@@ -237,7 +240,7 @@ def flaky(stack: Stack) -> Flaky:
 
 def test_what_may_pass_later_never_counts_as_an_attempt(stack: Stack, flaky: Flaky) -> None:
     flaky.before = [GraphUnavailable(reason="away") for _ in range(7)]
-    runner = Runner(PROJECTION, flaky, target="blue", max_attempts=2)
+    runner = Runner(PROJECTING, flaky, target="blue", max_attempts=2)
     end = runner.apply(block(event(1), event(2)))
     assert end.seq == 2
     assert not flaky.before
@@ -247,14 +250,14 @@ def test_what_may_pass_later_never_counts_as_an_attempt(stack: Stack, flaky: Fla
 
 def test_a_commit_whose_answer_was_lost_is_recognised(stack: Stack, flaky: Flaky) -> None:
     flaky.after = [GraphUnavailable(reason="the answer was lost")]
-    runner = Runner(PROJECTION, flaky, target="blue")
+    runner = Runner(PROJECTING, flaky, target="blue")
     assert runner.apply(block(event(1), event(2))).seq == 2
     assert runner.apply(block(event(3), first_seq=3)).seq == 3
     assert len(event_ids(stack)) == 3
 
 
 def test_a_rival_that_moved_the_checkpoint_fences(stack: Stack, flaky: Flaky) -> None:
-    runner = Runner(PROJECTION, flaky, target="blue")
+    runner = Runner(PROJECTING, flaky, target="blue")
     assert runner.checkpoint(0).seq == 0
     stack.runner.apply(block(event(1), event(2)))
     with pytest.raises(Fenced):
@@ -276,7 +279,7 @@ def test_a_block_with_a_gap_or_of_before_the_checkpoint_is_refused(stack: Stack)
 def test_a_stopping_worker_gives_up_and_loses_nothing(stack: Stack, flaky: Flaky) -> None:
     stop = threading.Event()
     flaky.before = [GraphUnavailable(reason="away") for _ in range(10_000)]
-    runner = Runner(PROJECTION, flaky, target="blue", stop=stop)
+    runner = Runner(PROJECTING, flaky, target="blue", stop=stop)
     timer = threading.Timer(0.3, stop.set)
     timer.start()
     with pytest.raises(Stopped):
@@ -284,13 +287,13 @@ def test_a_stopping_worker_gives_up_and_loses_nothing(stack: Stack, flaky: Flaky
     timer.join()
     assert event_ids(stack) == []
     flaky.before = []
-    assert Runner(PROJECTION, flaky, target="blue").apply(block(event(1))).seq == 1
+    assert Runner(PROJECTING, flaky, target="blue").apply(block(event(1))).seq == 1
 
 
 def test_other_rules_refuse_to_write(stack: Stack) -> None:
     stack.append(*session("session-1", range(1, 4)))
     stack.fold()
-    newer = stack.new_runner(Stage("projection", 2, PROJECTION.gather, PROJECTION.fold))
+    newer = stack.new_runner(replace(PROJECTING, stage=replace(PROJECTION, fold_version=2)))
     partition = event_partition(event(1), PARTITIONS)
     with pytest.raises(FoldVersionMismatch) as caught:
         newer.checkpoint(partition)
@@ -335,7 +338,7 @@ def test_folding_again_tells_what_cannot_be_folded(stack: Stack) -> None:
     def fold(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operations:
         if any(made.event_id in (event_id(2), event_id(7)) for _, made in events):
             raise ValueError("never")
-        return PROJECTION.fold(events, facts)
+        return PROJECTING.fold(events, facts)
 
     stack.append(*(event(n) for n in range(1, 9)))
     stack.fold()

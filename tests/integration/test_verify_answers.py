@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pipelines.models.loaded import Models
 from pipelines.proof.enriched_report import EnrichmentReport
 from pipelines.proof.enrichment import verify_enrichment
-from pipelines.work.enriching import Models
 from projections.schema import ENTITY, REFERENCES
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, sends
 from tests.fakes.chat_server import says as answers
@@ -78,7 +78,8 @@ def forget_answers(stack: Stack) -> None:
 
 
 def verified(stack: Stack, **options: Any) -> EnrichmentReport:
-    models = Models(stack.services, embedder=embedder(), recognizer=recognizer())
+    services = stack.services
+    models = Models(services.settings, services.redis, embedder(), recognizer())
     return verify_enrichment(stack.services, models=models, **options)
 
 

@@ -19,11 +19,11 @@ from enrichment.ports import PayloadResolver
 from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.ledger.keys import Block
 from pipelines.ledger.payloads import FsspecResolver
+from pipelines.models.loaded import Models
 from pipelines.proof.enriched_differences import FoundEntity, FoundEvent
 from pipelines.proof.enriched_report import EnrichmentReport
 from pipelines.proof.enrichment import chosen_sessions, verify_enrichment
-from pipelines.work.enriching import Models
-from pipelines.work.stages import PROJECTION, Stage
+from pipelines.work.folds import StageFold
 from projections.errors import ModelsMismatch, ModelUnavailable, Stopped
 from projections.events import Event, content_digest
 from projections.schema import (
@@ -37,6 +37,7 @@ from projections.schema import (
     SIMILAR_TO,
 )
 from tests.factories import event, event_id
+from tests.fakes.stages import PROJECTING
 from tests.integration.enrichment_support import (
     Enriched,
     called,
@@ -78,7 +79,8 @@ EVENTS = 7
 
 
 def models(stack: Stack) -> Models:
-    return Models(stack.services, embedder=embedder(), recognizer=recognizer())
+    services = stack.services
+    return Models(services.settings, services.redis, embedder(), recognizer())
 
 
 def verified(stack: Stack, **options: Any) -> EnrichmentReport:
@@ -454,7 +456,7 @@ def test_the_command_line_verifies_both_stages(enriched: Enriched) -> None:
 class Folder(Worker):
     """A thread that folds what comes, for either stage; it may be stopped while it retries."""
 
-    def __init__(self, enriched: Enriched, stage: Stage) -> None:
+    def __init__(self, enriched: Enriched, stage: StageFold) -> None:
         super().__init__(enriched.stack, size=5)
         self._stage = stage
 
@@ -562,7 +564,7 @@ def test_no_false_alarm_while_workers_enrich(enriched: Enriched) -> None:
     begun = time.monotonic()
     with (
         Ingest(stack, late_words(5_000), pause_s=0.02),
-        Folder(enriched, PROJECTION),
+        Folder(enriched, PROJECTING),
         Folder(enriched, enriched.stage),
     ):
         while time.monotonic() < begun + 10 or len(seen) < 4:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pipelines.ledger.keys import Block
 from pipelines.work.runner import Runner
-from pipelines.work.stages import PROJECTION
 from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event
@@ -23,6 +22,7 @@ from projections.system_events import is_system_event
 from tests.factories import START_MS, event, event_id
 from tests.fakes.graph import FakeGraph, FakeGraphWriter
 from tests.fakes.ledger import FakeLedger
+from tests.fakes.stages import PROJECTING
 from tests.strategies import FATES, SESSIONS, TENANTS, Step, histories, schedules
 
 PARTITIONS = 3
@@ -57,7 +57,7 @@ class Workers:
         self.runner.prepare(PARTITIONS)
 
     def start(self) -> None:
-        self.runner = Runner(PROJECTION, self.writer.as_writer(), target="blue", stop=Hurried())
+        self.runner = Runner(PROJECTING, self.writer.as_writer(), target="blue", stop=Hurried())
 
     def take(self, step: Step) -> None:
         """Fold the next block of a partition, unless what happens prevents it."""

@@ -14,7 +14,8 @@ from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.forgetting import Forgetting
 from pipelines.operations.passes.run import Pass
-from pipelines.work.stages import CONSOLIDATION, PROJECTION, with_ledger
+from pipelines.work.folds import make_fold
+from pipelines.work.stages import CONSOLIDATION
 from projections.errors import EventConflict
 from projections.events import Event
 from projections.schema import EDGES, LINKED_TO, NODES, SUMMARIZES, Certainty
@@ -42,9 +43,11 @@ class Consolidating:
 
     def start(self) -> None:
         """Begin on an empty graph, as workers that have just started."""
-        projection = self.stack.new_runner(PROJECTION)
+        projection = self.stack.new_runner()
         enrichment = self.enriched.new_runner()
-        consolidation = self.stack.new_runner(with_ledger(CONSOLIDATION, self.stack.services))
+        consolidation = self.stack.new_runner(
+            make_fold(CONSOLIDATION, self.stack.services, self.stack.target)
+        )
         self._runners = (projection, enrichment, consolidation)
         for runner in self._runners:
             runner.prepare(self.stack.ledger.partitions)

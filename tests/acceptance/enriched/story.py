@@ -16,7 +16,7 @@ from enrichment.similarity import CAP
 from pipelines.observe import metrics as telemetry
 from pipelines.operations.chat_trajectories import conversation_events
 from pipelines.operations.rebuild import replay
-from pipelines.work.stages import ENRICHMENT, PROJECTION
+from pipelines.work.stages import ENRICHMENT
 from projections.events import Event, parse_event
 from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import Stack
@@ -76,7 +76,7 @@ def tell(make_stack: Callable[..., Stack], events: list[Event], say: Say) -> dic
     _empty(first)
     again = Enriched(first.stack)
     first.stack.runner.prepare(first.stack.ledger.partitions)
-    first.stack.fold(runner=first.stack.new_runner(PROJECTION))
+    first.stack.fold(runner=first.stack.new_runner())
     figures["rebuild_seconds"] = _seconds(lambda: again.fold(100))
     figures["rebuild_embeds"] = _embedded() - embedded
     figures["rebuild_is_the_same"] = again.folded() == folded

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from api.read_your_writes import have_passed
-from api.watcher import FOLD_VERSIONS, Sample, by_stage, is_stale, lag_entries
+from api.watcher import Sample, by_stage, is_stale, lag_entries
 from pipelines.ledger.ledger import Tail
 from pipelines.work.settings import Settings
+from pipelines.work.stages import ENRICHMENT
 from projections.operations import Checkpoint
 from projections.positions import START, Position
 
@@ -45,7 +46,7 @@ def test_a_stage_that_nobody_started_is_not_behind_but_the_projection_is() -> No
     assert by_stage([begun]) == {"projection": {}, "enrichment": {3: begun}}
 
 
-ENRICHED = Checkpoint("enrichment", 0, fold_version=FOLD_VERSIONS["enrichment"], models="a@1 b@1")
+ENRICHED = Checkpoint("enrichment", 0, fold_version=ENRICHMENT.fold_version, models="a@1 b@1")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-import pytest
-
 from enrichment.causality import RULES
 from pipelines.observe import metrics as telemetry
-from pipelines.work.derived_counts import count_derived, derived_counts
+from pipelines.work.enriching import count_derived, derived_counts
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode
 from projections.schema import CAUSED_BY, DIRECT, ENTITY, EVENT, INFERRED, REFERENCES, SIMILAR_TO
 
@@ -57,12 +55,10 @@ def test_items_are_counted_by_kind_and_causes_by_rule() -> None:
     }
 
 
-@pytest.mark.parametrize(("stage", "expected"), [("enrichment", 2.0), ("projection", 0.0)])
-def test_only_enrichment_derives(stage: str, expected: float) -> None:
-    target = f"counted-{stage}"
-    count_derived(stage, target, operations())
-    counted = telemetry.DERIVED.labels(target=target, kind="keyword")
-    assert [sample.value for family in counted.collect() for sample in family.samples] == [expected]
+def test_what_is_derived_is_counted_for_the_target() -> None:
+    count_derived("counted", operations())
+    counted = telemetry.DERIVED.labels(target="counted", kind="keyword")
+    assert [sample.value for family in counted.collect() for sample in family.samples] == [2.0]
 
 
 def test_every_rule_of_causality_has_its_kind() -> None:

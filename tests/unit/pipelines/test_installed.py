@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.models.installed import installed_models
-from pipelines.work.enriching import Models
+from pipelines.models.loaded import Models
 from pipelines.work.settings import Settings
 
 LANGUAGE_MODEL = {"llm_url": "http://127.0.0.1:1/v1", "llm_model": "large"}
@@ -26,7 +26,7 @@ def test_the_models_are_named_as_a_worker_writes_them_into_checkpoints(
 ) -> None:
     settings = Settings(**given)
     services: Any = SimpleNamespace(settings=settings, redis=None)
-    assert installed_models(settings) == Models(services).names
+    assert installed_models(settings) == Models(services.settings, services.redis).names
 
 
 def test_without_the_model_nothing_can_be_said() -> None:

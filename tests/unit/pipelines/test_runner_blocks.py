@@ -16,6 +16,7 @@ from projections.errors import Fenced, GraphRejected, Stopped, TransactionTimeou
 from projections.operations import Operations
 from tests.factories import block, event_id, session
 from tests.fakes.graph import FakeGraphWriter
+from tests.fakes.stages import PROJECTING
 
 
 class SlowGraph(FakeGraphWriter):
@@ -82,7 +83,7 @@ def checkpoints(writer: FakeGraphWriter) -> Sequence[Any]:
 
 def test_a_block_that_takes_too_long_is_halved_until_it_fits() -> None:
     writer = SlowGraph(most=3)
-    runner = Runner(PROJECTION, writer.as_writer(), target="blue")
+    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
     writer.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
 
     end = runner.apply(block(*session("s", range(1, 11))))
@@ -96,7 +97,7 @@ def test_a_single_event_that_takes_too_long_is_tried_until_told_to_stop_and_neve
     None
 ):
     writer = SlowGraph(most=0)
-    runner = Runner(PROJECTION, writer.as_writer(), target="blue", stop=Impatient(20))
+    runner = Runner(PROJECTING, writer.as_writer(), target="blue", stop=Impatient(20))
     writer.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
 
     with pytest.raises(Stopped):
@@ -115,7 +116,7 @@ def two_blocks() -> list[Block]:
 
 def test_blocks_of_several_partitions_share_one_transaction() -> None:
     writer = FakeGraphWriter()
-    runner = Runner(PROJECTION, writer.as_writer(), target="blue")
+    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
     writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
 
     outcomes = runner.apply_together(two_blocks())
@@ -128,7 +129,7 @@ def test_blocks_of_several_partitions_share_one_transaction() -> None:
 
 def test_a_poison_event_in_one_block_does_not_touch_the_other() -> None:
     writer = Faulty(poison=event_id(5))
-    runner = Runner(PROJECTION, writer.as_writer(), target="blue", max_attempts=2)
+    runner = Runner(PROJECTING, writer.as_writer(), target="blue", max_attempts=2)
     writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
 
     outcomes = runner.apply_together(two_blocks())
@@ -142,7 +143,7 @@ def test_a_poison_event_in_one_block_does_not_touch_the_other() -> None:
 
 def test_a_block_that_is_fenced_leaves_the_others_applied() -> None:
     writer = FakeGraphWriter()
-    runner = Runner(PROJECTION, writer.as_writer(), target="blue")
+    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
     writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
     first, second = two_blocks()
     late = block(*session("b", range(4, 9)), partition=1, first_seq=7)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.work.stages import STAGES
 from projections.events import parse_event
 from projections.identity import event_partition, partition_of
 from projections.system_events import NAMESPACE, SYSTEM_EVENTS, is_system_event
 from tests.factories import NOW_MS, envelope, event
 
-STAGES = {"projection", "enrichment", "consolidation"}
 NAMED_IN_THE_MODEL = {
     *("accessed", "feedback", "fact_asserted", "fact_retracted", "entity_corrected", "same_as"),
     *("consolidation_requested", "consolidated", "forgotten", "recalled", "erased"),

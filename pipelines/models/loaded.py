@@ -1,0 +1,102 @@
+"""The models of one process, behind the caches in Redis; loaded when first used."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from pipelines.ledger.connect import RedisClient
+from pipelines.ledger.payloads import FsspecResolver
+from pipelines.models.cache import ByteCache, CachedEmbedder
+from pipelines.models.embedder import make_embedder
+from pipelines.models.installed import language_model_in_use
+from pipelines.models.llm import make_language_model
+from pipelines.models.minilm import load_minilm
+from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
+from pipelines.work.settings import Settings
+
+
+class LoadedEmbedder(Embedder, Protocol):
+    """An embedder that can be loaded before it is needed."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+
+class LoadedRecognizer(EncodedRecognizer, Protocol):
+    """A recognizer that can be loaded before it is needed, and ended."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+    def close(self) -> None:
+        """End its process; the next use starts another."""
+
+
+class Models:
+    """The models of one process, behind the caches of a ledger; loaded when first used.
+
+    Args:
+        settings: which models, and how large their caches may grow.
+        redis: keeps what models computed.
+        embedder, recognizer: instead of those that the settings name.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        redis: RedisClient,
+        embedder: LoadedEmbedder | None = None,
+        recognizer: LoadedRecognizer | None = None,
+    ) -> None:
+        embedder = embedder or make_embedder(settings)
+        recognizer = recognizer or make_recognizer(settings)
+        self.embedder: Embedder = CachedEmbedder(
+            embedder, ByteCache.from_settings(redis, settings, "embedding")
+        )
+        self.recognizer: EntityRecognizer = CachedRecognizer(
+            recognizer, ByteCache.from_settings(redis, settings, "nlp")
+        )
+        self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
+        self._settings = settings
+        answers = ByteCache.from_settings(redis, settings, "llm")
+        self.language_model = make_language_model(settings, answers)
+        self._load = (embedder.load, recognizer.load)
+        self._close = recognizer.close
+
+    def load(self) -> None:
+        """Load them, so that one that is missing is told before any event is touched.
+
+        Raises:
+            ModelUnavailable: it is not installed, or its files are damaged.
+        """
+        for load in self._load:
+            load()
+
+    def close(self) -> None:
+        """End the recognizer's process, and whoever waits for a language model."""
+        self._close()
+        if self.language_model is not None:
+            self.language_model.close()
+
+    @property
+    def names(self) -> str:
+        """Which they are; a graph derived with others is rebuilt."""
+        names = models_in_use(self.embedder, self.recognizer)
+        language_model = language_model_in_use(self._settings)
+        return names if language_model is None else f"{names} {language_model}"
+
+
+def models_in_use(embedder: Embedder, recognizer: EntityRecognizer) -> str:
+    """Name and revision of each model."""
+    return f"{embedder.model}@{embedder.revision} {recognizer.model}@{recognizer.revision}"
+
+
+def require_models(settings: Settings) -> None:
+    """See that the models are installed and whole.
+
+    Raises:
+        ModelUnavailable: naming the command that helps.
+    """
+    load_minilm(settings.embedding_folder)
+    make_recognizer(settings)

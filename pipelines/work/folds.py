@@ -1,0 +1,87 @@
+"""A stage at work on one target: what it asks, derives and folds. `Runner` drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.graph.writer import GraphTransaction
+from pipelines.ledger.targets import Target
+from pipelines.work.services import Services
+from pipelines.work.stages import Stage, load
+from projections import structural
+from projections.events import Event
+from projections.operations import Operations
+from projections.positions import Position
+
+Placed = tuple[Position, Event]
+"""An event and where the ledger keeps it."""
+
+
+def as_they_are(events: Sequence[Placed]) -> Sequence[Any]:
+    """Nothing is derived from an event alone."""
+    return events
+
+
+def within_partitions(_: Sequence[Any]) -> None:
+    """What an entry says is about its own session."""
+
+
+def uncounted(target: str, operations: Operations) -> None:
+    """Nothing of a batch is counted but its operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFold:
+    """A pure function from events, and the facts it asks for, to graph operations.
+
+    Attributes:
+        stage: whose row it is.
+        gather: reads those facts, in the transaction and under the checkpoint's lock.
+        fold: what was derived, and the facts → operations.
+        derive: what can be said of each event alone, before the transaction; models run here.
+            Called again with the same events when a transaction is tried again.
+        reach: of what was derived from a batch, the position up to which the stage's upstream
+            must have folded every partition; None: their own entries are enough.
+        models: which models the graph depends on, beside the rules; empty: none.
+        answer: decides what the rules left open; asked by live workers, after the commit.
+        interrupt: ends what `derive` and `answer` wait for; from then on they raise Stopped where
+            they would have to wait.
+        count: counts in metrics what a batch does to a target, by its name.
+    """
+
+    stage: Stage
+    gather: Callable[[GraphTransaction, Sequence[Any]], Any]
+    fold: Callable[[Sequence[Any], Any], Operations]
+    derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
+    reach: Callable[[Sequence[Any]], Position | None] = within_partitions
+    models: str = ""
+    answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
+    interrupt: Callable[[], None] | None = None
+    count: Callable[[str, Operations], None] = uncounted
+
+
+MakeFold = Callable[[Stage, Services, Target], StageFold]
+
+
+def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """The stage as it runs on a target.
+
+    Raises:
+        GraphUnavailable: the target is away, and the stage has to ask it something first.
+        ModelUnavailable: a model that it runs is not installed.
+    """
+    made: StageFold = load(stage.make)(stage, services, target)
+    return made
+
+
+def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """Stage 1: what an event says of itself, and its place in its session."""
+    return StageFold(stage, gather_neighbours, structural.project)
+
+
+def gather_neighbours(transaction: GraphTransaction, events: Sequence[Placed]) -> structural.Facts:
+    """What the graph says about the places of events in their sessions."""
+    bare = [event for _, event in events]
+    return transaction.facts(bare, structural.wanted_facts(bare))

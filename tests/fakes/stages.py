@@ -1,0 +1,10 @@
+"""Stages at work for tests, which change a part of them with `dataclasses.replace`."""
+
+from __future__ import annotations
+
+from pipelines.work.folds import StageFold, gather_neighbours
+from pipelines.work.stages import PROJECTION
+from projections import structural
+
+PROJECTING = StageFold(PROJECTION, gather_neighbours, structural.project)
+"""Stage 1, which needs no services."""
