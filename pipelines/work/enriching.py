@@ -30,7 +30,7 @@ from pipelines.models.loaded import Models
 from pipelines.observe import metrics as telemetry
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.services import Services
-from pipelines.work.stages import ENRICHMENT, Stage
+from pipelines.work.stages import Stage
 from projections.errors import ModelFailed
 from projections.events import Event
 from projections.operations import Operations
