@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pipelines.graph.connect import connect_neo4j
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.holds import Holds
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.reports import Reports
 from pipelines.ledger.targets import Target, Targets
@@ -139,6 +140,11 @@ class Connections:
     def reports(self) -> Reports:
         """What commands found out last."""
         return Reports(self._redis, self._settings.prefix)
+
+    @property
+    def holds(self) -> Holds:
+        """Which stages hold."""
+        return Holds(self._redis, self._settings.prefix)
 
     def open_ledger(self) -> None:
         """Reach the ledger, creating it on an empty server.

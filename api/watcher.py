@@ -221,6 +221,7 @@ class Watch:
         telemetry.REDIS_MEMORY_USED.set(used)
         telemetry.REDIS_MEMORY_MAX.set(limit)
         self._export_reports()
+        self._export_holds()
         seen = replace(
             seen,
             ledger_error=None,
@@ -243,6 +244,13 @@ class Watch:
                     lag_seconds=max(seconds.values(), default=0.0),
                 )
         return seen
+
+    def _export_holds(self) -> None:
+        """Show which stages hold: a worker may have no metrics of its own."""
+        if (target := self._target_name()) is not None:
+            held = self._connections.holds.of_target(target, STAGES)
+            for stage in STAGES:
+                telemetry.STAGE_HELD.labels(stage, target).set(stage in held)
 
     def _export_reports(self) -> None:
         """Show what the last `verify` and `rebuild` said; they end before they are scraped."""

@@ -25,6 +25,7 @@ RecollectError
 │   └── ModelFailed            a model gave up on a text                         (poison)
 ├── InvalidOperation           a fold wrote what the schema's rows do not allow   (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
+├── StageHeld                  too many different entries fail: none is given up
 ├── Stopped                    the process is stopping; nothing was changed
 ├── PassUnderWay               another pass of consolidation runs             (retryable)
 ├── UnknownTarget              no target of that name is registered
@@ -217,6 +218,15 @@ class UnknownSystemEvent(RecollectError):
     """No stage owns the event type {event_type}"""
 
     event_type: str
+
+
+class StageHeld(RecollectError):
+    """{stage} holds at entry {position} of partition {partition}: so many different entries fail that it is not their fault ({reason})"""
+
+    stage: str
+    partition: int
+    position: str
+    reason: str
 
 
 class PassUnderWay(RecollectError):

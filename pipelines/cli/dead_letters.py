@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.invocation import FAILED, OK, Invocation, command
+from pipelines.cli.invocation import FAILED, OK, STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.rebuild import show_report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-group = typer.Typer(help="Look at, retry and drop the entries that a stage could not fold.")
+group = typer.Typer(
+    help="Look at, retry, drop and release the entries that a stage could not fold."
+)
+RELEASED_S = 600
 StageName = Annotated[str | None, typer.Option("--stage", help="of this stage only")]
 Letter = Annotated[
     str | None, typer.Argument(help="STAGE/PARTITION/SEQ as `list` prints it", metavar="LETTER")
@@ -25,6 +28,7 @@ def register(app: typer.Typer) -> None:
     command(group, "show", example="recollect dead-letters show projection/3/1041")(show)
     command(group, "retry", example="recollect dead-letters retry")(retry)
     command(group, "drop", example="recollect dead-letters drop projection/3/1041")(drop)
+    command(group, "release", example="recollect dead-letters release projection")(release)
     app.add_typer(group, name="dead-letters", rich_help_panel="Graph", no_args_is_help=True)
 
 
@@ -75,6 +79,29 @@ def drop(invocation: Invocation, letter: Letter = None, stage: StageName = None)
         raise typer.BadParameter("name one, or a --stage", param_hint="LETTER")
     report = dead_letters.drop(invocation.services, **chosen(letter, stage))
     return answer(invocation, "dropped", report.as_dict())
+
+
+def release(
+    invocation: Invocation,
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)],
+    target: Annotated[
+        str | None, typer.Option("--target", metavar="NAME", help="default: the active one")
+    ] = None,
+    for_s: Annotated[
+        int, typer.Option("--for", metavar="SECONDS", min=1, help="how long")
+    ] = RELEASED_S,
+) -> None:
+    """Let a stage that holds go on: what fails is poison, and may become dead letters.
+
+    A stage holds when so many different entries fail that it is hardly their fault: `recollect
+    status` says at which, and why. By itself it goes on when one of them passes.
+    """
+    from pipelines.operations import dead_letters
+
+    row = stage_named(stage, "STAGE")
+    dead_letters.release(invocation.services, row.name, target=target, for_s=for_s)
+    document = {"stage": row.name, "target": target, "for_s": for_s}
+    invocation.answer(document, lambda out: out.print(f"{row.name} is released for {for_s:,} s"))
 
 
 def name_of(letter: dict[str, Any]) -> str:

@@ -82,7 +82,8 @@ def picture(document: dict[str, Any]) -> RenderableType:
             f"[{'red' if letters else 'green'}]{letters:,}[/]",
             remark,
         )
-    parts: list[RenderableType] = [stages, *_other_models(document["stages"]), ""]
+    parts: list[RenderableType] = [stages, *_holds(document["stages"])]
+    parts += [*_other_models(document["stages"]), ""]
     if document["passes"]:
         parts += [_passes(document["passes"]), ""]
     if document["graph"]:
@@ -128,6 +129,18 @@ def _passes(passes: list[dict[str, Any]]) -> RenderableType:
             f"[yellow]{waiting:,} waiting[/yellow]" if waiting else "[dim]none[/dim]",
         )
     return table
+
+
+def _holds(stages: dict[str, Any]) -> list[str]:
+    """Where stages hold, and what an operator can do."""
+    from rich.markup import escape
+
+    return [
+        f"[red]{name} holds since {held['since']} at {held['partition']}/{held['seq']}: "
+        f"{escape(held['reason'])}; if that is poison: recollect dead-letters release {name}[/red]"
+        for name, stage in stages.items()
+        if (held := stage["held"])
+    ]
 
 
 def _other_models(stages: dict[str, Any]) -> list[str]:

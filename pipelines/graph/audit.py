@@ -9,7 +9,7 @@ import neo4j
 import structlog
 
 from pipelines.graph import cypher
-from pipelines.graph.writer import driver_errors
+from pipelines.graph.driver_errors import driver_errors
 from projections.errors import GraphUnavailable
 from projections.schema import EVENT
 from projections.structural import SessionGraph, SessionKey

@@ -9,7 +9,7 @@ from typing import Any
 import neo4j
 
 from enrichment.resolution import edges_of_sameness
-from pipelines.graph.writer import driver_errors
+from pipelines.graph.driver_errors import driver_errors
 from projections.schema import ENTITY, SAME_AS
 
 SAME = (

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import neo4j
-from neo4j.exceptions import DriverError, Neo4jError
 from neo4j.time import DateTime
 
 from pipelines.graph.cypher import SERVER_VERSION
+from pipelines.graph.driver_errors import DRIVER_ERRORS, graph_error
 from pipelines.graph.log_safe import unprinted
-from projections.errors import GraphError, GraphRejected, GraphUnavailable, QueryTimeout
+from projections.errors import QueryTimeout
 from projections.operations import Checkpoint
 from projections.positions import Position
 from projections.schema import (
@@ -46,22 +46,6 @@ started on a busy machine takes many seconds to plan the first of them."""
 _READ_ATTEMPTS = 2
 """A pooled connection to a server that has restarted fails once; the second try is a new one."""
 
-_TIMEOUT_CODES = frozenset(
-    {
-        "Neo.ClientError.Transaction.TransactionTimedOut",
-        "Neo.ClientError.Transaction.TransactionTimedOutClientConfiguration",
-        "Neo.TransientError.Transaction.Terminated",
-        "Neo.TransientError.Transaction.TransactionTimedOut",
-    }
-)
-# About the state of the server, not about the question.
-_PASSING_CLIENT_ERRORS = (
-    "Neo.ClientError.Security.",
-    "Neo.ClientError.Database.",
-    "Neo.ClientError.Cluster.",
-    "Neo.ClientError.Transaction.",
-    "Neo.ClientError.General.",
-)
 # Vectors and the text that full-text search reads stay in the graph.
 _HIDDEN = frozenset({"text"})
 
@@ -423,7 +407,7 @@ class GraphReader:
                     notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
                 ) as session:
                     return work(GraphRead(session, deadline, timeout_ms))
-            except (Neo4jError, DriverError, OSError) as error:
+            except DRIVER_ERRORS as error:
                 mapped = graph_error(error, timeout_ms)
                 if attempt == _READ_ATTEMPTS or not mapped.retryable:
                     raise mapped from error
@@ -449,16 +433,6 @@ class GraphReader:
     def dead_letter_counts(self) -> dict[str, int]:
         """How many dead letters each stage has; a stage without any is missing."""
         return self.read(lambda graph: graph.dead_letter_counts(), timeout_ms=STATUS_TIMEOUT_MS)
-
-
-def graph_error(error: Exception, timeout_ms: int) -> GraphError:
-    """The error of our tree for one of the driver; the original stays its cause."""
-    code = getattr(error, "code", None) or type(error).__name__
-    if code in _TIMEOUT_CODES:
-        return QueryTimeout(timeout_ms=timeout_ms, reason=code)
-    if code.startswith("Neo.ClientError.") and not code.startswith(_PASSING_CLIENT_ERRORS):
-        return GraphRejected(reason=f"{code}: {getattr(error, 'message', '')}")
-    return GraphUnavailable(reason=code)
 
 
 def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[SessionCandidate], int]:

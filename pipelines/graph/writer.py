@@ -7,43 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import neo4j
-from neo4j.exceptions import (
-    AuthError,
-    ClientError,
-    DatabaseError,
-    DriverError,
-    Neo4jError,
-    TransientError,
-)
 
 from pipelines.graph import cypher
+from pipelines.graph.driver_errors import driver_errors
 from pipelines.graph.log_safe import unprinted
-from projections.errors import Fenced, GraphRejected, GraphUnavailable, TransactionTimeout
+from projections.errors import Fenced
 from projections.events import Event
 from projections.operations import Checkpoint, Operations
 from projections.positions import START, Position
 from projections.schema import fulltext_statements, schema_statements, vector_statements
 from projections.structural import Facts, Link, Neighbours, SessionKey, Wanted, neighbours_in
-
-_RETRYABLE_CLIENT_ERRORS = (
-    "Neo.ClientError.Security.",
-    "Neo.ClientError.Database.",
-    "Neo.ClientError.Cluster.",
-    "Neo.ClientError.Transaction.",
-    "Neo.ClientError.Statement.EntityNotFound",  # deleted between being found and being written
-    "Neo.ClientError.General.TransactionOutOfMemory",
-    "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase",
-)
-"""Not the fault of what was sent: the same block may pass later."""
-
-_TIMED_OUT = "Neo.ClientError.Transaction.TransactionTimedOut"
-
-_RETRYABLE_DATABASE_ERRORS = (
-    "Neo.DatabaseError.Transaction.",
-    "Neo.DatabaseError.General.OutOfMemoryError",
-    "Neo.DatabaseError.General.StorageDamageDetected",
-    "Neo.DatabaseError.Database.",
-)
 
 _FEW = 4
 """Late events of a session in a batch from which on their stretch of the chain is read whole."""
@@ -51,39 +24,10 @@ _WIDE = 8
 """How many times more events than late ones a stretch may hold."""
 
 
-@contextmanager
-def driver_errors() -> Iterator[None]:
-    """Turn what the driver raises into errors of ours.
-
-    Raises:
-        GraphUnavailable: away, deadlock, time-out, out of memory, not (yet) authorised.
-        GraphRejected: the database refuses what was sent.
-    """
-    try:
-        yield
-    except (TransientError, AuthError) as error:
-        raise GraphUnavailable(reason=_reason(error)) from error
-    except (ClientError, DatabaseError) as error:
-        code = error.code or ""
-        if code.startswith(_TIMED_OUT):
-            raise TransactionTimeout(reason=_reason(error)) from error
-        if code.startswith(_RETRYABLE_CLIENT_ERRORS + _RETRYABLE_DATABASE_ERRORS):
-            raise GraphUnavailable(reason=_reason(error)) from error
-        raise GraphRejected(reason=_reason(error)) from error
-    except (DriverError, Neo4jError, OSError) as error:
-        raise GraphUnavailable(reason=_reason(error)) from error
-
-
 def searches_within_tenants(session: neo4j.Session) -> bool:
     """Whether the server's vector index can be searched within a tenant (Neo4j 2026, not 5.26)."""
     version = session.run(cypher.SERVER_VERSION).single(strict=True)["version"]
     return not str(version).startswith("5.")
-
-
-def _reason(error: Exception) -> str:
-    code = getattr(error, "code", None)
-    text = (getattr(error, "message", None) or str(error)).splitlines()
-    return f"{code or type(error).__name__}: {text[0][:300] if text else ''}"
 
 
 class GraphWriter:

@@ -78,6 +78,14 @@ class LedgerKeys:
         """The last results of `verify` and `rebuild`."""
         return f"{self.prefix}:reports"
 
+    def hold(self, stage: str, target: str) -> str:
+        """That a stage gives no entry up on a target, and why."""
+        return f"{self.prefix}:hold:{stage}@{target}"
+
+    def release(self, stage: str, target: str) -> str:
+        """That an operator let it go on."""
+        return f"{self.prefix}:release:{stage}@{target}"
+
     def cached(self, cache: str, digest: str) -> str:
         """A value that a model computed, by the digest of what it was computed from."""
         return f"{self.prefix}:cache:{cache}:{digest}"

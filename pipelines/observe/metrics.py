@@ -212,6 +212,12 @@ DEAD_LETTERS = _gauge("dead_letters", "Dead letters in the graph now.", "stage",
 DEAD_LETTERS_MADE = _counter(
     "dead_letters_made_total", "Entries given up after the last attempt.", "stage", "target"
 )
+STAGE_HELD = _gauge(
+    "stage_held",
+    "1 while so many different entries fail that the stage holds and gives none up.",
+    "stage",
+    "target",
+)
 BLOCK_DURATION = _histogram(
     "block_duration_seconds",
     "Time of one block, by phase: " + ", ".join(get_args(Phase)) + " (derive: models run).",
@@ -454,6 +460,7 @@ def prepare_stage(stage: str, target: str, metrics: Sequence[str] = ()) -> None:
     ):
         counter.labels(stage=stage, target=target)
     PARTITIONS_HELD.labels(stage=stage, target=target)
+    STAGE_HELD.labels(stage=stage, target=target)
     for name in metrics:
         counter, series = _COUNTERS[name]
         for values in series:

@@ -38,6 +38,7 @@ from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.restore import recall_forgotten
 from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
+from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
@@ -367,7 +368,7 @@ class _Run:
                 self._writer,
                 services.ledger,
                 target=target.name,
-                max_attempts=services.settings.max_attempts,
+                policy=PoisonPolicy.of_command(services.settings),
                 stop=self._ended,
                 decide=self._decide,
             )

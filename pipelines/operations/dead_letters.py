@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.graph.audit import GraphAudit
 from pipelines.work.folds import make_fold
+from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import STAGES
@@ -90,6 +91,7 @@ def retry(
                 make_fold(STAGES[name], services, target),
                 services.writer(target),
                 target=target.name,
+                policy=UNBRAKED,
             )
         runner = runners[name]
         entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))
@@ -124,6 +126,22 @@ def drop(
             letter["stage"], letter["partition"], letter["seq"], DROPPED
         )
     return report
+
+
+def release(services: Services, stage: str, *, target: str | None, for_s: int) -> None:
+    """Let the workers of a stage that holds give entries up again, for so many seconds.
+
+    Args:
+        services: ledger and targets.
+        stage: name.
+        target: name; None: the active one.
+        for_s: how long there is no brake.
+
+    Raises:
+        UnknownTarget: there is none of that name.
+    """
+    chosen = services.targets.get(target) if target else services.active()
+    services.holds.release(stage, chosen.name, for_s)
 
 
 def _audit(services: Services) -> GraphAudit:

@@ -30,6 +30,7 @@ from pipelines.proof.report import ComparisonReport, verify_stage
 from pipelines.proof.verify import Report as VerifyReport
 from pipelines.proof.verify import verify
 from pipelines.work.folds import make_fold
+from pipelines.work.poison import PoisonPolicy
 from pipelines.work.restored import bring_back
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
@@ -140,7 +141,12 @@ def replay(
     chosen = target or services.active()
     report = ReplayReport(stage.name, chosen.name)
     ledger = services.ledger
-    runner = Runner(make_fold(stage, services, chosen), services.writer(chosen), target=chosen.name)
+    runner = Runner(
+        make_fold(stage, services, chosen),
+        services.writer(chosen),
+        target=chosen.name,
+        policy=PoisonPolicy.of_command(services.settings),
+    )
     owner = tenant or (DEFAULT_TENANT if session else None)
     partitions = (
         [partition_of(str(owner), session, ledger.partitions)]
@@ -321,7 +327,10 @@ class _Rebuild:
         checkpoints = self.writer.checkpoints()
         self._runners = {
             stage.name: Runner(
-                make_fold(stage, self.services, self.target), self.writer, target=self.target.name
+                make_fold(stage, self.services, self.target),
+                self.writer,
+                target=self.target.name,
+                policy=PoisonPolicy.of_command(self.services.settings),
             )
             for stage in self.stages
         }

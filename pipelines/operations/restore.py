@@ -23,6 +23,7 @@ from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.work.folds import MakeFold, make_fold
 from pipelines.work.live import Decisions
+from pipelines.work.poison import PoisonPolicy
 from pipelines.work.restored import fold_again
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
@@ -150,7 +151,7 @@ class _Returning:
                 self._prepare(stage, services, target),
                 services.writer(target),
                 target=target.name,
-                max_attempts=services.settings.max_attempts,
+                policy=PoisonPolicy.of_command(services.settings),
             )
         return self._made[stage.name]
 

@@ -14,6 +14,7 @@ from projections.events import timestamp_text
 
 if TYPE_CHECKING:
     from pipelines.graph.reader import GraphReader
+    from pipelines.ledger.holds import Hold
     from pipelines.ledger.ledger import Ledger, Tail
     from pipelines.ledger.targets import Target
     from pipelines.work.services import Services
@@ -27,6 +28,7 @@ TENANTS = 100
 def status(services: Services) -> dict[str, Any]:
     """The document; `errors` names what could not be asked, `ok` that nothing needs attention.
 
+    `held` says of a stage that so many different entries fail that it gives none up.
     A stage that was never `started` on the target has no checkpoint there; its lag is the whole
     ledger, and nobody works it off.
 
@@ -56,16 +58,20 @@ def status(services: Services) -> dict[str, Any]:
     ledger = services.ledger
     tails = ledger.tails()
     halted = ledger.halted()
+    holds = services.holds.of_target(target.name, STAGES)
     stages = {
-        name: _stage(
-            stage,
-            target,
-            ledger,
-            tails,
-            checkpoints.get(name, []),
-            dead_letters.get(name, 0),
-            _models(stage, services.settings, checkpoints.get(name, [])),
-        )
+        name: {
+            **_stage(
+                stage,
+                target,
+                ledger,
+                tails=tails,
+                checkpoints=checkpoints.get(name, []),
+                models=_models(stage, services.settings, checkpoints.get(name, [])),
+            ),
+            "dead_letters": dead_letters.get(name, 0),
+            "held": _held(holds.get(name)),
+        }
         for name, stage in STAGES.items()
         if not errors
     }
@@ -73,7 +79,7 @@ def status(services: Services) -> dict[str, Any]:
     ahead = any(stage["graph_ahead"] for stage in stages.values())
     return {
         "ok": not (errors or halted or rebuild_needed or ahead)
-        and not any(stage["dead_letters"] for stage in stages.values()),
+        and not any(stage["dead_letters"] or stage["held"] for stage in stages.values()),
         "rebuild_needed": rebuild_needed,
         "graph_ahead": ahead or bool(halted),
         "stages": stages,
@@ -129,9 +135,9 @@ def _stage(
     stage: Stage,
     target: Target,
     ledger: Ledger,
+    *,
     tails: list[Tail],
     checkpoints: list[Checkpoint],
-    dead_letters: int,
     models: dict[str, Any],
 ) -> dict[str, Any]:
     by_partition = {checkpoint.partition: checkpoint for checkpoint in checkpoints}
@@ -152,7 +158,6 @@ def _stage(
         "started": bool(checkpoints),
         "lag_entries": sum(max(row["lag_entries"], 0) for row in rows),
         "lag_seconds": round(_lag_seconds(ledger, rows), 3),
-        "dead_letters": dead_letters,
         "fold_version": stage.fold_version,
         "models": models,
         "rebuild_needed": any(c.fold_version != stage.fold_version for c in checkpoints)
@@ -160,6 +165,19 @@ def _stage(
         # A negative lag: the graph has folded entries that the ledger does not have.
         "graph_ahead": any(row["lag_entries"] < 0 for row in rows),
         "partitions": rows,
+    }
+
+
+def _held(hold: Hold | None) -> dict[str, Any] | None:
+    """At which entry a stage holds, and why; None: it does not."""
+    if hold is None:
+        return None
+    return {
+        "partition": hold.partition,
+        "seq": hold.seq,
+        "position": hold.position,
+        "reason": hold.reason,
+        "since": timestamp_text(round(hold.since_s * 1000)),
     }
 
 

@@ -26,6 +26,7 @@ from pipelines.observe import metrics as telemetry
 from pipelines.observe.process import collect_rarely, step_back
 from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
+from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage, group_name, load
@@ -256,9 +257,10 @@ def make_app(stage: Stage, services: Services, target: str) -> StageApp:
             services.writer(chosen),
             services.ledger,
             target=target,
-            max_attempts=settings.max_attempts,
+            policy=PoisonPolicy.of_live_work(settings),
             stop=stop,
             decide=Decisions(services, target),
+            board=services.holds,
         )
         runner.prepare(settings.partitions)
         return runner

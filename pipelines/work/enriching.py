@@ -21,8 +21,9 @@ from enrichment.stage import (
     wanted_names,
 )
 from enrichment.text import event_text
+from pipelines.graph.driver_errors import driver_errors
 from pipelines.graph.enrichment_facts import EnrichmentFacts, RememberedFeatures
-from pipelines.graph.writer import driver_errors, searches_within_tenants
+from pipelines.graph.writer import searches_within_tenants
 from pipelines.ledger.targets import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel, same_by_model, with_answers

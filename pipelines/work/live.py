@@ -13,9 +13,10 @@ from typing import Any
 from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.work.folds import StageFold
+from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from projections.errors import EventConflict, GraphAhead, Stopped
+from projections.errors import EventConflict, GraphAhead
 from projections.events import Event
 from projections.operations import Checkpoint
 from projections.positions import Position
@@ -44,12 +45,19 @@ class LiveRunner(Runner):
         ledger: Ledger,
         *,
         target: str,
-        max_attempts: int,
+        policy: PoisonPolicy | None = None,
         stop: threading.Event,
         decide: Callable[[Sequence[Event]], None] | None = None,
+        board: Board | None = None,
     ) -> None:
         super().__init__(
-            rules, writer, target=target, max_attempts=max_attempts, stop=stop, decide=decide
+            rules,
+            writer,
+            target=target,
+            policy=policy,
+            stop=stop,
+            decide=decide,
+            board=board,
         )
         self.ledger = ledger
 
@@ -79,12 +87,11 @@ class LiveRunner(Runner):
         until = self.rules.reach(derived)
         if until is not None:
             upstream = self.stage.upstream
-            self._await(lambda: self._has_passed(upstream, until))
+            self.retries.wait_until(lambda: self._has_passed(upstream, until))
         for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
             if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
                 return
-            if self.stop.wait(_GIVE_WAY_STEP_S):
-                raise Stopped()
+            self.retries.pause(_GIVE_WAY_STEP_S)
 
     def _has_passed(self, stage: str, until: Position) -> bool:
         """Whether a stage has folded every entry up to a position, in all partitions.

@@ -18,6 +18,7 @@ from pipelines.graph.reads.due_passes import PassReads
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.ledger.targets import Target
 from pipelines.work.folds import make_fold
+from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, stages_before
@@ -50,7 +51,10 @@ def bring_back(services: Services, target: Target) -> int:
         if not runners:
             runners = [
                 Runner(
-                    make_fold(stage, services, target), services.writer(target), target=target.name
+                    make_fold(stage, services, target),
+                    services.writer(target),
+                    target=target.name,
+                    policy=UNBRAKED,
                 )
                 for stage in looking.stages
             ]

@@ -9,8 +9,8 @@ What may go wrong, and what is done about it:
 - retryable (the graph is away, a deadlock, a time-out): again, with backoff, as long as it takes;
   a block that takes longer than a transaction may is halved, which never counts as an attempt;
 - fenced (another worker moved the checkpoint): the caller starts again at the checkpoint;
-- anything else: the block is halved until the poison entry is alone, and after `max_attempts` the
-  entry becomes a DeadLetter in the transaction that passes it. Its neighbours flow.
+- anything else: the block is halved until the entry at fault is alone, which is tried again, and
+  becomes a DeadLetter in the transaction that passes it, unless too many do: see `poison`.
 """
 
 from __future__ import annotations
@@ -19,41 +19,36 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    sleep_using_event,
-    stop_when_event_set,
-    wait_random_exponential,
-)
 
 from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.observe import metrics as telemetry
 from pipelines.work.folds import Placed, StageFold
+from pipelines.work.poison import (
+    NEVER_POISON,
+    REFUSALS,
+    Board,
+    Brake,
+    GivenUp,
+    PoisonPolicy,
+    describe,
+)
+from pipelines.work.retries import Retries
 from projections.errors import (
     Fenced,
     FoldVersionMismatch,
     ModelsMismatch,
-    ModelUnavailable,
     RecollectError,
-    Stopped,
-    TransactionTimeout,
     UpstreamDeadLetter,
 )
 from projections.events import Event, content_digest, decode_event
 from projections.operations import Checkpoint, Operations
 from projections.schema import BLOCKED_BY, POISON
 
-_REFUSALS = (FoldVersionMismatch, ModelsMismatch, ModelUnavailable)
-"""This worker cannot fold this graph at all: no entry is at fault, none is dead-lettered."""
-
-Result = TypeVar("Result")
 logger = structlog.get_logger(__name__)
 
 
@@ -64,9 +59,10 @@ class Runner:
         rules: the stage at work: the pure function and what it wants to know.
         writer: the target.
         target: its name, for logs and metrics.
-        max_attempts: of an entry alone, before it becomes a dead letter.
+        policy: when an entry that fails becomes a dead letter.
         stop: set by whoever wants a retrying runner to give up (nothing is lost); see `interrupt`.
         decide: appends decisions to the ledger; None: this runner only applies recorded ones.
+        board: where it shows that it holds, and is told to go on.
     """
 
     def __init__(
@@ -75,25 +71,29 @@ class Runner:
         writer: GraphWriter,
         *,
         target: str,
-        max_attempts: int = 5,
+        policy: PoisonPolicy | None = None,
         stop: threading.Event | None = None,
         decide: Callable[[Sequence[Event]], None] | None = None,
+        board: Board | None = None,
     ) -> None:
         self.rules = rules
         self.stage = rules.stage
         self.writer = writer
         self.decide = decide
         self.target = target
-        self.max_attempts = max_attempts
         self.stop = stop or threading.Event()
-        self._known: dict[int, Checkpoint] = {}
         self._labels = {"stage": self.stage.name, "target": target}
+        self.retries = Retries(self.stop, self._labels)
+        self.brake = Brake(
+            policy or PoisonPolicy(), **self._labels, retries=self.retries, board=board
+        )
+        self._known: dict[int, Checkpoint] = {}
         self._log = logger.bind(**self._labels)
 
     def prepare(self, partitions: int) -> None:
         """Create the target's constraints, indexes and missing checkpoints; wait for Neo4j."""
-        self._retrying(self.writer.ensure_schema)
-        self._retrying(
+        self.retries.call(self.writer.ensure_schema)
+        self.retries.call(
             lambda: self.writer.ensure_checkpoints(
                 self.stage.name, partitions, self.stage.fold_version, self.rules.models
             )
@@ -127,12 +127,13 @@ class Runner:
             Fenced: the checkpoint is elsewhere; read it and start there.
             FoldVersionMismatch: the graph was folded by other rules.
             Stopped: `stop` was set while retrying.
+            StageHeld: too many different entries fail, and the policy's patience is over.
         """
         start = self._start_of(block)
         begun = perf_counter()
         try:
             end = self._fold(start, block.entries)
-        except (Fenced, *_REFUSALS):
+        except (Fenced, *REFUSALS):
             self._forget(start)
             raise
         self._note_applied(block, end, begun)
@@ -152,8 +153,9 @@ class Runner:
             begun = perf_counter()
             try:
                 ends = self._advance_all(sorted(blocks))
+                self.brake.passed()
             except Exception as error:  # noqa: BLE001  one by one, each error finds its block
-                self._log.debug("applied one by one", blocks=len(blocks), reason=_reason(error))
+                self._log.debug("applied one by one", blocks=len(blocks), reason=describe(error))
             else:
                 for block, end in ends:
                     self._note_applied(block, end, begun)
@@ -192,7 +194,7 @@ class Runner:
         """
         start = self._known.get(block.partition)
         if start is None:
-            start = self._retrying(lambda: self.checkpoint(block.partition))
+            start = self.retries.call(lambda: self.checkpoint(block.partition))
         first = start.seq + 1
         if [e.seq for e in block.entries] != list(range(first, first + len(block.entries))):
             self._forget(start)
@@ -227,58 +229,74 @@ class Runner:
 
         Returns:
             The entries that could not be folded, each with the reason.
+
+        Raises:
+            StageHeld: so many different entries fail that it is not their fault.
+            FoldVersionMismatch, ModelsMismatch, Stopped: as `apply`.
         """
         if not entries:
             return []
-        try:
-            self._retrying(
+
+        def attempt() -> None:
+            self.retries.call(
                 lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
             )
-        except (Stopped, *_REFUSALS):
+            self.brake.passed()
+
+        try:
+            attempt()
+        except NEVER_POISON:
             raise
         except Exception as error:  # noqa: BLE001  unknown means poison: find the entry
-            if len(entries) == 1:
-                return [(entries[0], _reason(error))]
-            middle = len(entries) // 2
-            return [
-                *self.refold(partition, entries[:middle]),
-                *self.refold(partition, entries[middle:]),
-            ]
+            if len(entries) > 1:
+                middle = len(entries) // 2
+                return [
+                    *self.refold(partition, entries[:middle]),
+                    *self.refold(partition, entries[middle:]),
+                ]
+            try:
+                if self.brake.give_up_or_hold(entries[0], attempt, error) is None:
+                    return self.refold(partition, entries)
+            except GivenUp as given_up:
+                return [(entries[0], describe(given_up.error))]
         return []
 
     # -- one block -----------------------------------------------------------------------------
 
     def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
+        def attempt() -> Checkpoint:
+            end = self.retries.call(
+                lambda: self._advance(start, entries), may_halve=len(entries) > 1
+            )
+            self.brake.passed()
+            return end
+
         try:
-            return self._retrying(lambda: self._advance(start, entries), may_halve=len(entries) > 1)
-        except (Stopped, Fenced, *_REFUSALS):
+            return attempt()
+        except NEVER_POISON:
             raise
         except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
-            if len(entries) == 1:
-                return self._pass_poison(start, entries[0], error)
-            telemetry.BISECTIONS.labels(**self._labels).inc()
-            middle = len(entries) // 2
-            return self._fold(self._fold(start, entries[:middle]), entries[middle:])
+            if len(entries) > 1:
+                telemetry.BISECTIONS.labels(**self._labels).inc()
+                middle = len(entries) // 2
+                return self._fold(self._fold(start, entries[:middle]), entries[middle:])
+            try:
+                return self.brake.try_alone(entries[0], attempt, error)
+            except GivenUp as given_up:
+                return self._pass_poison(start, entries[0], given_up.error)
 
     def _pass_poison(self, start: Checkpoint, entry: Entry, error: Exception) -> Checkpoint:
-        """Try the entry alone until its attempts are used up, then record it and go on."""
-        for _ in range(1, self.max_attempts):
-            try:
-                return self._retrying(lambda: self._advance(start, [entry]))
-            except (Stopped, Fenced, *_REFUSALS):
-                raise
-            except Exception as again:  # noqa: BLE001  as above
-                error = again
-        reason = _reason(error)
+        """Record the entry as a dead letter and go on behind it."""
+        reason = describe(error)
         kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
-        end = self._retrying(lambda: self._advance(start, [entry], poison=(kind, reason)))
+        end = self.retries.call(lambda: self._advance(start, [entry], poison=(kind, reason)))
         telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
         self._log.error(
             "dead letter",
             partition=entry.partition,
             position=str(entry.position),
             request_id=entry.request_id,
-            attempts=self.max_attempts,
+            attempts=self.brake.policy.max_attempts,
             reason=reason,
         )
         return end
@@ -351,15 +369,7 @@ class Runner:
                         wanted.pop(found.partition, None)
                 return not wanted
 
-            self._await(passed)
-
-    def _await(self, condition: Callable[[], bool]) -> None:
-        """Wait until it holds. Raises Stopped when `stop` is set meanwhile."""
-        wait_s = 0.02
-        while not condition():
-            if self.stop.wait(wait_s):
-                raise Stopped()
-            wait_s = min(1.0, wait_s * 1.5)
+            self.retries.wait_until(passed)
 
     def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
         begun = perf_counter()
@@ -412,7 +422,7 @@ class Runner:
             event_id=event_id,
             kind=kind,
             reason=reason[:1_000],
-            attempts=self.max_attempts,
+            attempts=self.brake.policy.max_attempts,
         )
 
     # -- fences and retries ----------------------------------------------------------------------
@@ -450,40 +460,6 @@ class Runner:
                 stage=self.stage.name, found=found.models or "none", expected=self.rules.models
             )
 
-    def _retrying(self, call: Callable[[], Result], *, may_halve: bool = False) -> Result:
-        """Call until it succeeds or fails with something that a retry cannot mend.
-
-        With `may_halve` a transaction that ran into its limit is such a thing: halves are faster.
-        """
-
-        def again(error: BaseException) -> bool:
-            if may_halve and isinstance(error, TransactionTimeout):
-                return False
-            return isinstance(error, RecollectError) and error.retryable
-
-        retrying = Retrying(
-            retry=retry_if_exception(again),
-            wait=wait_random_exponential(multiplier=0.05, max=5),
-            sleep=sleep_using_event(self.stop),
-            stop=stop_when_event_set(self.stop),
-            before_sleep=self._note_retry,
-            reraise=True,
-        )
-        try:
-            return retrying(call)
-        except RecollectError as error:
-            if again(error):  # only `stop` ends the tries of such a one
-                raise Stopped() from error
-            raise
-
-    def _note_retry(self, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        if error is None:
-            return
-        telemetry.RETRIES.labels(**self._labels, reason=telemetry.error_reason(error)).inc()
-        if state.attempt_number in (1, 10) or state.attempt_number % 100 == 0:
-            self._log.warning("retrying", attempt=state.attempt_number, reason=str(error))
-
     def _observe(self, phase: telemetry.Phase, begun: float) -> float:
         now = perf_counter()
         telemetry.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
@@ -496,10 +472,3 @@ def _end_of(start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
     return replace(
         start, position=last.position, seq=last.seq, digest=content_digest(last.data).hex()
     )
-
-
-def _reason(error: Exception) -> str:
-    """What a dead letter says; an error that is not ours may have no words but its name."""
-    if isinstance(error, RecollectError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.graph.reader import GraphReader
     from pipelines.graph.writer import GraphWriter
     from pipelines.ledger.connect import RedisClient
+    from pipelines.ledger.holds import Holds
     from pipelines.ledger.ledger import Ledger
     from pipelines.ledger.reports import Reports
     from pipelines.ledger.targets import Target, Targets
@@ -65,6 +66,13 @@ class Services:
         from pipelines.ledger.reports import Reports
 
         return Reports(self.redis, self.settings.prefix)
+
+    @cached_property
+    def holds(self) -> Holds:
+        """Which stages hold, in Redis."""
+        from pipelines.ledger.holds import Holds
+
+        return Holds(self.redis, self.settings.prefix)
 
     @cached_property
     def ledger(self) -> Ledger:

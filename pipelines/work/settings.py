@@ -82,6 +82,26 @@ class Settings(BaseSettings):
     )
     lease_ms: int = Field(default=10_000, ge=500, description="of a partition, renewed five times")
     max_attempts: int = Field(default=5, ge=1, le=100, description="of an entry, then dead letter")
+    attempt_wait_s: float = Field(
+        default=0.1,
+        gt=0,
+        le=5,
+        description="between the first two attempts of an entry; it doubles, up to 5 s",
+    )
+    poison_in_a_row: int = Field(
+        default=5,
+        ge=1,
+        description="entries given up one after the other, at most; then the stage holds",
+    )
+    poison_a_minute: int = Field(
+        default=20, ge=1, description="entries given up within a minute, at most; then likewise"
+    )
+    hold_patience_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="how long rebuild and replay hold before they end; workers hold until an "
+        "entry passes, or `recollect dead-letters release`",
+    )
     transaction_timeout_s: float = Field(default=60.0, gt=0, description="of one block in Neo4j")
     stop_timeout_s: float = Field(default=20.0, gt=0, description="a worker's for blocks in hand")
     rebuild_batch_size: int = Field(

@@ -33,7 +33,7 @@ def die_at(number: int) -> None:
 
 def main(when: str, now_ms: str) -> None:
     """Run the pass."""
-    module.ready = without_models  # type: ignore[attr-defined]  # no test of models
+    module.make_fold = without_models  # type: ignore[attr-defined]  # no test of models
     kind, _, number = when.partition(":")
     if kind == "append":
         append = Decisions.append

@@ -19,7 +19,7 @@ from pipelines.work.settings import Settings
 from projections.errors import Fenced
 from projections.events import Event
 from tests.factories import sessions
-from tests.fakes.stages import PROJECTING
+from tests.fakes.stages import PROJECTING, QUICK
 
 PARTITIONS = 2
 
@@ -46,7 +46,7 @@ class Stack:
         self.services.close()
 
     def new_runner(self, rules: StageFold = PROJECTING, **options: Any) -> Runner:
-        return Runner(rules, self.writer, target=self.target.name, **options)
+        return Runner(rules, self.writer, target=self.target.name, **{"policy": QUICK, **options})
 
     def append(self, *events: Event) -> list[Appended]:
         outcomes = self.ledger.append(events)

@@ -45,7 +45,6 @@ def runner(live: Consolidated) -> LiveRunner:
         live.stack.writer,
         live.stack.ledger,
         target="blue",
-        max_attempts=1,
         stop=stop,
     )
 

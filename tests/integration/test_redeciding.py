@@ -34,7 +34,7 @@ class Interrupted(Exception):
 @pytest.fixture(autouse=True)
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
-    monkeypatch.setattr("pipelines.operations.consolidate.ready", without_models)
+    monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from projections.operations import Operations
 from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import block, event, event_id, session
-from tests.fakes.stages import PROJECTING
+from tests.fakes.stages import PROJECTING, QUICK
 from tests.integration.stack import PARTITIONS, Stack
 
 pytestmark = pytest.mark.integration
@@ -240,7 +240,7 @@ def flaky(stack: Stack) -> Flaky:
 
 def test_what_may_pass_later_never_counts_as_an_attempt(stack: Stack, flaky: Flaky) -> None:
     flaky.before = [GraphUnavailable(reason="away") for _ in range(7)]
-    runner = Runner(PROJECTING, flaky, target="blue", max_attempts=2)
+    runner = Runner(PROJECTING, flaky, target="blue", policy=replace(QUICK, max_attempts=2))
     end = runner.apply(block(event(1), event(2)))
     assert end.seq == 2
     assert not flaky.before

@@ -112,7 +112,6 @@ def test_a_block_that_waits_for_an_answer_is_not_applied(stack: Stack, server: C
         stack.writer,
         stack.ledger,
         target=stack.target.name,
-        max_attempts=1,
         stop=threading.Event(),
     )
     blocks = [

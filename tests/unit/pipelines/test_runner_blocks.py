@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from projections.errors import Fenced, GraphRejected, Stopped, TransactionTimeou
 from projections.operations import Operations
 from tests.factories import block, event_id, session
 from tests.fakes.graph import FakeGraphWriter
-from tests.fakes.stages import PROJECTING
+from tests.fakes.stages import PROJECTING, QUICK
 
 
 class SlowGraph(FakeGraphWriter):
@@ -129,7 +130,9 @@ def test_blocks_of_several_partitions_share_one_transaction() -> None:
 
 def test_a_poison_event_in_one_block_does_not_touch_the_other() -> None:
     writer = Faulty(poison=event_id(5))
-    runner = Runner(PROJECTING, writer.as_writer(), target="blue", max_attempts=2)
+    runner = Runner(
+        PROJECTING, writer.as_writer(), target="blue", policy=replace(QUICK, max_attempts=2)
+    )
     writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
 
     outcomes = runner.apply_together(two_blocks())
