@@ -23,6 +23,7 @@ import numpy as np
 from blake3 import blake3
 
 from consolidation.label_propagation import LINK_ID_BYTES, WHOLE_WEIGHT, EntityGraph, Labelling
+from consolidation.payloads import CHUNK_MEMBERS, CommunityChunk, CommunityText
 
 MIN_ENTITIES = 3
 ID_DIGEST_BYTES = 16
@@ -224,3 +225,36 @@ def _kept_ids(found: list[Community], recorded: Mapping[str, Collection[str]]) -
             kept[number] = own_id
             given.add(own_id)
     return kept
+
+
+# -- decided ---------------------------------------------------------------------------------------
+
+
+def community_chunks(
+    community_id: str,
+    community: Community,
+    text: CommunityText,
+    centroid: bytes | None,
+    *,
+    run_id: str,
+    user_id: str | None = None,
+) -> list[CommunityChunk]:
+    """A community in chunks; the members by id, so that equal communities have equal chunks."""
+    entity_ids = sorted(member.entity_id for member in community.members)
+    starts = range(0, len(entity_ids), CHUNK_MEMBERS)
+    return [
+        CommunityChunk(
+            community_id=community_id,
+            run_id=run_id,
+            chunk=chunk,
+            chunks=len(starts),
+            fingerprint=community.fingerprint,
+            member_count=len(entity_ids),
+            entity_ids=tuple(entity_ids[start : start + CHUNK_MEMBERS]),
+            name=text.name if chunk == 0 else None,
+            summary=text.summary if chunk == 0 else None,
+            centroid=centroid if chunk == 0 else None,
+            user_id=user_id if chunk == 0 else None,
+        )
+        for chunk, start in enumerate(starts)
+    ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final, Literal
+from typing import Literal
 
 from consolidation.sources import SourceEvent
+from consolidation.summary_payloads import DIGEST_BYTES
 from projections.events import canonical_json
-
-DIGEST_BYTES: Final = 16
 
 Scope = Literal["episode", "session", "agent"]
 

@@ -12,12 +12,10 @@ from typing import Final, Literal, NamedTuple
 
 from consolidation.sources import Mentioned, SourceEvent
 from enrichment.event_kinds import FAILED
+from consolidation.summary_payloads import NAME_CHARACTERS
 from enrichment.text import cut
 
 Kind = Literal["said", "call", "result", "instruction", "happened"]
-
-NAME_CHARACTERS: Final = 200
-"""Of the name of a tool or an entity; envelopes allow 512, which would not fit a dozen times."""
 
 _WORD = re.compile(r"[a-z0-9]+")
 _RESULT = frozenset(("result", "results", "returned", "output", "response"))

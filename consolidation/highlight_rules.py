@@ -24,19 +24,15 @@ from consolidation.episode_acts import (
     things_of,
     troubles,
 )
-from consolidation.highlights import (
-    CHATTER,
+from consolidation.highlights import CHATTER, Candidate, best, content_words, listed
+from consolidation.sources import SourceEvent
+from consolidation.summary_payloads import (
     HIGHLIGHT_CHARACTERS,
     MAX_HIGHLIGHTS,
     MAX_PROOFS,
-    Candidate,
     Highlight,
     HighlightKind,
-    best,
-    content_words,
-    listed,
 )
-from consolidation.sources import SourceEvent
 from consolidation.windows import place_of
 from enrichment.text import cut
 from enrichment.words import GREETINGS
@@ -372,15 +368,14 @@ def _highlight(
     tool: str | None = None,
 ) -> Highlight:
     ids = tuple(dict.fromkeys(event.event_id for event in events))
-    kept = ids if len(ids) <= MAX_PROOFS else (*ids[: MAX_PROOFS - 1], ids[-1])
     return Highlight(
-        kind,
-        cut(" ".join(_MARKUP.sub("", text).split()), HIGHLIGHT_CHARACTERS),
-        kept,
-        max(event.importance for event in events),
-        min(event.occurred_at_ms for event in events),
-        agent_id,
-        tool,
+        kind=kind,
+        text=cut(" ".join(_MARKUP.sub("", text).split()), HIGHLIGHT_CHARACTERS),
+        event_ids=ids if len(ids) <= MAX_PROOFS else (*ids[: MAX_PROOFS - 1], ids[-1]),
+        importance=max(event.importance for event in events),
+        occurred_at_ms=min(event.occurred_at_ms for event in events),
+        agent_id=agent_id,
+        tool=tool,
     )
 
 

@@ -7,18 +7,10 @@ the second is worth less. What may be told of an episode, and in which words, is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple
 
+from consolidation.summary_payloads import Highlight
 from enrichment.phrases import MIN_WORD_CHARACTERS, PLAIN, WORD
-
-HighlightKind = Literal["request", "action", "failure", "resolution", "outcome", "said", "happened"]
-KINDS: Final[tuple[str, ...]] = get_args(HighlightKind)
-
-MAX_HIGHLIGHTS: Final = 8
-"""Of an episode."""
-MAX_PROOFS: Final = 20
-"""Events that one highlight names."""
-HIGHLIGHT_CHARACTERS: Final = 200
 
 CHATTER: Final = 2
 """Weight up to which nothing is told unless there is nothing else."""
@@ -27,29 +19,6 @@ _ENOUGH = 3
 """When so much is told, nothing of weight _ROUTINE is added."""
 _REPEATED = 3
 """Taken off the weight of what speaks of nothing new; a share of it off others."""
-
-
-class Highlight(NamedTuple):
-    """Something worth telling.
-
-    Attributes:
-        kind: what it is.
-        text: one line of at most HIGHLIGHT_CHARACTERS that is understood by itself.
-        event_ids: that prove it, in their order, at most MAX_PROOFS; of a resolution the first is
-            what failed, the last what resolved it.
-        importance: of the most important of them, 1 to 10.
-        occurred_at_ms: of the first of them.
-        agent_id: who did, said or asked it.
-        tool: that was used, if one was.
-    """
-
-    kind: HighlightKind
-    text: str
-    event_ids: tuple[str, ...]
-    importance: int
-    occurred_at_ms: int
-    agent_id: str
-    tool: str | None = None
 
 
 class Candidate(NamedTuple):

@@ -15,32 +15,27 @@ sessions know each entity; two sessions are then compared by their traits.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, log
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple
 
 from consolidation.failures import Failure, failures_of, words_of
-from consolidation.pruning_payloads import RUN_FIELDS, is_event_id
+from consolidation.payloads import (
+    EVIDENCE_CHARACTERS,
+    MAX_EVIDENCE,
+    MAX_LINKS,
+    REASONS,
+    LinkReason,
+    SessionLink,
+)
 from consolidation.sources import SourceEvent
 from enrichment.entities import canonical_name
-from enrichment.payload_fields import Fields
-from projections.errors import InvalidEvent
-from projections.events import MAX_NAME_CHARACTERS
 
-KIND: Final = "links"
-"""Of the `memory.consolidated` that holds links."""
 RARE_SESSIONS: Final = 5
-MAX_LINKS: Final = 10
-"""Of a session; half of them for each reason, unless the other needs fewer."""
-MAX_EVIDENCE: Final = 5
-EVIDENCE_CHARACTERS: Final = 240
 ALIKE: Final = 0.6
 """Share of words (Jaccard) from which two failures of a tool are alike."""
 UNRESOLVED_SHARE: Final = 0.8
 """Of the score of an alike failure that nobody resolved."""
-
-LinkReason = Literal["shared_entities", "similar_failure"]
-REASONS: Final[tuple[LinkReason, ...]] = get_args(LinkReason)
 
 _NEVER_TYPES = frozenset(("agent", "tool"))
 _NEVER_SUBTYPES = frozenset(("value", "amount", "date"))
@@ -70,24 +65,6 @@ class SessionTraits(NamedTuple):
     user_ids: frozenset[str] = frozenset()
     entities: tuple[RareEntity, ...] = ()
     failures: tuple[Failure, ...] = ()
-
-
-class SessionLink(NamedTuple):
-    """A session that another belongs together with.
-
-    Attributes:
-        session_id: of the other.
-        reason: why.
-        evidence: names of shared entities, the rarest first, or the signature of the failure.
-        score: above 0, at most 1, a multiple of 0.0001.
-        resolution_event_id: the other's event that resolved the failure.
-    """
-
-    session_id: str
-    reason: LinkReason
-    evidence: tuple[str, ...]
-    score: float
-    resolution_event_id: str | None = None
 
 
 class SessionProfile(NamedTuple):
@@ -237,10 +214,10 @@ def _by_entities(session: SessionTraits, other: SessionTraits) -> SessionLink | 
     shared.sort(key=lambda one: (one.sessions, one.name, one.entity_id))
     names = tuple(dict.fromkeys(one.name[:EVIDENCE_CHARACTERS] for one in shared))
     return SessionLink(
-        other.session_id,
-        "shared_entities",
-        names[:MAX_EVIDENCE],
-        round(1 - exp(-weight / 2), 4),
+        session_id=other.session_id,
+        reason="shared_entities",
+        evidence=names[:MAX_EVIDENCE],
+        score=round(1 - exp(-weight / 2), 4),
     )
 
 
@@ -258,11 +235,11 @@ def _by_failures(session: SessionTraits, other: SessionTraits) -> SessionLink | 
         return None
     score, evidence, resolution = best
     return SessionLink(
-        other.session_id,
-        "similar_failure",
-        (evidence[:EVIDENCE_CHARACTERS],),
-        round(score, 4),
-        resolution,
+        session_id=other.session_id,
+        reason="similar_failure",
+        evidence=(evidence[:EVIDENCE_CHARACTERS],),
+        score=round(score, 4),
+        resolution_event_id=resolution,
     )
 
 
@@ -276,73 +253,3 @@ def _likeness(one: Failure, other: Failure) -> float:
     together = len(words[0] | words[1])
     share = len(words[0] & words[1]) / together if together else 0.0
     return share if share >= ALIKE else 0.0
-
-
-# -- payloads --------------------------------------------------------------------------------------
-
-
-def links_payload(session_id: str, links: Collection[SessionLink]) -> dict[str, Any]:
-    """A payload of `memory.consolidated`: all links of a session; none: it has no more."""
-    return {
-        "kind": KIND,
-        "session_id": session_id,
-        "links": [_link_payload(link) for link in links],
-    }
-
-
-def _link_payload(link: SessionLink) -> dict[str, Any]:
-    payload: dict[str, Any] = {
-        "session_id": link.session_id,
-        "reason": link.reason,
-        "evidence": list(link.evidence),
-        "score": link.score,
-    }
-    if link.resolution_event_id is not None:
-        payload["resolution_event_id"] = link.resolution_event_id
-    return payload
-
-
-def parse_links(payload: Any) -> tuple[str, list[SessionLink]]:
-    """The session of a payload, and its links.
-
-    Raises:
-        InvalidEvent: with every broken rule, each by field (`payload.links[0].reason`).
-    """
-    errors: list[tuple[str, str]] = []
-    fields = Fields.of(payload, "payload", errors)
-    session_id, links = "", []
-    if fields is not None:
-        fields.choice("kind", (KIND,), required=True)
-        fields.refuse_others(f"kind {RUN_FIELDS} session_id links")
-        session_id = fields.text("session_id", MAX_NAME_CHARACTERS, required=True) or ""
-        links = [_parsed(one, session_id) for one in fields.objects("links", 0, MAX_LINKS)]
-    if errors:
-        raise InvalidEvent(tuple(errors))
-    return session_id, links
-
-
-def _parsed(fields: Fields, session_id: str) -> SessionLink:
-    fields.refuse_others("session_id reason evidence score resolution_event_id")
-    other = fields.text("session_id", MAX_NAME_CHARACTERS, required=True) or ""
-    if other and other == session_id:
-        fields.refuse("session_id", "another session")
-    reason = fields.choice("reason", REASONS, required=True) or REASONS[0]
-    evidence = fields.raw.get("evidence")
-    if (
-        not isinstance(evidence, list)
-        or not 1 <= len(evidence) <= MAX_EVIDENCE
-        or not all(
-            isinstance(one, str) and 1 <= len(one) <= EVIDENCE_CHARACTERS for one in evidence
-        )
-    ):
-        rule = f"a list of 1 to {MAX_EVIDENCE} strings of 1 to {EVIDENCE_CHARACTERS} characters"
-        fields.refuse("evidence", rule)
-        evidence = []
-    score = fields.raw.get("score")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 < score <= 1:
-        fields.refuse("score", "a number above 0, at most 1")
-        score = 1.0
-    resolution = fields.raw.get("resolution_event_id")
-    if resolution is not None and not is_event_id(resolution):
-        fields.refuse("resolution_event_id", "an event id: a UUID in lower case")
-    return SessionLink(other, cast(LinkReason, reason), tuple(evidence), float(score), resolution)

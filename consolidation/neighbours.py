@@ -16,12 +16,12 @@ from consolidation.failures import Failure, failure_signature
 from consolidation.links import (
     RARE_SESSIONS,
     FoundLink,
-    SessionLink,
     SessionTraits,
     are_alike,
     best_links,
     found_links,
 )
+from consolidation.payloads import SessionLink
 from consolidation.sources import SourceEvent
 
 NEARLY_RARE: Final = 2 * RARE_SESSIONS

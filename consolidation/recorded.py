@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.decisions import EpisodeDecided
 from consolidation.digests import events_digest
-from consolidation.summaries import VERSION, EpisodeSummary, summarize_episode
-from consolidation.windows import EPISODE_EVENTS, Episode, Place, Sealed
+from consolidation.payloads import EPISODE_EVENTS, EpisodeDecided
+from consolidation.summaries import VERSION, summarize_episode
+from consolidation.summary_payloads import EpisodeSummary
+from consolidation.windows import Episode, Place, Sealed
 from projections.positions import Position
 
 
@@ -36,8 +37,8 @@ def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str
         if all(event_id in retained for event_id in one.event_ids):
             continue
         summary = one.summary
-        first = Place(summary.gist.started_at_ms, one.event_ids[0])
-        last = Place(summary.gist.ended_at_ms, one.event_ids[-1])
+        first = Place(summary.started_at_ms, one.event_ids[0])
+        last = Place(summary.ended_at_ms, one.event_ids[-1])
         found.append(Sealed(summary.trace_id, summary.number, first, last))
     return found
 
@@ -66,7 +67,8 @@ def episode_decision(
         if not late:
             return None
         # Its first and last member say how far it goes, so those that came late go between.
-        return EpisodeDecided(before.summary, (*before.event_ids[:-1], *late, before.event_ids[-1]))
+        *first, last = before.event_ids
+        return EpisodeDecided(summary=before.summary, event_ids=(*first, *late, last))
     if before is not None and before.digest == events_digest(episode.events, VERSION):
         return None
-    return EpisodeDecided(summarize_episode(episode, degrees), event_ids)
+    return EpisodeDecided(summary=summarize_episode(episode, degrees), event_ids=event_ids)

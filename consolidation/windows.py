@@ -16,12 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
+from consolidation.payloads import EPISODE_EVENTS
 from consolidation.sources import SourceEvent
 
 EPISODE_GAP_MS: Final = 30 * 60_000
 """A longer pause within a trace ends an episode (S0)."""
-EPISODE_EVENTS: Final = 500
-"""Members of one episode at most, so that one decision can name them all."""
 
 
 class Place(NamedTuple):

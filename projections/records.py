@@ -2,19 +2,21 @@
 
 A payload is a `Record`: unknown fields are refused, null is absent, types are not converted. What
 JSON writes otherwise than Python holds it (a time, bytes) is `Coded`; `parsed` reads the wire's
-form alone, a constructor takes Python's.
+form alone, a constructor takes Python's. Small objects of which there are many, or that are keys,
+are frozen dataclasses `with_config(PART)`: built unchecked, read as strictly.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
@@ -54,16 +56,24 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_absent(cls, raw: Any) -> Any:
-        if not isinstance(raw, Mapping):
+    def _as_wire(cls, raw: Any, info: ValidationInfo) -> Any:
+        """Null is absent; a field that has one value only (a kind) is required in JSON."""
+        if info.context is not _WIRE or not isinstance(raw, Mapping):
             return raw
         names = {field.alias or name for name, field in cls.model_fields.items()}
-        return {key: value for key, value in raw.items() if value is not None or key not in names}
+        found = {key: value for key, value in raw.items() if value is not None or key not in names}
+        for name, field in cls.model_fields.items():
+            if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1:
+                found.setdefault(name, "")  # refused by what it should be
+        return found
 
     def payload(self) -> dict[str, Any]:
         """The record as JSON values; what is None is left out."""
         return self.model_dump(mode="json", exclude_none=True)
 
+
+PART: Final = ConfigDict(extra="forbid", validate_by_alias=True, serialize_by_alias=True)
+"""Of a dataclass in a record; the types of its fields are to be strict by themselves."""
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -85,7 +95,29 @@ def parsed(record: type[R], payload: Any, path: str = "payload") -> R:
         return record.model_validate(payload, by_alias=True, by_name=False, context=_WIRE)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        raise InvalidEvent(tuple((_path(path, one), _rule(one)) for one in details)) from None
+        told = (one for one in details if not _follows(one, details))
+        raise InvalidEvent(tuple((_path(path, one), _rule(one)) for one in told)) from None
+
+
+def parsed_by(field: str, records: Mapping[str, type[R]], payload: Any) -> R:
+    """The record that a payload holds, where one of its fields says which.
+
+    Args:
+        field: that says it (`kind`).
+        records: by what the field says.
+        payload: decoded JSON.
+
+    Raises:
+        InvalidEvent: with every broken rule, each by field.
+    """
+    if not isinstance(payload, Mapping):
+        raise InvalidEvent((("payload", "a JSON object"),))
+    word = payload.get(field)
+    record = records.get(word) if isinstance(word, str) else None
+    if record is None:
+        needed = "required: " if word is None else ""
+        raise InvalidEvent(((f"payload.{field}", f"{needed}one of {', '.join(records)}"),))
+    return parsed(record, payload)
 
 
 def broken(field: str, rule: str) -> PydanticCustomError:
@@ -100,6 +132,7 @@ def broken(field: str, rule: str) -> PydanticCustomError:
 
 _RULES: Final[Mapping[str, str]] = {
     "bool_type": "true or false",
+    "dataclass_type": "a JSON object",
     "dict_type": "a JSON object",
     "extra_forbidden": "unknown field",
     "finite_number": "a finite number",
@@ -111,6 +144,7 @@ _RULES: Final[Mapping[str, str]] = {
     "less_than_equal": "a number up to {le}",
     "literal_error": "one of {expected}",
     "missing": "required",
+    "missing_argument": "required",
     "model_attributes_type": "a JSON object",
     "model_type": "a JSON object",
     "string_pattern_mismatch": "no control characters or lone surrogates",
@@ -121,8 +155,17 @@ _RULES: Final[Mapping[str, str]] = {
     "too_long": "at most {max_length:,} items",
     "too_short": "at least {min_length:,} items",
     "tuple_type": "a list",
+    "unexpected_keyword_argument": "unknown field",
 }
 """In our words; what is not here is said in pydantic's."""
+
+
+def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is too short because its items were refused, which is told of them."""
+    loc = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(loc) and other["loc"][: len(loc)] == loc for other in errors
+    )
 
 
 def _rule(error: ErrorDetails) -> str:
@@ -232,15 +275,22 @@ Items = Annotated[tuple[T, ...], Strict(False)]
 """A list; its bounds by `Field(min_length=…, max_length=…)`."""
 Different = Annotated[tuple[H, ...], Strict(False), AfterValidator(_different)]
 """A list of which no item stands twice."""
-Whole = Annotated[int, Field(ge=0, le=MOST_WHOLE)]
-Milliseconds = Annotated[int, Field(ge=-MOST_WHOLE, le=MOST_WHOLE)]
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict(), Field(ge=0, le=MOST_WHOLE)]
+Milliseconds = Annotated[int, Strict(), Field(ge=-MOST_WHOLE, le=MOST_WHOLE)]
 """Since the epoch, or before it; a number on the wire, too."""
-Timestamp = Annotated[int, Coded(_timestamp_ms, timestamp_text)]
+Timestamp = Annotated[int, Strict(), Coded(_timestamp_ms, timestamp_text)]
 """Milliseconds since the epoch; on the wire an RFC 3339 time with zone."""
 EventId = Annotated[
     str,
     Matching(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "an event id: a UUID in lower case"),
 ]
+Uuid = Annotated[
+    str,
+    Matching(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID of 36 characters"),
+    BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
+]
+"""In either case; the value is in lower case."""
 EntityId = Annotated[str, Matching(r"(?:entity:)?([0-9a-f]{16,64})", "an entity id, entity:<hash>")]
 """On the wire with or without `entity:`; the value is the bare hash."""
 HashId = Annotated[str, Matching(r"[0-9a-f]{16,64}", "an id of 16 to 64 hexadecimal digits")]

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from consolidation.digests import summary_id
-from consolidation.links import FoundLink, SessionLink
+from consolidation.links import FoundLink
 from consolidation.neighbours import FailedEvent
 from enrichment.event_kinds import FAILED
+from consolidation.payloads import SessionLink
 from enrichment.resolution import components
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position

@@ -14,9 +14,8 @@ import orjson
 from consolidation.digests import summary_id
 from consolidation.recorded import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
-from consolidation.summaries import EpisodeSummary
-from consolidation.summary_payloads import Summary, from_payload
 from enrichment.event_kinds import FAILED
+from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary
 from enrichment.resolution import components
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
@@ -167,7 +166,7 @@ class SessionReader(GraphQuestions):
 
 def parsed_summary(gist: str) -> Summary:
     """A summary as the graph keeps it."""
-    return from_payload(orjson.loads(gist))
+    return parse_summary(orjson.loads(gist))
 
 
 def position_of(parts: Iterable[int] | None) -> Position | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consolidation.failures import Failure
-from consolidation.links import FoundLink, RareEntity, SessionLink, SessionTraits
+from consolidation.links import FoundLink, RareEntity, SessionTraits
 from consolidation.neighbours import (
     FailedEvent,
     alike_sessions,
@@ -11,6 +11,7 @@ from consolidation.neighbours import (
     sharing_sessions,
     slim,
 )
+from consolidation.payloads import SessionLink
 from tests.factories import START_MS, event_id
 from tests.source_events import mentioned, source_event
 
