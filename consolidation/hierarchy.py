@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.digests import Scope, episode_scope_id, summary_id
 from consolidation.payloads import (
     AgentDecided,
     EpisodeDecided,
@@ -14,7 +13,13 @@ from consolidation.payloads import (
     SessionLink,
 )
 from consolidation.subjects import Subject, Subjects
-from consolidation.summary_payloads import AgentSummary, Summary
+from consolidation.summary_payloads import (
+    AgentSummary,
+    Scope,
+    Summary,
+    episode_scope_id,
+    summary_id,
+)
 from consolidation.tombstones import Departures
 from projections.events import Event, canonical_json
 from projections.operations import (

@@ -6,11 +6,34 @@ the second is worth less. What may be told of an episode, and in which words, is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from consolidation.summary_payloads import Highlight
+from consolidation.actions import (
+    Act,
+    Trouble,
+    actor_of,
+    acts,
+    ancestors,
+    body_of,
+    changed_arguments,
+    is_by_user,
+    kind_of,
+    things_of,
+    troubles,
+)
+from consolidation.sources import SourceEvent, place_of
+from consolidation.summary_payloads import (
+    HIGHLIGHT_CHARACTERS,
+    MAX_HIGHLIGHTS,
+    MAX_PROOFS,
+    Highlight,
+    HighlightKind,
+)
 from enrichment.phrases import MIN_WORD_CHARACTERS, PLAIN, WORD
+from enrichment.text import cut
+from enrichment.words import GREETINGS
 
 CHATTER: Final = 2
 """Weight up to which nothing is told unless there is nothing else."""
@@ -74,3 +97,349 @@ def content_words(text: str) -> frozenset[str]:
 def listed(names: Sequence[str]) -> str:
     """Names as they are told: `a, b and c`."""
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+
+
+_FIRST_REQUEST = 8
+_OUTCOME = 8
+_TROUBLE = 4
+_REFUSED = 2
+_REQUEST = 1
+_ORDINARY = 4
+"""Importance of an event that no rule of enrichment says anything about."""
+_FEW_WORDS = 3
+_MANY_WORDS = 6
+"""Of content in a line: fewer take 2 off its weight, as many or more add 1."""
+
+_REASON_CHARACTERS = 100
+_VALUE_CHARACTERS = 40
+_NEWS_CHARACTERS = 100
+_OPENING_CHARACTERS = 160
+_MAX_CHANGED = 2
+_MAX_TARGETS = 3
+_MAX_NEWS = 4
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
+_MARKUP = re.compile(r"\*\*|`|(?<=: )[*#•-]+ ?")
+_LIST_MARK = re.compile(r"^\s*(?:[-*•+]|\d{1,2}[.)])\s+")
+_ANNOUNCED = 3
+"""Lines that are told of a list."""
+_SUBSTANCE = 25
+"""Characters; a shorter first sentence is a greeting or an assent."""
+_REACTION = re.compile(
+    rf"(?:{'|'.join(sorted(GREETINGS))}|you|your|you're|you've|that's|it's great|sounds"
+    r"|(?:(?:i|we) )?(?:(?:so|totally|completely|absolutely|fully|really) )?agree)\b",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"\b(?:unfortunately|unable|cannot|can't|couldn't|won't|not (?:able|allowed|eligible|possible"
+    r"|permitted|available)|refused?|declined?)\b",
+    re.IGNORECASE,
+)
+
+
+class _Story(NamedTuple):
+    """An episode taken apart.
+
+    Attributes:
+        by_id: its events.
+        places: of the events in it, by id.
+        mentions: how many of its events mention an entity, by entity id.
+        first_said: the place of the event whose text has a value first, by the value.
+    """
+
+    by_id: Mapping[str, SourceEvent]
+    places: Mapping[str, int]
+    mentions: Mapping[str, int]
+    first_said: Mapping[str, int]
+
+
+def episode_highlights(events: Sequence[SourceEvent]) -> tuple[Highlight, ...]:
+    """The highlights of an episode, best first.
+
+    Args:
+        events: of the episode, sorted, at least one.
+    """
+    return best(list(_candidates(events)), MAX_HIGHLIGHTS)
+
+
+def _story(events: Sequence[SourceEvent]) -> _Story:
+    mentions: dict[str, int] = {}
+    first_said: dict[str, int] = {}
+    for place, event in enumerate(events):
+        for entity_id in {one.entity_id for one in event.entities}:
+            mentions[entity_id] = mentions.get(entity_id, 0) + 1
+        for line in event.text.split("\n"):
+            first_said.setdefault(_value_of(line), place)
+    return _Story(
+        {event.event_id: event for event in events},
+        {event.event_id: place for place, event in enumerate(events)},
+        mentions,
+        first_said,
+    )
+
+
+def _candidates(events: Sequence[SourceEvent]) -> Iterator[Candidate]:
+    story = _story(events)
+    done = acts(events)
+    found = troubles(events, done)
+    for trouble in found:
+        yield _trouble(trouble, story)
+    told = {act.event_ids for one in found for act in (*one.failed, one.solved_by) if act}
+    others = [act for act in done if act.event_ids not in told]
+    spoken = [event for event in events if kind_of(event) == "said"]
+    asked = _requests(spoken, done)
+    answers = [event for event in spoken if event.event_id not in asked]
+    outcome = _outcome(answers, asked, others, done) if asked or done else None
+    for act in others:
+        yield _action(act, "outcome" if act is outcome else "action", story)
+    for event in answers:
+        if event is outcome:
+            yield _conclusion(event)
+        else:
+            yield _answer(event, to_request=bool(asked))
+    first = next(
+        (one for one in asked.values() if len(one.text or one.summary) >= _SUBSTANCE), None
+    )
+    led = _led(asked, done, story.by_id)
+    for event in asked.values():
+        yield _request(event, first=event is first, led=event.event_id in led)
+    acted = {event_id for act in done for event_id in act.event_ids}
+    for event in events:
+        if event.event_id not in acted and kind_of(event) == "happened":
+            yield _happening(event)
+
+
+def _requests(spoken: Sequence[SourceEvent], done: Sequence[Act]) -> dict[str, SourceEvent]:
+    """What users said, and, where somebody uses tools, what others said to them; by event id."""
+    callers = {act.call.agent_id for act in done if act.call is not None}
+    return {
+        event.event_id: event
+        for event in spoken
+        if is_by_user(event) or (callers and event.agent_id not in callers)
+    }
+
+
+def _outcome(
+    answers: Sequence[SourceEvent],
+    asked: Mapping[str, SourceEvent],
+    others: Sequence[Act],
+    done: Sequence[Act],
+) -> SourceEvent | Act | None:
+    """The answer of most substance to the last request of substance, else the last answer.
+
+    When something was done after that and matters, then that.
+    """
+    requests = [place_of(one) for one in asked.values() if _says_something(one)]
+    telling = [event for event in answers if _says_something(event)]
+    final = [event for event in telling if not requests or place_of(event) > max(requests)]
+    answer = max(final, key=_substance) if final else (telling[-1] if telling else None)
+    acting = [act for act in done if act.importance > _ORDINARY]
+    last = acting[-1] if acting else None
+    if last is not None and (answer is None or place_of(last.last) > place_of(answer)):
+        return last if last in others else None
+    return answer
+
+
+def _says_something(event: SourceEvent) -> bool:
+    return event.importance > CHATTER and len(content_words(_opening(event))) >= _FEW_WORDS
+
+
+def _substance(event: SourceEvent) -> tuple[int, int, str]:
+    words = content_words(_opening(event))
+    return event.importance + min(len(words) // _FEW_WORDS, 2), *place_of(event)
+
+
+def _led(
+    asked: Mapping[str, SourceEvent], done: Sequence[Act], by_id: Mapping[str, SourceEvent]
+) -> set[str]:
+    """The requests that acts go back to, of each act that matters the nearest."""
+    found = set()
+    for act in done:
+        if act.importance > _ORDINARY:
+            above = (event.event_id for event in ancestors(act.first, by_id))
+            found.add(next((event_id for event_id in above if event_id in asked), ""))
+    return found
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _request(event: SourceEvent, *, first: bool, led: bool) -> Candidate:
+    """What somebody asked for: the first thing, and what led to an act, count more."""
+    who = actor_of(event)
+    text = _line(f"{who} asked" if first else who, _opening(event))
+    return _by_itself(event, "request", text, _FIRST_REQUEST if first else _REQUEST + led)
+
+
+def _conclusion(event: SourceEvent) -> Candidate:
+    text = _line(f"{actor_of(event)} concluded", _opening(event))
+    return _by_itself(event, "outcome", text, _OUTCOME)
+
+
+def _answer(event: SourceEvent, *, to_request: bool) -> Candidate:
+    """Something said; where something was asked for, a refusal rather than what else is said.
+
+    Where people talk to each other, what somebody says of what the other said is worth less; so
+    is a line that only announces a list, which is told with how the list begins.
+    """
+    refusal = _refusal(event) if to_request else ""
+    said = refusal or body_of(event)
+    extra = _REFUSED if refusal else 0
+    if said.endswith(":") or (not to_request and _REACTION.match(said)):
+        extra -= 1
+    if said.endswith(":"):
+        said = f"{said} {'; '.join(_announced(event, said))}".rstrip()
+    return _by_itself(event, "said", _line(actor_of(event), said), extra)
+
+
+def _announced(event: SourceEvent, said: str) -> list[str]:
+    """The first lines of what a line announces, without what marks them as a list."""
+    _, _, rest = event.text.partition(said)
+    lines = (_LIST_MARK.sub("", line).replace("**", "").strip() for line in rest.split("\n"))
+    return [line for line in lines if line][:_ANNOUNCED]
+
+
+def _happening(event: SourceEvent) -> Candidate:
+    text = _line(f"{event.event_type} by {actor_of(event)}", body_of(event))
+    return _by_itself(event, "happened", text, 0)
+
+
+def _by_itself(event: SourceEvent, kind: HighlightKind, text: str, extra: int) -> Candidate:
+    """Something that one event says alone; worth a little less or more by how much that is."""
+    words = content_words(text) - content_words(actor_of(event))
+    extra += (len(words) >= _MANY_WORDS) - 2 * (len(words) < _FEW_WORDS)
+    highlight = _highlight(kind, text, (event,), event.agent_id)
+    return Candidate(highlight, event.importance + extra, words)
+
+
+def _refusal(event: SourceEvent) -> str:
+    """The first sentence that says that something cannot be; empty when none does."""
+    sentences = _SENTENCE_END.split(event.text or body_of(event))
+    return next((one for one in sentences if _REFUSAL.search(one)), "")
+
+
+def _opening(event: SourceEvent) -> str:
+    """The first paragraph, without greetings before it and the announcement of a list after it.
+
+    Of a text that is not kept the event's line.
+    """
+    paragraph = next((one for one in event.text.split("\n") if len(one) >= _SUBSTANCE), "")
+    sentences = _SENTENCE_END.split(paragraph)
+    while len(sentences) > 1 and len(sentences[0]) < _SUBSTANCE:
+        sentences = sentences[1:]
+    if len(sentences) > 1 and sentences[-1].endswith(":"):
+        sentences = sentences[:-1]
+    return cut(" ".join(sentences), _OPENING_CHARACTERS) if paragraph else body_of(event)
+
+
+def _action(act: Act, kind: HighlightKind, story: _Story) -> Candidate:
+    on = _on(act, story, _MAX_TARGETS)
+    lead = f"{actor_of(act.first)} used {act.name}{on}" if act.call else act.name
+    text = _line(lead, _news(act, story))
+    highlight = _highlight(kind, text, (act.first, act.last), act.first.agent_id, act.tool)
+    extra = _OUTCOME if kind == "outcome" else int(act.importance > _ORDINARY)
+    return Candidate(highlight, act.importance + extra, content_words(text))
+
+
+def _on(act: Act, story: _Story, most: int) -> str:
+    """On what: the things that the call is about, first those that the episode is about."""
+    if act.call is None:
+        return ""
+    ranked = sorted(things_of(act.call), key=lambda one: (-story.mentions[one.entity_id], one.name))
+    names = list(dict.fromkeys(one.name for one in ranked))[:most]
+    return f" on {listed(names)}" if names else ""
+
+
+def _news(act: Act, story: _Story) -> str:
+    """What came back and no event before said, names of things before other values."""
+    if act.outcome is None or act.outcome is act.call:
+        return ""
+    if not act.outcome.text:
+        return body_of(act.outcome)
+    place = story.places[act.outcome.event_id]
+    lines = [
+        line
+        for line in act.outcome.text.split("\n")
+        if line and story.first_said[_value_of(line)] == place
+    ]
+    named = {one.name for one in act.outcome.entities}
+    lines.sort(key=lambda line: _value_of(line) not in named)
+    fields: dict[str, str] = {}
+    for line in lines:
+        fields.setdefault(_field(line).partition(": ")[0], _field(line))
+    return cut("; ".join([*fields.values()][:_MAX_NEWS]), _NEWS_CHARACTERS)
+
+
+def _value_of(line: str) -> str:
+    """The value of a line `key: value`; of any other the line."""
+    name, colon, value = line.partition(": ")
+    return value if colon and " " not in name else line
+
+
+def _field(line: str) -> str:
+    """The line with the last part of its key."""
+    name, colon, value = line.partition(": ")
+    return f"{name.rpartition('.')[2]}: {value}" if colon and " " not in name else line
+
+
+def _trouble(trouble: Trouble, story: _Story) -> Candidate:
+    first, last, solved_by = trouble.failed[0], trouble.failed[-1], trouble.solved_by
+    members = [event for act in trouble.failed for event in (act.first, act.last)]
+    times = {1: "", 2: " twice"}.get(len(trouble.failed), f" {len(trouble.failed)} times")
+    verb = "timed out" if last.last.status == "timeout" else "failed"
+    at_last = ", at last" if body_of(last.last) != body_of(first.last) else ""
+    lead = f"{first.name}{_on(first, story, 1)} {verb}{times}{at_last}"
+    reason = body_of(last.last)
+    text = _line(lead, cut(reason, _REASON_CHARACTERS) if reason else "")
+    if solved_by is not None:
+        members += [solved_by.first, solved_by.last]
+        text = f"{text.rstrip('.')}; {_solution(last, solved_by, story)}"
+    kind: HighlightKind = "failure" if solved_by is None else "resolution"
+    highlight = _highlight(kind, text, members, first.first.agent_id, first.tool)
+    return Candidate(highlight, highlight.importance + _TROUBLE, content_words(text))
+
+
+def _solution(failed: Act, solved_by: Act, story: _Story) -> str:
+    """What was different when it went through."""
+    if solved_by.name != failed.name:
+        return f"then {_line(solved_by.name, body_of(solved_by.last))}"
+    if failed.call is not None and solved_by.call is not None:
+        changed = changed_arguments(failed.call, solved_by.call)[:_MAX_CHANGED]
+        if changed:
+            different = [
+                f"{one.name} {cut(one.after, _VALUE_CHARACTERS)} "
+                f"instead of {cut(one.before, _VALUE_CHARACTERS)}"
+                for one in changed
+            ]
+            return f"went through with {listed(different)}"
+        if failed.call.text and failed.call.text == solved_by.call.text:
+            return "went through when tried again"
+    between = [
+        one.tool_name
+        for one in ancestors(solved_by.first, story.by_id, failed.event_ids)
+        if one.tool_name not in (None, failed.name) and kind_of(one) == "result"
+    ]
+    names = [name for name in dict.fromkeys(between) if name]
+    return f"went through after {listed(names[:_MAX_TARGETS])}" if names else "went through later"
+
+
+def _highlight(
+    kind: HighlightKind,
+    text: str,
+    events: Sequence[SourceEvent],
+    agent_id: str,
+    tool: str | None = None,
+) -> Highlight:
+    ids = tuple(dict.fromkeys(event.event_id for event in events))
+    return Highlight(
+        kind=kind,
+        text=cut(" ".join(_MARKUP.sub("", text).split()), HIGHLIGHT_CHARACTERS),
+        event_ids=ids if len(ids) <= MAX_PROOFS else (*ids[: MAX_PROOFS - 1], ids[-1]),
+        importance=max(event.importance for event in events),
+        occurred_at_ms=min(event.occurred_at_ms for event in events),
+        agent_id=agent_id,
+        tool=tool,
+    )
+
+
+def _line(lead: str, rest: str) -> str:
+    return f"{lead}: {rest}" if rest else lead

@@ -15,11 +15,16 @@ from dataclasses import replace
 from math import log2
 from typing import Final, NamedTuple, TypeVar, cast
 
-from consolidation.digests import episode_scope_id, events_digest, summaries_digest
-from consolidation.episode_acts import Act, actor_of, acts, kind_of, things_of
-from consolidation.highlight_rules import episode_highlights
-from consolidation.highlights import Candidate, best, by_time, content_words, listed
-from consolidation.sources import SourceEvent
+from consolidation.actions import Act, actor_of, acts, kind_of, things_of
+from consolidation.highlights import (
+    Candidate,
+    best,
+    by_time,
+    content_words,
+    episode_highlights,
+    listed,
+)
+from consolidation.sources import Episode, SourceEvent, events_digest, summaries_digest
 from consolidation.summary_payloads import (
     CONTENT_CHARACTERS,
     EPISODE_CHARACTERS,
@@ -37,8 +42,8 @@ from consolidation.summary_payloads import (
     Participant,
     SessionSummary,
     ToolUse,
+    episode_scope_id,
 )
-from consolidation.windows import Episode
 from enrichment.derived import EntityType
 from enrichment.text import clean_text, cut
 from projections.events import timestamp_text

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, model_validator, with_config
 
 from enrichment.derived import EntityType
 from projections.events import MAX_NAME_CHARACTERS
+from projections.identity import SEPARATOR
 from projections.records import (
     PART,
     EntityId,
@@ -244,3 +246,29 @@ def parse_summary(payload: Any) -> Summary:
         InvalidEvent: with every broken rule, each by field (`payload.highlights[0].kind`).
     """
     return parsed_by("scope", _SCOPES, payload)
+
+
+Scope = Literal["episode", "session", "agent"]
+
+
+def episode_scope_id(session_id: str, trace_id: str, number: int) -> str:
+    """What tells an episode from every other of its tenant.
+
+    None of the parts can hold the separator (names have no control characters), so no two
+    episodes are joined to the same text.
+    """
+    return SEPARATOR.join((session_id, trace_id, str(number)))
+
+
+def summary_id(tenant: str, scope: Scope, scope_id: str) -> str:
+    """BLAKE2b-128 of (tenant, scope, scope id), 32 hexadecimal digits.
+
+    Part of the stored format: it never changes.
+
+    Args:
+        tenant: of the events.
+        scope: of the summary.
+        scope_id: of `episode_scope_id`, a session's or an agent's id.
+    """
+    text = SEPARATOR.join(("summary", tenant, scope, scope_id))
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from consolidation.communities import Community, Member, community_chunks, fingerprint
-from consolidation.digests import episode_scope_id, summary_id
 from consolidation.payloads import (
     AgentDecided,
     CommunityGone,
@@ -23,6 +22,8 @@ from consolidation.summary_payloads import (
     Overview,
     Participant,
     SessionSummary,
+    episode_scope_id,
+    summary_id,
 )
 from projections.events import Event
 from tests.factories import START_MS, event, event_id

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consolidation import recorded
+from consolidation import episodes as recorded
 from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide

@@ -10,9 +10,8 @@ from typing import ClassVar, NamedTuple
 
 import neo4j
 
-from consolidation.digests import summary_id
 from consolidation.summaries import Totals
-from consolidation.summary_payloads import SessionSummary
+from consolidation.summary_payloads import SessionSummary, summary_id
 from pipelines.graph.questions import GraphQuestions
 from pipelines.graph.reads.communities import CommunityReader
 from pipelines.graph.reads.linking import LinkingReader

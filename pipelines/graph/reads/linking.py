@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from consolidation.digests import summary_id
-from consolidation.links import FoundLink
-from consolidation.neighbours import FailedEvent
-from enrichment.event_kinds import FAILED
+from consolidation.links import FailedEvent, FoundLink
 from consolidation.payloads import SessionLink
+from consolidation.summary_payloads import summary_id
 from enrichment.resolution import components
+from enrichment.event_kinds import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (

@@ -11,12 +11,11 @@ from typing import Any
 
 import orjson
 
-from consolidation.digests import summary_id
-from consolidation.recorded import RecordedEpisode, RecordedSession
+from consolidation.episodes import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
-from enrichment.event_kinds import FAILED
-from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary
+from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.resolution import components
+from enrichment.event_kinds import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from consolidation.communities import (
     Community,
+    NamedEntity,
     communities,
     community_changes,
     community_chunks,
+    fact_links,
+    homes,
+    same_links,
     with_ids,
 )
-from consolidation.communities_of_users import NamedEntity, fact_links, homes, same_links
 from consolidation.community_texts import DESCRIBED_MEMBERS, centroid, community_text
 from consolidation.label_propagation import (
     EntityGraph,

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from consolidation.centrality import boosts, changed_boosts
-from consolidation.digests import summary_id
-from consolidation.links import RARE_SESSIONS, SessionTraits, session_links, session_traits
-from consolidation.neighbours import renewed_links
+from consolidation.links import (
+    RARE_SESSIONS,
+    SessionTraits,
+    renewed_links,
+    session_links,
+    session_traits,
+)
 from consolidation.payloads import MAX_LINKS, LinksDecided, SessionLink, boost_payloads
+from consolidation.summary_payloads import summary_id
 from pipelines.graph.reads.linking import RecordedLinks
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.surroundings import Surroundings

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from consolidation.digests import episode_scope_id, summary_id
+from consolidation.episodes import (
+    RecordedSession,
+    episode_decision,
+    episodes,
+    kept_episodes,
+    sealed_episodes,
+)
 from consolidation.payloads import (
     MAX_GONE,
     AgentDecided,
     EpisodeDecided,
     SessionDecided,
 )
-from consolidation.recorded import (
-    RecordedSession,
-    episode_decision,
-    kept_episodes,
-    sealed_episodes,
-)
-from consolidation.sources import SourceEvent
+from consolidation.sources import Episode, SourceEvent
 from consolidation.summaries import summarize_agent, summarize_session
-from consolidation.windows import Episode, episodes
+from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.graph.reads.consolidation import ScopeState
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.linking import Linking

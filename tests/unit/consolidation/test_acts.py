@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.episode_acts import (
+from consolidation.actions import (
     Changed,
     actor_of,
     acts,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.highlight_rules import episode_highlights
-from consolidation.highlights import by_time, listed
+from consolidation.highlights import by_time, episode_highlights, listed
 from consolidation.sources import SourceEvent
 from consolidation.summary_payloads import (
     HIGHLIGHT_CHARACTERS,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from consolidation.failures import Failure
-from consolidation.links import FoundLink, RareEntity, SessionTraits
-from consolidation.neighbours import (
+from consolidation.links import (
     FailedEvent,
+    FoundLink,
+    RareEntity,
+    SessionTraits,
     alike_sessions,
     renewed_links,
     sharing_sessions,

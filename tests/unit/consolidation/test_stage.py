@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from consolidation.bridging import Leaving, bridges, removals, rewired
 from consolidation.decisions import parse_decision
-from consolidation.digests import summary_id
 from consolidation.hierarchy import ShownSummary
 from consolidation.payloads import MAX_GONE
 from consolidation.scopes import Sums
 from consolidation.stage import Counted, Facts, consolidate, derive
 from consolidation.subjects import Subject
+from consolidation.summary_payloads import summary_id
 from consolidation.tombstones import Tombstone
 from enrichment.importance import importance_score
 from enrichment.text import event_text

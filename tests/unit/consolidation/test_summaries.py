@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consolidation.episodes import episodes
 from consolidation.sources import SourceEvent
 from consolidation.summaries import (
     Totals,
@@ -28,7 +29,6 @@ from consolidation.summary_payloads import (
     SessionSummary,
     ToolUse,
 )
-from consolidation.windows import episodes
 from tests.factories import START_MS
 from tests.source_events import called, mentioned, returned, said, source_event
 
