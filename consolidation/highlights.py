@@ -1,7 +1,11 @@
-"""What is worth telling of a stretch of events, and the choice of what is told.
+"""Highlights: what may be told of an episode, in words that are understood alone, and the choice.
+
+What was asked for and what came of it are worth most, then what failed and how that ended, then
+what was done and said, by importance. The words are those of the events: a result is told by what
+it says that no event before it said, a success after failures by what was different.
 
 A candidate knows how much it is worth and what it speaks of; of two that speak of the same things
-the second is worth less. What may be told of an episode, and in which words, is in `stories`.
+the second is worth less.
 """
 
 from __future__ import annotations
@@ -11,17 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from consolidation.actions import (
-    Act,
-    Trouble,
+    Action,
+    Incident,
+    actions,
     actor_of,
-    acts,
     ancestors,
     body_of,
     changed_arguments,
+    happened,
+    incidents,
     is_by_user,
-    kind_of,
+    is_tool_result,
     things_of,
-    troubles,
 )
 from consolidation.sources import SourceEvent, place_of
 from consolidation.summary_payloads import (
@@ -31,6 +36,7 @@ from consolidation.summary_payloads import (
     Highlight,
     HighlightKind,
 )
+from enrichment.event_kinds import EventKind
 from enrichment.phrases import MIN_WORD_CHARACTERS, PLAIN, WORD
 from enrichment.text import cut
 from enrichment.words import GREETINGS
@@ -42,66 +48,9 @@ _ENOUGH = 3
 """When so much is told, nothing of weight _ROUTINE is added."""
 _REPEATED = 3
 """Taken off the weight of what speaks of nothing new; a share of it off others."""
-
-
-class Candidate(NamedTuple):
-    """What may become a highlight.
-
-    Attributes:
-        weight: how much it is worth telling.
-        topics: what it speaks of; what others have spoken of already is worth less.
-    """
-
-    highlight: Highlight
-    weight: int
-    topics: frozenset[str]
-
-
-def by_time(found: Iterable[Highlight]) -> list[Highlight]:
-    """Highlights in the order in which a story is told."""
-    return sorted(found, key=lambda one: (one.occurred_at_ms, one.event_ids))
-
-
-def best(candidates: Sequence[Candidate], count: int) -> tuple[Highlight, ...]:
-    """The `count` that are most worth telling together, best first."""
-    told: set[str] = set()
-    left = sorted(
-        candidates,
-        key=lambda one: (-one.weight, -len(one.topics), one.highlight.occurred_at_ms),
-    )
-    chosen: list[Highlight] = []
-    while left and len(chosen) < count:
-        place = max(range(len(left)), key=lambda n: (_worth(left[n], told), -n))
-        one = left.pop(place)
-        if (one.weight <= CHATTER and chosen) or (
-            one.weight <= _ROUTINE and len(chosen) >= _ENOUGH
-        ):
-            continue
-        chosen.append(one.highlight)
-        told |= one.topics
-    return tuple(chosen)
-
-
-def _worth(one: Candidate, told: set[str]) -> int:
-    """Times 100: the weight, less by how much of its topics was told."""
-    repeated = len(one.topics & told) * 100 // max(len(one.topics), 1)
-    return 100 * one.weight - _REPEATED * repeated
-
-
-def content_words(text: str) -> frozenset[str]:
-    """The words of a text that are on no list of plain words, in lower case."""
-    words = (match[0].lower() for match in WORD.finditer(text))
-    return frozenset(word for word in words if len(word) >= MIN_WORD_CHARACTERS) - PLAIN
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as they are told: `a, b and c`."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
-
-
 _FIRST_REQUEST = 8
 _OUTCOME = 8
-_TROUBLE = 4
+_INCIDENT = 4
 _REFUSED = 2
 _REQUEST = 1
 _ORDINARY = 4
@@ -136,7 +85,20 @@ _REFUSAL = re.compile(
 )
 
 
-class _Story(NamedTuple):
+class Candidate(NamedTuple):
+    """What may become a highlight.
+
+    Attributes:
+        weight: how much it is worth telling.
+        topics: what it speaks of; what others have spoken of already is worth less.
+    """
+
+    highlight: Highlight
+    weight: int
+    topics: frozenset[str]
+
+
+class _Context(NamedTuple):
     """An episode taken apart.
 
     Attributes:
@@ -161,7 +123,7 @@ def episode_highlights(events: Sequence[SourceEvent]) -> tuple[Highlight, ...]:
     return best(list(_candidates(events)), MAX_HIGHLIGHTS)
 
 
-def _story(events: Sequence[SourceEvent]) -> _Story:
+def _context(events: Sequence[SourceEvent]) -> _Context:
     mentions: dict[str, int] = {}
     first_said: dict[str, int] = {}
     for place, event in enumerate(events):
@@ -169,7 +131,7 @@ def _story(events: Sequence[SourceEvent]) -> _Story:
             mentions[entity_id] = mentions.get(entity_id, 0) + 1
         for line in event.text.split("\n"):
             first_said.setdefault(_value_of(line), place)
-    return _Story(
+    return _Context(
         {event.event_id: event for event in events},
         {event.event_id: place for place, event in enumerate(events)},
         mentions,
@@ -178,61 +140,72 @@ def _story(events: Sequence[SourceEvent]) -> _Story:
 
 
 def _candidates(events: Sequence[SourceEvent]) -> Iterator[Candidate]:
-    story = _story(events)
-    done = acts(events)
-    found = troubles(events, done)
-    for trouble in found:
-        yield _trouble(trouble, story)
-    told = {act.event_ids for one in found for act in (*one.failed, one.solved_by) if act}
-    others = [act for act in done if act.event_ids not in told]
-    spoken = [event for event in events if kind_of(event) == "said"]
-    asked = _requests(spoken, done)
-    answers = [event for event in spoken if event.event_id not in asked]
-    outcome = _outcome(answers, asked, others, done) if asked or done else None
-    for act in others:
-        yield _action(act, "outcome" if act is outcome else "action", story)
+    context = _context(events)
+    done = actions(events)
+    failing = incidents(events, done)
+    for incident in failing:
+        yield _incident(incident, context)
+    told = {
+        action.event_ids
+        for incident in failing
+        for action in (*incident.failed, incident.solved_by)
+        if action
+    }
+    others = [action for action in done if action.event_ids not in told]
+    messages = [event for event in events if event.kind is EventKind.MESSAGE]
+    requests = _requests(messages, done)
+    answers = [event for event in messages if event.event_id not in requests]
+    outcome = _outcome(answers, requests, others, done) if requests or done else None
+    for action in others:
+        yield _action(action, "outcome" if action is outcome else "action", context)
     for event in answers:
         if event is outcome:
             yield _conclusion(event)
         else:
-            yield _answer(event, to_request=bool(asked))
-    first = next(
-        (one for one in asked.values() if len(one.text or one.summary) >= _SUBSTANCE), None
-    )
-    led = _led(asked, done, story.by_id)
-    for event in asked.values():
-        yield _request(event, first=event is first, led=event.event_id in led)
-    acted = {event_id for act in done for event_id in act.event_ids}
+            yield _answer(event, to_request=bool(requests))
+    yield from _request_candidates(requests, done, context)
+    acted = {event_id for action in done for event_id in action.event_ids}
     for event in events:
-        if event.event_id not in acted and kind_of(event) == "happened":
+        if event.event_id not in acted and happened(event):
             yield _happening(event)
 
 
-def _requests(spoken: Sequence[SourceEvent], done: Sequence[Act]) -> dict[str, SourceEvent]:
+def _request_candidates(
+    requests: Mapping[str, SourceEvent], done: Sequence[Action], context: _Context
+) -> Iterator[Candidate]:
+    first = next(
+        (one for one in requests.values() if len(one.text or one.summary) >= _SUBSTANCE), None
+    )
+    led = _led(requests, done, context.by_id)
+    for event in requests.values():
+        yield _request(event, first=event is first, led=event.event_id in led)
+
+
+def _requests(messages: Sequence[SourceEvent], done: Sequence[Action]) -> dict[str, SourceEvent]:
     """What users said, and, where somebody uses tools, what others said to them; by event id."""
-    callers = {act.call.agent_id for act in done if act.call is not None}
+    callers = {action.call.agent_id for action in done if action.call is not None}
     return {
         event.event_id: event
-        for event in spoken
+        for event in messages
         if is_by_user(event) or (callers and event.agent_id not in callers)
     }
 
 
 def _outcome(
     answers: Sequence[SourceEvent],
-    asked: Mapping[str, SourceEvent],
-    others: Sequence[Act],
-    done: Sequence[Act],
-) -> SourceEvent | Act | None:
+    requests: Mapping[str, SourceEvent],
+    others: Sequence[Action],
+    done: Sequence[Action],
+) -> SourceEvent | Action | None:
     """The answer of most substance to the last request of substance, else the last answer.
 
     When something was done after that and matters, then that.
     """
-    requests = [place_of(one) for one in asked.values() if _says_something(one)]
+    places = [place_of(one) for one in requests.values() if _says_something(one)]
     telling = [event for event in answers if _says_something(event)]
-    final = [event for event in telling if not requests or place_of(event) > max(requests)]
+    final = [event for event in telling if not places or place_of(event) > max(places)]
     answer = max(final, key=_substance) if final else (telling[-1] if telling else None)
-    acting = [act for act in done if act.importance > _ORDINARY]
+    acting = [action for action in done if action.importance > _ORDINARY]
     last = acting[-1] if acting else None
     if last is not None and (answer is None or place_of(last.last) > place_of(answer)):
         return last if last in others else None
@@ -249,22 +222,22 @@ def _substance(event: SourceEvent) -> tuple[int, int, str]:
 
 
 def _led(
-    asked: Mapping[str, SourceEvent], done: Sequence[Act], by_id: Mapping[str, SourceEvent]
+    requests: Mapping[str, SourceEvent], done: Sequence[Action], by_id: Mapping[str, SourceEvent]
 ) -> set[str]:
-    """The requests that acts go back to, of each act that matters the nearest."""
-    found = set()
-    for act in done:
-        if act.importance > _ORDINARY:
-            above = (event.event_id for event in ancestors(act.first, by_id))
-            found.add(next((event_id for event_id in above if event_id in asked), ""))
-    return found
+    """The requests that actions go back to, of each one that matters the nearest."""
+    leading = set()
+    for action in done:
+        if action.importance > _ORDINARY:
+            above = (event.event_id for event in ancestors(action.first, by_id))
+            leading.add(next((event_id for event_id in above if event_id in requests), ""))
+    return leading
 
 
 # -- words -----------------------------------------------------------------------------------------
 
 
 def _request(event: SourceEvent, *, first: bool, led: bool) -> Candidate:
-    """What somebody asked for: the first thing, and what led to an act, count more."""
+    """What somebody asked for: the first thing, and what led to an action, count more."""
     who = actor_of(event)
     text = _line(f"{who} asked" if first else who, _opening(event))
     return _by_itself(event, "request", text, _FIRST_REQUEST if first else _REQUEST + led)
@@ -282,19 +255,19 @@ def _answer(event: SourceEvent, *, to_request: bool) -> Candidate:
     is a line that only announces a list, which is told with how the list begins.
     """
     refusal = _refusal(event) if to_request else ""
-    said = refusal or body_of(event)
+    words = refusal or body_of(event)
     extra = _REFUSED if refusal else 0
-    if said.endswith(":") or (not to_request and _REACTION.match(said)):
+    if words.endswith(":") or (not to_request and _REACTION.match(words)):
         extra -= 1
-    if said.endswith(":"):
-        said = f"{said} {'; '.join(_announced(event, said))}".rstrip()
-    return _by_itself(event, "said", _line(actor_of(event), said), extra)
+    if words.endswith(":"):
+        words = f"{words} {'; '.join(_announced(event, words))}".rstrip()
+    return _by_itself(event, "said", _line(actor_of(event), words), extra)
 
 
-def _announced(event: SourceEvent, said: str) -> list[str]:
+def _announced(event: SourceEvent, announcement: str) -> list[str]:
     """The first lines of what a line announces, without what marks them as a list."""
-    _, _, rest = event.text.partition(said)
-    lines = (_LIST_MARK.sub("", line).replace("**", "").strip() for line in rest.split("\n"))
+    listing = event.text.partition(announcement)[2].split("\n")
+    lines = (_LIST_MARK.sub("", line).replace("**", "").strip() for line in listing)
     return [line for line in lines if line][:_ANNOUNCED]
 
 
@@ -307,7 +280,7 @@ def _by_itself(event: SourceEvent, kind: HighlightKind, text: str, extra: int) -
     """Something that one event says alone; worth a little less or more by how much that is."""
     words = content_words(text) - content_words(actor_of(event))
     extra += (len(words) >= _MANY_WORDS) - 2 * (len(words) < _FEW_WORDS)
-    highlight = _highlight(kind, text, (event,), event.agent_id)
+    highlight = _highlight(kind, text, (event,))
     return Candidate(highlight, event.importance + extra, words)
 
 
@@ -331,37 +304,39 @@ def _opening(event: SourceEvent) -> str:
     return cut(" ".join(sentences), _OPENING_CHARACTERS) if paragraph else body_of(event)
 
 
-def _action(act: Act, kind: HighlightKind, story: _Story) -> Candidate:
-    on = _on(act, story, _MAX_TARGETS)
-    lead = f"{actor_of(act.first)} used {act.name}{on}" if act.call else act.name
-    text = _line(lead, _news(act, story))
-    highlight = _highlight(kind, text, (act.first, act.last), act.first.agent_id, act.tool)
-    extra = _OUTCOME if kind == "outcome" else int(act.importance > _ORDINARY)
-    return Candidate(highlight, act.importance + extra, content_words(text))
+def _action(action: Action, kind: HighlightKind, context: _Context) -> Candidate:
+    on = _on(action, context, _MAX_TARGETS)
+    lead = f"{actor_of(action.first)} used {action.name}{on}" if action.call else action.name
+    text = _line(lead, _news(action, context))
+    highlight = _highlight(kind, text, (action.first, action.last), of=action)
+    extra = _OUTCOME if kind == "outcome" else int(action.importance > _ORDINARY)
+    return Candidate(highlight, action.importance + extra, content_words(text))
 
 
-def _on(act: Act, story: _Story, most: int) -> str:
+def _on(action: Action, context: _Context, most: int) -> str:
     """On what: the things that the call is about, first those that the episode is about."""
-    if act.call is None:
+    if action.call is None:
         return ""
-    ranked = sorted(things_of(act.call), key=lambda one: (-story.mentions[one.entity_id], one.name))
+    ranked = sorted(
+        things_of(action.call), key=lambda one: (-context.mentions[one.entity_id], one.name)
+    )
     names = list(dict.fromkeys(one.name for one in ranked))[:most]
     return f" on {listed(names)}" if names else ""
 
 
-def _news(act: Act, story: _Story) -> str:
+def _news(action: Action, context: _Context) -> str:
     """What came back and no event before said, names of things before other values."""
-    if act.outcome is None or act.outcome is act.call:
+    if action.outcome is None or action.outcome is action.call:
         return ""
-    if not act.outcome.text:
-        return body_of(act.outcome)
-    place = story.places[act.outcome.event_id]
+    if not action.outcome.text:
+        return body_of(action.outcome)
+    place = context.places[action.outcome.event_id]
     lines = [
         line
-        for line in act.outcome.text.split("\n")
-        if line and story.first_said[_value_of(line)] == place
+        for line in action.outcome.text.split("\n")
+        if line and context.first_said[_value_of(line)] == place
     ]
-    named = {one.name for one in act.outcome.entities}
+    named = {one.name for one in action.outcome.entities}
     lines.sort(key=lambda line: _value_of(line) not in named)
     fields: dict[str, str] = {}
     for line in lines:
@@ -381,24 +356,24 @@ def _field(line: str) -> str:
     return f"{name.rpartition('.')[2]}: {value}" if colon and " " not in name else line
 
 
-def _trouble(trouble: Trouble, story: _Story) -> Candidate:
-    first, last, solved_by = trouble.failed[0], trouble.failed[-1], trouble.solved_by
-    members = [event for act in trouble.failed for event in (act.first, act.last)]
-    times = {1: "", 2: " twice"}.get(len(trouble.failed), f" {len(trouble.failed)} times")
+def _incident(incident: Incident, context: _Context) -> Candidate:
+    first, last, solved_by = incident.failed[0], incident.failed[-1], incident.solved_by
+    members = [event for action in incident.failed for event in (action.first, action.last)]
+    times = {1: "", 2: " twice"}.get(len(incident.failed), f" {len(incident.failed)} times")
     verb = "timed out" if last.last.status == "timeout" else "failed"
     at_last = ", at last" if body_of(last.last) != body_of(first.last) else ""
-    lead = f"{first.name}{_on(first, story, 1)} {verb}{times}{at_last}"
+    lead = f"{first.name}{_on(first, context, 1)} {verb}{times}{at_last}"
     reason = body_of(last.last)
     text = _line(lead, cut(reason, _REASON_CHARACTERS) if reason else "")
     if solved_by is not None:
         members += [solved_by.first, solved_by.last]
-        text = f"{text.rstrip('.')}; {_solution(last, solved_by, story)}"
+        text = f"{text.rstrip('.')}; {_solution(last, solved_by, context)}"
     kind: HighlightKind = "failure" if solved_by is None else "resolution"
-    highlight = _highlight(kind, text, members, first.first.agent_id, first.tool)
-    return Candidate(highlight, highlight.importance + _TROUBLE, content_words(text))
+    highlight = _highlight(kind, text, members, of=first)
+    return Candidate(highlight, highlight.importance + _INCIDENT, content_words(text))
 
 
-def _solution(failed: Act, solved_by: Act, story: _Story) -> str:
+def _solution(failed: Action, solved_by: Action, context: _Context) -> str:
     """What was different when it went through."""
     if solved_by.name != failed.name:
         return f"then {_line(solved_by.name, body_of(solved_by.last))}"
@@ -415,20 +390,17 @@ def _solution(failed: Act, solved_by: Act, story: _Story) -> str:
             return "went through when tried again"
     between = [
         one.tool_name
-        for one in ancestors(solved_by.first, story.by_id, failed.event_ids)
-        if one.tool_name not in (None, failed.name) and kind_of(one) == "result"
+        for one in ancestors(solved_by.first, context.by_id, failed.event_ids)
+        if one.tool_name not in (None, failed.name) and is_tool_result(one)
     ]
     names = [name for name in dict.fromkeys(between) if name]
     return f"went through after {listed(names[:_MAX_TARGETS])}" if names else "went through later"
 
 
 def _highlight(
-    kind: HighlightKind,
-    text: str,
-    events: Sequence[SourceEvent],
-    agent_id: str,
-    tool: str | None = None,
+    kind: HighlightKind, text: str, events: Sequence[SourceEvent], *, of: Action | None = None
 ) -> Highlight:
+    """Proved by the events, of which the first tells whose it is unless an action does."""
     ids = tuple(dict.fromkeys(event.event_id for event in events))
     return Highlight(
         kind=kind,
@@ -436,10 +408,54 @@ def _highlight(
         event_ids=ids if len(ids) <= MAX_PROOFS else (*ids[: MAX_PROOFS - 1], ids[-1]),
         importance=max(event.importance for event in events),
         occurred_at_ms=min(event.occurred_at_ms for event in events),
-        agent_id=agent_id,
-        tool=tool,
+        agent_id=of.first.agent_id if of else events[0].agent_id,
+        tool=of.tool if of else None,
     )
 
 
-def _line(lead: str, rest: str) -> str:
-    return f"{lead}: {rest}" if rest else lead
+def _line(lead: str, body: str) -> str:
+    return f"{lead}: {body}" if body else lead
+
+
+# -- the choice ------------------------------------------------------------------------------------
+
+
+def by_time(highlights: Iterable[Highlight]) -> list[Highlight]:
+    """Highlights in the order in which they are told."""
+    return sorted(highlights, key=lambda one: (one.occurred_at_ms, one.event_ids))
+
+
+def best(candidates: Sequence[Candidate], count: int) -> tuple[Highlight, ...]:
+    """The `count` that are most worth telling together, best first."""
+    told: set[str] = set()
+    left = sorted(
+        candidates,
+        key=lambda one: (-one.weight, -len(one.topics), one.highlight.occurred_at_ms),
+    )
+    chosen: list[Highlight] = []
+    while left and len(chosen) < count:
+        place = max(range(len(left)), key=lambda n: (_worth(left[n], told), -n))
+        candidate = left.pop(place)
+        enough = len(chosen) >= _ENOUGH
+        if (candidate.weight <= CHATTER and chosen) or (candidate.weight <= _ROUTINE and enough):
+            continue
+        chosen.append(candidate.highlight)
+        told |= candidate.topics
+    return tuple(chosen)
+
+
+def _worth(candidate: Candidate, told: set[str]) -> int:
+    """Times 100: the weight, less by how much of its topics was told."""
+    repeated = len(candidate.topics & told) * 100 // max(len(candidate.topics), 1)
+    return 100 * candidate.weight - _REPEATED * repeated
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text that are on no list of plain words, in lower case."""
+    words = (match[0].lower() for match in WORD.finditer(text))
+    return frozenset(word for word in words if len(word) >= MIN_WORD_CHARACTERS) - PLAIN
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as they are told: `a, b and c`."""
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from consolidation.summary_payloads import DIGEST_BYTES
+from enrichment.event_kinds import EventKind
 from projections.events import canonical_json
 
 
@@ -53,6 +54,7 @@ class SourceEvent(NamedTuple):
         speaker: who said it, apart from the text.
         entities: by role and name.
         causes: nearest first.
+        kind: as enrichment decided it; OTHER of what it has not read.
     """
 
     event_id: str
@@ -71,6 +73,7 @@ class SourceEvent(NamedTuple):
     keywords: tuple[str, ...] = ()
     entities: tuple[Mentioned, ...] = ()
     causes: tuple[Cause, ...] = ()
+    kind: EventKind = EventKind.OTHER
 
 
 class Place(NamedTuple):
@@ -132,7 +135,9 @@ def _source(event: SourceEvent) -> dict[str, object]:
     causes = sorted(
         [one.event_id, one.rule or "", round(one.confidence * 10_000)] for one in event.causes
     )
-    return {**event._asdict(), "entities": entities, "causes": causes}
+    values = {**event._asdict(), "entities": entities, "causes": causes}
+    del values["kind"]  # follows from what else there is
+    return values
 
 
 def _digest(value: object) -> str:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import log2
 from typing import Final, NamedTuple, TypeVar, cast
 
-from consolidation.actions import Act, actor_of, acts, kind_of, things_of
+from consolidation.actions import Action, actions, actor_of, things_of
 from consolidation.highlights import (
     Candidate,
     best,
@@ -45,6 +45,7 @@ from consolidation.summary_payloads import (
     episode_scope_id,
 )
 from enrichment.derived import EntityType
+from enrichment.event_kinds import EventKind
 from enrichment.text import clean_text, cut
 from projections.events import timestamp_text
 
@@ -60,7 +61,7 @@ _WEIGHTS: Final[Mapping[HighlightKind, int]] = {
     "said": 0,
     "happened": 0,
 }
-_TROUBLES: Final[tuple[HighlightKind, ...]] = ("failure", "resolution")
+_INCIDENTS: Final[tuple[HighlightKind, ...]] = ("failure", "resolution")
 _OWN = 2
 """What an agent did itself, in its own summary."""
 _TARGET = 2
@@ -106,7 +107,7 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
             digest: it changes with every event.
     """
     events = episode.events
-    uses = acts(events)
+    uses = actions(events)
     overview = Overview(
         highlights=episode_highlights(events),
         participants=participants(_participants(events)),
@@ -114,7 +115,7 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
         entities=key_entities(_entities(events, degrees or {})),
         event_count=len(events),
         importance_total=sum(event.importance for event in events),
-        failed_count=sum(act.failed for act in uses),
+        failed_count=sum(action.failed for action in uses),
         started_at_ms=events[0].occurred_at_ms,
         ended_at_ms=events[-1].occurred_at_ms,
     )
@@ -130,26 +131,26 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
 
 def _participants(events: Sequence[SourceEvent]) -> Iterator[Participant]:
     for event in events:
-        kind = kind_of(event)
+        speaks = event.kind is EventKind.MESSAGE
         yield Participant(
             agent_id=event.agent_id,
-            name=actor_of(event) if kind == "said" else event.agent_id,
+            name=actor_of(event) if speaks else event.agent_id,
             events=1,
-            messages=int(kind == "said"),
-            calls=int(kind == "call"),
+            messages=int(speaks),
+            calls=int(event.kind is EventKind.CALL),
         )
 
 
-def _tool_uses(uses: Iterable[Act]) -> Iterator[ToolUse]:
-    for act in uses:
-        if act.tool is not None:
-            yield ToolUse(act.tool, 1, int(act.failed))
+def _tool_uses(uses: Iterable[Action]) -> Iterator[ToolUse]:
+    for action in uses:
+        if action.tool is not None:
+            yield ToolUse(action.tool, 1, int(action.failed))
 
 
 def _entities(events: Iterable[SourceEvent], degrees: Mapping[str, int]) -> Iterator[KeyEntity]:
     """What the events mention; instructions speak of everything, and say nothing of what was."""
     for event in events:
-        if kind_of(event) == "instruction":
+        if event.kind is EventKind.INSTRUCTION:
             continue
         users = (one for one in event.entities if one.entity_type == "user")
         counted: set[str] = set()
@@ -254,13 +255,13 @@ def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overvie
 
 
 def _best_of_all_kinds(candidates: Sequence[Candidate]) -> tuple[Highlight, ...]:
-    """The best, of which at most half tell of troubles: other things were done too."""
-    troubles = [one for one in candidates if one.highlight.kind in _TROUBLES]
-    kept = {one.event_ids for one in best(troubles, UPPER_HIGHLIGHTS // 2)}
+    """The best, of which at most half tell of incidents: other things were done too."""
+    incidents = [one for one in candidates if one.highlight.kind in _INCIDENTS]
+    kept = {one.event_ids for one in best(incidents, UPPER_HIGHLIGHTS // 2)}
     left = [
         one
         for one in candidates
-        if one.highlight.kind not in _TROUBLES or one.highlight.event_ids in kept
+        if one.highlight.kind not in _INCIDENTS or one.highlight.event_ids in kept
     ]
     return best(left, UPPER_HIGHLIGHTS)
 

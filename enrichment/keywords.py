@@ -43,6 +43,11 @@ _MARKUP = re.compile(r"\*\*|`|^#+ ")
 _ERROR = re.compile(r"^(?:error|exception)\s*:\s*", re.IGNORECASE)
 _GREETING_WORDS = 4
 _GREETING_COST = 30
+_RETURNED = "returned"
+_FAILED = "failed"
+_TIMED_OUT = "timed out"
+_VERBS = (_RETURNED, _FAILED, _TIMED_OUT)
+"""What stands behind the name of a tool in the line of what came of its use."""
 
 
 class _Candidate(NamedTuple):
@@ -171,9 +176,9 @@ def summary(event: Event, text: EventText, analysis: Analysis) -> str:
 def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
     who = text.speaker or event.agent_id
     if text.kind is EventKind.RESULT:
-        return _after(f"{who} returned", _fields_line(text) if text.text else "")
+        return _after(f"{who} {_RETURNED}", _fields_line(text) if text.text else "")
     if text.kind is EventKind.FAILURE or (text.kind is EventKind.CALL and event.status in FAILED):
-        failed = "timed out" if event.status == "timeout" else "failed"
+        failed = _TIMED_OUT if event.status == "timeout" else _FAILED
         tool = event.tool_name is not None or who != event.agent_id
         what = f"{who} {failed}" if tool else event.event_type
         return _after(what, _ERROR.sub("", _fields_line(text)))
@@ -186,6 +191,21 @@ def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
         return _after(event.event_type, _fields_line(text))
     message = text.kind in (EventKind.MESSAGE, EventKind.INSTRUCTION)
     return _after(who if message else event.event_type, _telling_sentence(text, analysis))
+
+
+def summary_body(line: str, speaker: str | None, event_type: str) -> str:
+    """What a line that `summary` made says, without whom or what it comes from.
+
+    Args:
+        line: of the event.
+        speaker: of its text.
+        event_type: of the event.
+    """
+    leads = [f"{speaker} {verb}" for verb in _VERBS] if speaker else []
+    for lead in (*leads, speaker, event_type):
+        if lead and (line == lead or line.startswith(f"{lead}: ")):
+            return line[len(lead) + 2 :]
+    return line
 
 
 def _after(who: str, what: str) -> str:

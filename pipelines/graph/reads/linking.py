@@ -8,8 +8,8 @@ from typing import NamedTuple
 from consolidation.links import FailedEvent, FoundLink
 from consolidation.payloads import SessionLink
 from consolidation.summary_payloads import summary_id
-from enrichment.resolution import components
 from enrichment.event_kinds import FAILED
+from enrichment.resolution import components
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (
