@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from consolidation.accesses import ACCESSED_EVENT, Accessed, accessed_payloads
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, FactKey, accessed_payloads
 from pipelines.graph.reads.scope import ids_by_label
 from pipelines.ledger.ledger import Ledger
 from pipelines.observe import logs

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey
 from consolidation.decay import Retrievals, retrieved
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import Accessed, FactKey
 from enrichment.feedback import Feedback
 from projections.events import Event
 from projections.operations import DecideNode, Operation, SetEdge

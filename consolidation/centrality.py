@@ -13,16 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import log2
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from consolidation.pruning_payloads import MAX_IDS, RUN_FIELDS, chunks, is_event_id
 from consolidation.sources import SourceEvent
-from enrichment.payload_fields import Fields
-from projections.errors import InvalidEvent
 from projections.schema import CAUSED_BY, REFERENCES, EdgeRow
-
-KIND: Final = "boosts"
-"""Of the `memory.consolidated` that holds boosts."""
 
 
 class Connections(NamedTuple):
@@ -85,12 +79,10 @@ TERMS: Final = (
         "its own session and the others that mention one of its rare entities",
     ),
 )
-MAX_BOOST: Final = 3.0
-"""The terms' maxima together; shown is min(10, importance + boost)."""
 
 
 def importance_boost(connections: Connections) -> float:
-    """The boost of an event's importance, 0 to MAX_BOOST, a multiple of 0.1.
+    """The boost of an event's importance, 0 to `payloads.MAX_BOOST`, a multiple of 0.1.
 
     0 without connections; never less with more of them.
     """
@@ -144,42 +136,3 @@ def changed_boosts(
         for key in sorted(set(looked_at))
         if found.get(key, 0.0) != recorded.get(key, 0.0)
     }
-
-
-# -- payloads --------------------------------------------------------------------------------------
-
-
-def boost_payloads(changed: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Payloads of `memory.consolidated`: boosts by event id, at most MAX_IDS in each."""
-    return [
-        {"kind": KIND, "boosts": dict(chunk)} for chunk in chunks(sorted(changed.items()), MAX_IDS)
-    ]
-
-
-def parse_boosts(payload: Any) -> dict[str, float]:
-    """The boosts of a payload, by event id.
-
-    Raises:
-        InvalidEvent: with every broken rule, each by field (`payload.boosts.<event id>`).
-    """
-    errors: list[tuple[str, str]] = []
-    fields = Fields.of(payload, "payload", errors)
-    found: dict[str, float] = {}
-    if fields is not None:
-        fields.choice("kind", (KIND,), required=True)
-        fields.refuse_others(f"kind {RUN_FIELDS} boosts")
-        rule = f"an object of 1 to {MAX_IDS:,} boosts by event id"
-        within = fields.object("boosts", rule)
-        if within is not None:
-            if not 1 <= len(within.raw) <= MAX_IDS:
-                fields.refuse("boosts", rule)
-            for key, boost in within.raw.items():
-                if not is_event_id(key):
-                    within.refuse(str(key)[:80], "an event id: a UUID in lower case")
-                elif type(boost) not in (int, float) or not 0 <= boost <= MAX_BOOST:
-                    within.refuse(key, f"a number from 0 to {MAX_BOOST:g}")
-                else:
-                    found[key] = float(boost)
-    if errors:
-        raise InvalidEvent(tuple(errors))
-    return found

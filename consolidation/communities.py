@@ -14,7 +14,7 @@ after the most central member it is born with; that member may leave it later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import count
 from typing import NamedTuple
@@ -22,11 +22,21 @@ from typing import NamedTuple
 import numpy as np
 from blake3 import blake3
 
-from consolidation.label_propagation import LINK_ID_BYTES, WHOLE_WEIGHT, EntityGraph, Labelling
+from consolidation.label_propagation import (
+    LINK_ID_BYTES,
+    WHOLE_WEIGHT,
+    EntityGraph,
+    EntityLink,
+    Labelling,
+    link_id,
+)
+from consolidation.payloads import CHUNK_MEMBERS, CommunityChunk, CommunityText
+from enrichment.resolution import components
+from projections.identity import SEPARATOR
+from projections.schema import RELATES_TO, SAME_AS
 
 MIN_ENTITIES = 3
 ID_DIGEST_BYTES = 16
-_SEPARATOR = "\x1f"
 _NOWHERE = np.empty(0, dtype=np.intp)
 
 
@@ -102,7 +112,7 @@ def fingerprint(entity_ids: Iterable[str], link_ids: Iterable[str]) -> str:
     characters.
     """
     parts = ("\n".join(sorted(set(ids))) for ids in (entity_ids, link_ids))
-    return blake3(_SEPARATOR.join(parts).encode()).hexdigest()
+    return blake3(SEPARATOR.join(parts).encode()).hexdigest()
 
 
 def community_id(
@@ -117,7 +127,7 @@ def community_id(
         user_id: whose facts made it; None: facts without a user.
     """
     user = "-" if user_id is None else f"+{user_id}"  # no id can pass for absence
-    text = _SEPARATOR.join(("community", tenant, str(attempt), entity_id, user))
+    text = SEPARATOR.join(("community", tenant, str(attempt), entity_id, user))
     return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
@@ -224,3 +234,124 @@ def _kept_ids(found: list[Community], recorded: Mapping[str, Collection[str]]) -
             kept[number] = own_id
             given.add(own_id)
     return kept
+
+
+# -- decided ---------------------------------------------------------------------------------------
+
+
+def community_chunks(
+    community_id: str,
+    community: Community,
+    text: CommunityText,
+    centroid: bytes | None,
+    *,
+    run_id: str,
+    user_id: str | None = None,
+) -> list[CommunityChunk]:
+    """A community in chunks; the members by id, so that equal communities have equal chunks."""
+    entity_ids = sorted(member.entity_id for member in community.members)
+    starts = range(0, len(entity_ids), CHUNK_MEMBERS)
+    return [
+        CommunityChunk(
+            community_id=community_id,
+            run_id=run_id,
+            chunk=chunk,
+            chunks=len(starts),
+            fingerprint=community.fingerprint,
+            member_count=len(entity_ids),
+            entity_ids=tuple(entity_ids[start : start + CHUNK_MEMBERS]),
+            name=text.name if chunk == 0 else None,
+            summary=text.summary if chunk == 0 else None,
+            centroid=centroid if chunk == 0 else None,
+            user_id=user_id if chunk == 0 else None,
+        )
+        for chunk, start in enumerate(starts)
+    ]
+
+
+EVERYBODY = ""
+"""Home of what facts without a user, or of several users, name. No user id is empty."""
+LITERAL = "value"
+"""Subtype of what is no entity of its own."""
+
+
+class NamedEntity(NamedTuple):
+    """An entity, and whose facts name it.
+
+    Attributes:
+        entity_id: its hash.
+        users: of facts that name it, EVERYBODY for those without a user; two are enough.
+        same: entities that are the same.
+    """
+
+    entity_id: str
+    users: Collection[str]
+    same: Collection[str] = ()
+
+
+class LinkingFact(NamedTuple):
+    """A fact that holds, as far as it joins entities.
+
+    Attributes:
+        source_id: of the entity it is about.
+        target_id: of the other.
+        literal: whether that is no entity of its own.
+        user: whose fact it is, or EVERYBODY.
+        confidence: 0 to 1.
+        key: what tells it from others of the same two entities.
+    """
+
+    source_id: str
+    target_id: str
+    literal: bool
+    user: str
+    confidence: float
+    key: tuple[str, ...]
+
+
+def homes(entities: Iterable[NamedEntity]) -> dict[str, str]:
+    """The home of each entity that a fact names; of those that are the same it is one.
+
+    Args:
+        entities: of one tenant, in any order.
+    """
+    users: dict[str, frozenset[str]] = {}
+    edges: list[tuple[str, str]] = []
+    for one in entities:
+        if one.users:
+            users[one.entity_id] = frozenset(one.users)
+        edges.extend((one.entity_id, other) for other in one.same)
+    canonical = components(edges)
+    together: dict[str, frozenset[str]] = {}
+    for entity_id, named in users.items():
+        first = canonical.get(entity_id, entity_id)
+        together[first] = together.get(first, frozenset()) | named
+    found = {
+        first: next(iter(named)) if len(named) == 1 else EVERYBODY
+        for first, named in together.items()
+    }
+    return {
+        entity_id: found[first]
+        for entity_id in (*users, *canonical)
+        if (first := canonical.get(entity_id, entity_id)) in found
+    }
+
+
+def fact_links(facts: Iterable[LinkingFact], at_home: Mapping[str, str]) -> Iterator[EntityLink]:
+    """The links of facts: between entities of the fact's home, or of one to itself."""
+    for one in facts:
+        ends = [
+            end
+            for end in (one.source_id, one.target_id)
+            if at_home.get(end) == one.user and not (one.literal and end == one.target_id)
+        ]
+        if ends:
+            own_id = link_id(RELATES_TO.type, one.source_id, one.target_id, *one.key)
+            yield EntityLink(ends[0], ends[-1], one.confidence, own_id)
+
+
+def same_links(entity: NamedEntity) -> Iterator[EntityLink]:
+    """The links of an entity to those that are the same."""
+    for other in entity.same:
+        own_id = link_id(SAME_AS.type, entity.entity_id, other)
+        yield EntityLink(entity.entity_id, other, 0.0, own_id, same=True)

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from consolidation.communities import Community, Member
+from consolidation.payloads import MAX_SUMMARY_CHARACTERS, CommunityText
 from projections.schema import VECTOR_DIMENSIONS
 
-MAX_NAME_CHARACTERS = 120
-MAX_SUMMARY_CHARACTERS = 600
 NAMED_MEMBERS = 3
 DESCRIBED_MEMBERS = 12
 """How many of the most central members are worth reading for a text."""
@@ -56,13 +55,6 @@ class InnerFact(NamedTuple):
     fact: str
     confidence: float
     support_count: int = 1
-
-
-class CommunityText(NamedTuple):
-    """One line each, at most MAX_NAME_CHARACTERS and MAX_SUMMARY_CHARACTERS; never empty."""
-
-    name: str
-    summary: str
 
 
 def community_text(

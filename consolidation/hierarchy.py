@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.decisions import AgentDecided, EpisodeDecided, LinksDecided, SessionDecided
-from consolidation.digests import Scope, episode_scope_id, summary_id
-from consolidation.links import SessionLink
+from consolidation.payloads import (
+    AgentDecided,
+    EpisodeDecided,
+    LinksDecided,
+    SessionDecided,
+    SessionLink,
+)
 from consolidation.subjects import Subject, Subjects
-from consolidation.summaries import AgentSummary
-from consolidation.summary_payloads import Summary, as_payload
+from consolidation.summary_payloads import (
+    AgentSummary,
+    Scope,
+    Summary,
+    episode_scope_id,
+    summary_id,
+)
 from consolidation.tombstones import Departures
 from projections.events import Event, canonical_json
 from projections.operations import (
@@ -98,7 +107,7 @@ class Hierarchy:
             position, _node(key, "session", one.session_id, one, position, event)
         ):
             return False
-        agents = {agent_key(event.tenant, who.agent_id) for who in one.gist.participants}
+        agents = {agent_key(event.tenant, who.agent_id) for who in one.participants}
         self._agents[key] = {agent for _, agent in agents}
         self._ends.update(agents)
         for gone in decided.gone:
@@ -192,7 +201,6 @@ def _node(
     event: Event,
     event_ids: tuple[str, ...] | None = None,
 ) -> MergeNode:
-    gist = summary.gist
     return MergeNode(
         label=SUMMARY.label,
         key=key,
@@ -200,15 +208,15 @@ def _node(
             "scope": scope,
             "scope_id": scope_id,
             "session_id": None if isinstance(summary, AgentSummary) else summary.session_id,
-            "content": gist.content,
+            "content": summary.content,
             "level": LEVELS[scope],
-            "event_count": gist.event_count,
-            "importance_total": gist.importance_total,
-            "failed_count": gist.failed_count,
-            "time_range": (gist.started_at_ms, gist.ended_at_ms),
+            "event_count": summary.event_count,
+            "importance_total": summary.importance_total,
+            "failed_count": summary.failed_count,
+            "time_range": (summary.started_at_ms, summary.ended_at_ms),
             "source_digest": summary.digest,
             "source_event_ids": event_ids,
-            "gist": canonical_json(as_payload(summary)).decode(),
+            "gist": canonical_json(summary.payload()).decode(),
             "created_at": event.occurred_at_ms,
             "event_id": event.event_id,
             "decided_at": tuple(position),

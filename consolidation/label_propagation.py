@@ -17,10 +17,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from projections.identity import SEPARATOR
 
 MAX_SWEEPS = 20
 DEFAULT_CHUNK_SIZE = 10_000
@@ -31,7 +33,6 @@ MAX_LINK_WEIGHT = 1_000
 WHOLE_WEIGHT = 10_000
 """Weights are summed as integers: sums of floats would depend on their order."""
 
-_SEPARATOR: Final = "\x1f"
 
 Numbers = NDArray[np.int32]
 Weights = NDArray[np.int64]
@@ -108,7 +109,7 @@ def chunk_size(asked: int) -> int:
 
 def link_id(edge_type: str, source_id: str, target_id: str, *key: str) -> str:
     """BLAKE2b-128 of an edge's type, ends and key, 32 hexadecimal digits."""
-    text = _SEPARATOR.join((edge_type, source_id, target_id, *key))
+    text = SEPARATOR.join((edge_type, source_id, target_id, *key))
     return blake2b(text.encode(), digest_size=LINK_ID_BYTES).hexdigest()
 
 
@@ -238,7 +239,7 @@ def _draws(graph: EntityGraph, seed: str) -> list[int]:
     """A number of 64 bits for each entity that has neighbours, from seed and id; 0 for others."""
     draws = [0] * len(graph.entity_ids)
     for place in np.nonzero(np.diff(graph.offsets))[0].tolist():
-        text = f"{seed}{_SEPARATOR}{graph.entity_ids[place]}"
+        text = f"{seed}{SEPARATOR}{graph.entity_ids[place]}"
         draws[place] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
     return draws
 

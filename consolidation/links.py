@@ -17,30 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp, log
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple
 
-from consolidation.failures import Failure, failures_of, words_of
-from consolidation.pruning_payloads import RUN_FIELDS, is_event_id
+from consolidation.failures import Failure, failure_signature, failures_of, words_of
+from consolidation.payloads import (
+    EVIDENCE_CHARACTERS,
+    MAX_EVIDENCE,
+    MAX_LINKS,
+    REASONS,
+    LinkReason,
+    SessionLink,
+)
 from consolidation.sources import SourceEvent
 from enrichment.entities import canonical_name
-from enrichment.payload_fields import Fields
-from projections.errors import InvalidEvent
-from projections.events import MAX_NAME_CHARACTERS
 
-KIND: Final = "links"
-"""Of the `memory.consolidated` that holds links."""
 RARE_SESSIONS: Final = 5
-MAX_LINKS: Final = 10
-"""Of a session; half of them for each reason, unless the other needs fewer."""
-MAX_EVIDENCE: Final = 5
-EVIDENCE_CHARACTERS: Final = 240
 ALIKE: Final = 0.6
 """Share of words (Jaccard) from which two failures of a tool are alike."""
 UNRESOLVED_SHARE: Final = 0.8
 """Of the score of an alike failure that nobody resolved."""
-
-LinkReason = Literal["shared_entities", "similar_failure"]
-REASONS: Final[tuple[LinkReason, ...]] = get_args(LinkReason)
 
 _NEVER_TYPES = frozenset(("agent", "tool"))
 _NEVER_SUBTYPES = frozenset(("value", "amount", "date"))
@@ -70,24 +65,6 @@ class SessionTraits(NamedTuple):
     user_ids: frozenset[str] = frozenset()
     entities: tuple[RareEntity, ...] = ()
     failures: tuple[Failure, ...] = ()
-
-
-class SessionLink(NamedTuple):
-    """A session that another belongs together with.
-
-    Attributes:
-        session_id: of the other.
-        reason: why.
-        evidence: names of shared entities, the rarest first, or the signature of the failure.
-        score: above 0, at most 1, a multiple of 0.0001.
-        resolution_event_id: the other's event that resolved the failure.
-    """
-
-    session_id: str
-    reason: LinkReason
-    evidence: tuple[str, ...]
-    score: float
-    resolution_event_id: str | None = None
 
 
 class SessionProfile(NamedTuple):
@@ -237,10 +214,10 @@ def _by_entities(session: SessionTraits, other: SessionTraits) -> SessionLink | 
     shared.sort(key=lambda one: (one.sessions, one.name, one.entity_id))
     names = tuple(dict.fromkeys(one.name[:EVIDENCE_CHARACTERS] for one in shared))
     return SessionLink(
-        other.session_id,
-        "shared_entities",
-        names[:MAX_EVIDENCE],
-        round(1 - exp(-weight / 2), 4),
+        session_id=other.session_id,
+        reason="shared_entities",
+        evidence=names[:MAX_EVIDENCE],
+        score=round(1 - exp(-weight / 2), 4),
     )
 
 
@@ -258,11 +235,11 @@ def _by_failures(session: SessionTraits, other: SessionTraits) -> SessionLink | 
         return None
     score, evidence, resolution = best
     return SessionLink(
-        other.session_id,
-        "similar_failure",
-        (evidence[:EVIDENCE_CHARACTERS],),
-        round(score, 4),
-        resolution,
+        session_id=other.session_id,
+        reason="similar_failure",
+        evidence=(evidence[:EVIDENCE_CHARACTERS],),
+        score=round(score, 4),
+        resolution_event_id=resolution,
     )
 
 
@@ -278,71 +255,77 @@ def _likeness(one: Failure, other: Failure) -> float:
     return share if share >= ALIKE else 0.0
 
 
-# -- payloads --------------------------------------------------------------------------------------
+NEARLY_RARE: Final = 2 * RARE_SESSIONS
+"""What so many sessions mention may have been rare a moment ago."""
+MAX_NEIGHBOURS: Final = 40
+"""Of one session by shared entities; the rarest and the most count."""
+MAX_ALIKE: Final = 10
+"""Sessions that failed alike, of each failure, those that failed last."""
 
 
-def links_payload(session_id: str, links: Collection[SessionLink]) -> dict[str, Any]:
-    """A payload of `memory.consolidated`: all links of a session; none: it has no more."""
-    return {
-        "kind": KIND,
-        "session_id": session_id,
-        "links": [_link_payload(link) for link in links],
-    }
+class FailedEvent(NamedTuple):
+    """An event of a tool that failed: `said` is its text, or the line made of it."""
+
+    session_id: str
+    tool: str
+    said: str
 
 
-def _link_payload(link: SessionLink) -> dict[str, Any]:
-    payload: dict[str, Any] = {
-        "session_id": link.session_id,
-        "reason": link.reason,
-        "evidence": list(link.evidence),
-        "score": link.score,
-    }
-    if link.resolution_event_id is not None:
-        payload["resolution_event_id"] = link.resolution_event_id
-    return payload
+def sharing_sessions(
+    session_id: str, mentioning: Mapping[str, Collection[str]], most: int = MAX_NEIGHBOURS
+) -> list[str]:
+    """The sessions that share most of what is rare, those that share more first.
 
-
-def parse_links(payload: Any) -> tuple[str, list[SessionLink]]:
-    """The session of a payload, and its links.
-
-    Raises:
-        InvalidEvent: with every broken rule, each by field (`payload.links[0].reason`).
+    Args:
+        session_id: of the session that changed.
+        mentioning: by id of each of its rare or nearly rare entities, the sessions that mention it.
+        most: how many.
     """
-    errors: list[tuple[str, str]] = []
-    fields = Fields.of(payload, "payload", errors)
-    session_id, links = "", []
-    if fields is not None:
-        fields.choice("kind", (KIND,), required=True)
-        fields.refuse_others(f"kind {RUN_FIELDS} session_id links")
-        session_id = fields.text("session_id", MAX_NAME_CHARACTERS, required=True) or ""
-        links = [_parsed(one, session_id) for one in fields.objects("links", 0, MAX_LINKS)]
-    if errors:
-        raise InvalidEvent(tuple(errors))
-    return session_id, links
+    weights: dict[str, float] = {}
+    for sessions in mentioning.values():
+        for other in sessions:
+            weights[other] = weights.get(other, 0.0) + 1 / log(max(2, len(sessions)))
+    weights.pop(session_id, None)
+    return sorted(weights, key=lambda other: (-round(weights[other], 6), other))[:most]
 
 
-def _parsed(fields: Fields, session_id: str) -> SessionLink:
-    fields.refuse_others("session_id reason evidence score resolution_event_id")
-    other = fields.text("session_id", MAX_NAME_CHARACTERS, required=True) or ""
-    if other and other == session_id:
-        fields.refuse("session_id", "another session")
-    reason = fields.choice("reason", REASONS, required=True) or REASONS[0]
-    evidence = fields.raw.get("evidence")
-    if (
-        not isinstance(evidence, list)
-        or not 1 <= len(evidence) <= MAX_EVIDENCE
-        or not all(
-            isinstance(one, str) and 1 <= len(one) <= EVIDENCE_CHARACTERS for one in evidence
+def alike_sessions(
+    session_id: str,
+    failures: Iterable[Failure],
+    failed: Sequence[FailedEvent],
+    most: int = MAX_ALIKE,
+) -> list[str]:
+    """The sessions that failed alike, those that failed last first.
+
+    Args:
+        session_id: of the session that changed.
+        failures: of it.
+        failed: events of the same tools that failed, the latest first.
+        most: how many of each failure.
+    """
+    signed = [
+        (one.session_id, Failure(one.tool, failure_signature(one.said), "")) for one in failed
+    ]
+    found: dict[str, None] = {}
+    for mine in failures:
+        alike = dict.fromkeys(
+            other
+            for other, theirs in signed
+            if other != session_id and theirs.signature and are_alike(mine, theirs)
         )
-    ):
-        rule = f"a list of 1 to {MAX_EVIDENCE} strings of 1 to {EVIDENCE_CHARACTERS} characters"
-        fields.refuse("evidence", rule)
-        evidence = []
-    score = fields.raw.get("score")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 < score <= 1:
-        fields.refuse("score", "a number above 0, at most 1")
-        score = 1.0
-    resolution = fields.raw.get("resolution_event_id")
-    if resolution is not None and not is_event_id(resolution):
-        fields.refuse("resolution_event_id", "an event id: a UUID in lower case")
-    return SessionLink(other, cast(LinkReason, reason), tuple(evidence), float(score), resolution)
+        found.update(dict.fromkeys(list(alike)[:most]))
+    return list(found)
+
+
+def renewed_links(
+    session: SessionTraits, circle: Sequence[SessionTraits], recorded: Iterable[FoundLink]
+) -> list[SessionLink]:
+    """The links of a neighbour, those to sessions out of the circle as recorded."""
+    within = {one.session_id for one in circle}
+    kept = (one for one in recorded if one.link.session_id not in within)
+    return best_links([*found_links(session, circle), *kept])
+
+
+def slim(event: SourceEvent) -> SourceEvent:
+    """The event without its words: what it is connected by."""
+    return event._replace(text="", summary="", keywords=())

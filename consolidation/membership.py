@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
-from consolidation.community_payloads import CommunityChunk, CommunityGone
+from consolidation.payloads import CommunityChunk, CommunityGone
 from consolidation.subjects import Subject, Subjects
 from enrichment.stage import vector_of
 from projections.events import Event

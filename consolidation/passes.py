@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.decisions import PassDecided, Requested
+from consolidation.payloads import PassDecided, Requested
 from projections.events import Event
 from projections.operations import MergeNode, Operation, RemoveNode
 from projections.positions import START, Position

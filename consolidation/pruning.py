@@ -11,8 +11,8 @@ from consolidation.decay import (
     effective_confidence,
     retrieval_count,
 )
+from consolidation.forgetting_payloads import FactKey
 from consolidation.retention import RetentionPolicy
-from enrichment.relations import EdgeType
 
 
 class SimilarEdge(NamedTuple):
@@ -98,17 +98,6 @@ def archived_entities(entities: Iterable[RetainedEntity], policy: RetentionPolic
 def returning_entities(entities: Iterable[RetainedEntity]) -> list[str]:
     """Ids of archived entities that have edges again, sorted; forgetting need not be enabled."""
     return sorted(one.entity_id for one in entities if one.archived and one.edges > 0)
-
-
-class FactKey(NamedTuple):
-    """What tells a RELATES_TO edge from every other of its tenant."""
-
-    source_id: str
-    relation: str
-    edge_type: EdgeType
-    target_id: str
-    valid_from_ms: int
-    event_id: str
 
 
 class RetainedFact(NamedTuple):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import NamedTuple
+
+from consolidation.summary_payloads import DIGEST_BYTES
+from enrichment.event_kinds import EventKind
+from projections.events import canonical_json
 
 
 class Mentioned(NamedTuple):
@@ -48,6 +54,7 @@ class SourceEvent(NamedTuple):
         speaker: who said it, apart from the text.
         entities: by role and name.
         causes: nearest first.
+        kind: as enrichment decided it; OTHER of what it has not read.
     """
 
     event_id: str
@@ -66,3 +73,72 @@ class SourceEvent(NamedTuple):
     keywords: tuple[str, ...] = ()
     entities: tuple[Mentioned, ...] = ()
     causes: tuple[Cause, ...] = ()
+    kind: EventKind = EventKind.OTHER
+
+
+class Place(NamedTuple):
+    """Where an event stands among those of its session; places sort as the events do."""
+
+    occurred_at_ms: int
+    event_id: str
+
+
+class Episode(NamedTuple):
+    """A stretch of one trace in one session.
+
+    Attributes:
+        session_id: of all its events.
+        trace_id: of all its events.
+        number: within its session and trace, from 0.
+        events: sorted by (occurred_at_ms, event_id), at least one; at most EPISODE_EVENTS unless
+            sealed.
+        sealed: some members are forgotten, `events` are those that are left.
+    """
+
+    session_id: str
+    trace_id: str
+    number: int
+    events: tuple[SourceEvent, ...]
+    sealed: bool = False
+
+
+def place_of(event: SourceEvent) -> Place:
+    """Where an event stands in its session."""
+    return Place(event.occurred_at_ms, event.event_id)
+
+
+def events_digest(events: Iterable[SourceEvent], version: int) -> str:
+    """A digest of everything an episode's summary is made from, whatever the order of the events.
+
+    Args:
+        events: of one episode.
+        version: of the rules that make the summary; other rules have something else to say.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    rows = [_source(event) for event in sorted(events, key=lambda event: event.event_id)]
+    return _digest(["events", version, rows])
+
+
+def summaries_digest(below: Iterable[tuple[str, str]], version: int) -> str:
+    """A digest of what a summary of summaries is made from: pairs of (id, digest), any order."""
+    return _digest(["summaries", version, sorted(map(list, below))])
+
+
+def _source(event: SourceEvent) -> dict[str, object]:
+    """An event as a JSON value without floats, whose canonical form is the slow one to write."""
+    entities = sorted(
+        [one.entity_id, one.role, one.name, one.entity_type, one.subtype or ""]
+        for one in event.entities
+    )
+    causes = sorted(
+        [one.event_id, one.rule or "", round(one.confidence * 10_000)] for one in event.causes
+    )
+    values = {**event._asdict(), "entities": entities, "causes": causes}
+    del values["kind"]  # follows from what else there is
+    return values
+
+
+def _digest(value: object) -> str:
+    return blake2b(canonical_json(value), digest_size=DIGEST_BYTES).hexdigest()

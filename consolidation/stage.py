@@ -13,22 +13,19 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
-from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey, Leaving
-from consolidation.community_payloads import CommunityChunk, CommunityGone
-from consolidation.decisions import (
-    AgentDecided,
-    BoostsDecided,
-    Decision,
-    EpisodeDecided,
-    LinksDecided,
-    PassDecided,
-    Requested,
-    SessionDecided,
-    parse_decision,
-)
+from consolidation.decisions import Decision, parse_decision
 from consolidation.dropped_pairs import Partings
 from consolidation.fold_version import NAME
+from consolidation.forgetting_payloads import (
+    Accessed,
+    EntitiesArchived,
+    EntitiesRecalled,
+    EventsForgotten,
+    EventsRecalled,
+    FactsExpired,
+    PairsDropped,
+)
 from consolidation.hierarchy import (
     Hierarchy,
     ShownSummary,
@@ -39,13 +36,16 @@ from consolidation.hierarchy import (
 )
 from consolidation.membership import Communities, CommunityKey, EntityKey, ShownCommunity
 from consolidation.passes import Passes, RequestKey, ShownPass
-from consolidation.pruning_payloads import (
-    EntitiesArchived,
-    EntitiesRecalled,
-    EventsForgotten,
-    EventsRecalled,
-    FactsExpired,
-    PairsDropped,
+from consolidation.payloads import (
+    AgentDecided,
+    BoostsDecided,
+    CommunityChunk,
+    CommunityGone,
+    EpisodeDecided,
+    LinksDecided,
+    PassDecided,
+    Requested,
+    SessionDecided,
 )
 from consolidation.scopes import Scopes, Sums
 from consolidation.tombstones import Departures, Tombstone
@@ -185,19 +185,18 @@ def reach(batch: Sequence[Derived]) -> Position | None:
 
 def _want_hierarchy(found: Wanted, tenant: str, decision: Decision) -> None:
     match decision:
-        case EpisodeDecided(summary, event_ids):
+        case EpisodeDecided(summary=summary, event_ids=event_ids):
             session = session_key(tenant, summary.session_id)
             found.summaries.update((episode_key(tenant, decision), session))
             found.members.update((tenant, one) for one in event_ids)
-        case SessionDecided(summary, _, _, gone):
+        case SessionDecided(summary=summary, gone=gone):
             found.sessions.add((tenant, summary.session_id))
             found.summaries.add(session_key(tenant, summary.session_id))
             found.summaries.update((tenant, one) for one in gone)
-            who = summary.gist.participants
-            found.summaries.update(agent_key(tenant, one.agent_id) for one in who)
-        case AgentDecided(summary):
+            found.summaries.update(agent_key(tenant, one.agent_id) for one in summary.participants)
+        case AgentDecided(summary=summary):
             found.summaries.add(agent_key(tenant, summary.agent_id))
-        case LinksDecided(session_id, links):
+        case LinksDecided(session_id=session_id, links=links):
             found.summaries.add(session_key(tenant, session_id))
             found.summaries.update(session_key(tenant, link.session_id) for link in links)
 
@@ -205,17 +204,17 @@ def _want_hierarchy(found: Wanted, tenant: str, decision: Decision) -> None:
 def _want_others(found: Wanted, event: Event, decision: Decision) -> None:
     tenant = event.tenant
     match decision:
-        case BoostsDecided(boosts):
+        case BoostsDecided(boosts=boosts):
             found.members.update((tenant, one) for one in boosts)
-        case EventsForgotten(summary_id, events):
+        case EventsForgotten(summary_id=summary_id, events=events):
             found.forgotten.update(((tenant, one), summary_id) for one, _ in events)
             found.members.update((tenant, one) for one, _ in events)
             found.parted.update((tenant, one) for one, _ in events)
-        case EventsRecalled(event_ids):
+        case EventsRecalled(event_ids=event_ids):
             found.recalled.update((tenant, one) for one in event_ids)
             found.members.update((tenant, one) for one in event_ids)
             found.parted.update((tenant, one) for one in event_ids)
-        case PairsDropped(pairs):
+        case PairsDropped(pairs=pairs):
             found.members.update((tenant, first) for first, _ in pairs)
             found.parted.update((tenant, first) for first, _ in pairs)
         case CommunityChunk():
@@ -239,7 +238,7 @@ def _want_accesses(found: Wanted, tenant: str, decision: Decision) -> None:
             found.accessed.update((ENTITY.label, tenant, one) for one in decision.entities)
             if isinstance(decision, Accessed):
                 found.facts.update((tenant, key) for key in decision.facts)
-        case FactsExpired(keys):
+        case FactsExpired(facts=keys):
             found.facts.update((tenant, key) for key in keys)
         case EventsRecalled():
             event_ids = decision.event_ids
@@ -333,20 +332,20 @@ class _Fold:
     def _take_departure(self, position: Position, event: Event, decision: Decision) -> None:
         tenant, at_ms = event.tenant, event.occurred_at_ms
         match decision:
-            case BoostsDecided(boosts):
+            case BoostsDecided(boosts=boosts):
                 self._departures.boost(tenant, position, boosts)
             case EventsForgotten():
                 self._departures.forget(tenant, position, decision)
                 self._accesses.forget(tenant, (one for one, _ in decision.events))
                 self._partings.move(position, tenant, (one for one, _ in decision.events))
-            case EventsRecalled(event_ids, accessed):
+            case EventsRecalled(event_ids=event_ids, accessed=accessed):
                 back = self._departures.recall(tenant, position, event_ids)
                 self._partings.move(position, tenant, back)
                 if accessed and self._facts.counting:
                     self._accesses.recall(position, tenant, back, at_ms)
-            case FactsExpired(keys):
+            case FactsExpired(facts=keys):
                 self._accesses.expire(tenant, keys, at_ms)
-            case PairsDropped(pairs):
+            case PairsDropped(pairs=pairs):
                 self._partings.part(position, tenant, pairs)
                 self._operations.on_behalf_of(SIMILAR_TO.stage).extend(
                     RemoveEdge(
@@ -354,7 +353,7 @@ class _Fold:
                     )
                     for first, second in pairs
                 )
-            case EntitiesArchived(entity_ids) | EntitiesRecalled(entity_ids):
+            case EntitiesArchived(entity_ids=ids) | EntitiesRecalled(entity_ids=ids):
                 status = ARCHIVED if isinstance(decision, EntitiesArchived) else ACTIVE
                 self._operations.extend(
                     DecideNode(
@@ -364,7 +363,7 @@ class _Fold:
                         value=status,
                         position=position,
                     )
-                    for one in entity_ids
+                    for one in ids
                 )
 
     def _has_place(self, key: EventKey) -> bool:

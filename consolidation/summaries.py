@@ -11,37 +11,46 @@ else of a summary, and no digest, depends on who wrote the text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import log2
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
-from consolidation.digests import episode_scope_id, events_digest, summaries_digest
-from consolidation.episode_acts import Act, actor_of, acts, kind_of, things_of
-from consolidation.highlight_rules import episode_highlights
-from consolidation.highlights import Candidate, Highlight, HighlightKind, best, content_words
-from consolidation.sources import SourceEvent
-from consolidation.summary_content import (
-    Gist,
-    KeyEntity,
-    Participant,
-    ToolUse,
-    days,
-    key_entities,
-    participants,
-    tool_uses,
-    worded,
+from consolidation.actions import Action, actions, actor_of, things_of
+from consolidation.highlights import (
+    Candidate,
+    best,
+    by_time,
+    content_words,
+    episode_highlights,
+    listed,
 )
-from consolidation.windows import Episode
+from consolidation.sources import Episode, SourceEvent, events_digest, summaries_digest
+from consolidation.summary_payloads import (
+    CONTENT_CHARACTERS,
+    EPISODE_CHARACTERS,
+    MAX_ENTITIES,
+    MAX_PARTICIPANTS,
+    MAX_TOOLS,
+    NAME_CHARACTERS,
+    UPPER_HIGHLIGHTS,
+    AgentSummary,
+    EpisodeSummary,
+    Highlight,
+    HighlightKind,
+    KeyEntity,
+    Overview,
+    Participant,
+    SessionSummary,
+    ToolUse,
+    episode_scope_id,
+)
+from enrichment.derived import EntityType
+from enrichment.event_kinds import EventKind
 from enrichment.text import clean_text, cut
+from projections.events import timestamp_text
 
 VERSION: Final = 1
 """Of the rules by which summaries are made; rises when they say something else."""
-
-EPISODE_CHARACTERS: Final = 1_200
-"""Of an episode's content."""
-CONTENT_CHARACTERS: Final = 2_000
-"""Of a session's and an agent's content."""
-UPPER_HIGHLIGHTS: Final = 12
-"""Of a session and of an agent."""
 
 _WEIGHTS: Final[Mapping[HighlightKind, int]] = {
     "failure": 4,
@@ -52,62 +61,17 @@ _WEIGHTS: Final[Mapping[HighlightKind, int]] = {
     "said": 0,
     "happened": 0,
 }
-_TROUBLES: Final[tuple[HighlightKind, ...]] = ("failure", "resolution")
+_INCIDENTS: Final[tuple[HighlightKind, ...]] = ("failure", "resolution")
 _OWN = 2
 """What an agent did itself, in its own summary."""
 _TARGET = 2
 """How much more a thing counts that a tool was used on."""
-
-
-class EpisodeSummary(NamedTuple):
-    """What an episode comes to.
-
-    Attributes:
-        session_id: of the episode.
-        trace_id: of the episode.
-        number: of the episode within its session and trace.
-        gist: content of at most EPISODE_CHARACTERS, at most `highlights.MAX_HIGHLIGHTS`.
-        digest: of the events it is made from.
-    """
-
-    session_id: str
-    trace_id: str
-    number: int
-    gist: Gist
-    digest: str
-
-
-class SessionSummary(NamedTuple):
-    """What the episodes of a session come to.
-
-    Attributes:
-        session_id: of the episodes.
-        episode_count: at least 1.
-        gist: content of at most CONTENT_CHARACTERS, at most UPPER_HIGHLIGHTS.
-        digest: of the episodes' digests.
-    """
-
-    session_id: str
-    episode_count: int
-    gist: Gist
-    digest: str
-
-
-class AgentSummary(NamedTuple):
-    """What the sessions of an agent come to.
-
-    Attributes:
-        agent_id: that took part in them.
-        session_count: of all its sessions, at least 1.
-        gist: content of at most CONTENT_CHARACTERS, at most UPPER_HIGHLIGHTS; its counts and times
-            are of all its sessions, the rest of those it was made from.
-        digest: of the digests of those, and of the totals.
-    """
-
-    agent_id: str
-    session_count: int
-    gist: Gist
-    digest: str
+_TOLD_NAMES = 4
+_TOLD_TOOLS = 6
+_TOLD_ENTITIES = 6
+_TOLD_FAILING = 2
+_NAME_CHARACTERS = 60
+"""Of a name in a sentence; ids may have hundreds."""
 
 
 class Totals(NamedTuple):
@@ -143,55 +107,64 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
             digest: it changes with every event.
     """
     events = episode.events
-    done = acts(events)
-    gist = Gist(
-        "",
-        episode_highlights(events),
-        participants(_participants(events)),
-        tool_uses(_tool_uses(done)),
-        key_entities(_entities(events, degrees or {})),
-        len(events),
-        sum(event.importance for event in events),
-        sum(act.failed for act in done),
-        events[0].occurred_at_ms,
-        events[-1].occurred_at_ms,
+    uses = actions(events)
+    overview = Overview(
+        highlights=episode_highlights(events),
+        participants=participants(_participants(events)),
+        tools=tool_uses(_tool_uses(uses)),
+        entities=key_entities(_entities(events, degrees or {})),
+        event_count=len(events),
+        importance_total=sum(event.importance for event in events),
+        failed_count=sum(action.failed for action in uses),
+        started_at_ms=events[0].occurred_at_ms,
+        ended_at_ms=events[-1].occurred_at_ms,
     )
     return EpisodeSummary(
-        episode.session_id,
-        episode.trace_id,
-        episode.number,
-        worded(gist, days(gist), EPISODE_CHARACTERS),
-        events_digest(events, VERSION),
+        **overview.overview(),
+        session_id=episode.session_id,
+        trace_id=episode.trace_id,
+        number=episode.number,
+        content=content_of(overview, days(overview), EPISODE_CHARACTERS),
+        digest=events_digest(events, VERSION),
     )
 
 
 def _participants(events: Sequence[SourceEvent]) -> Iterator[Participant]:
     for event in events:
-        kind = kind_of(event)
-        name = actor_of(event) if kind == "said" else event.agent_id
-        yield Participant(event.agent_id, name, 1, kind == "said", kind == "call")
+        speaks = event.kind is EventKind.MESSAGE
+        yield Participant(
+            agent_id=event.agent_id,
+            name=actor_of(event) if speaks else event.agent_id,
+            events=1,
+            messages=int(speaks),
+            calls=int(event.kind is EventKind.CALL),
+        )
 
 
-def _tool_uses(done: Iterable[Act]) -> Iterator[ToolUse]:
-    for act in done:
-        if act.tool is not None:
-            yield ToolUse(act.tool, 1, act.failed)
+def _tool_uses(uses: Iterable[Action]) -> Iterator[ToolUse]:
+    for action in uses:
+        if action.tool is not None:
+            yield ToolUse(action.tool, 1, int(action.failed))
 
 
 def _entities(events: Iterable[SourceEvent], degrees: Mapping[str, int]) -> Iterator[KeyEntity]:
     """What the events mention; instructions speak of everything, and say nothing of what was."""
     for event in events:
-        if kind_of(event) == "instruction":
+        if event.kind is EventKind.INSTRUCTION:
             continue
         users = (one for one in event.entities if one.entity_type == "user")
         counted: set[str] = set()
-        for one in (*things_of(event), *users):
-            if one.entity_id in counted:
+        for mentioned in (*things_of(event), *users):
+            if mentioned.entity_id in counted:
                 continue
-            counted.add(one.entity_id)
-            worth = 10 * event.importance * (_TARGET if one.role == "target" else 1)
-            weight = round(worth / log2(2 + degrees.get(one.entity_id, 0)))
-            yield KeyEntity(one.entity_id, one.name, one.entity_type, weight)
+            counted.add(mentioned.entity_id)
+            worth = 10 * event.importance * (_TARGET if mentioned.role == "target" else 1)
+            yield KeyEntity(
+                mentioned.entity_id,
+                mentioned.name,
+                cast(EntityType, mentioned.entity_type),
+                round(worth / log2(2 + degrees.get(mentioned.entity_id, 0))),
+            )
 
 
 # -- from summaries --------------------------------------------------------------------------------
@@ -203,15 +176,20 @@ def summarize_session(episodes: Sequence[EpisodeSummary]) -> SessionSummary:
     Args:
         episodes: all of them, in any order, at least one.
     """
-    ordered = sorted(episodes, key=lambda one: (one.gist.started_at_ms, one.trace_id, one.number))
-    session_id = ordered[0].session_id
-    gist = ordered[0].gist
+    ordered = sorted(episodes, key=lambda one: (one.started_at_ms, one.trace_id, one.number))
+    overview: Overview = ordered[0]
+    content = ordered[0].content
     if len(ordered) > 1:
-        gist = _together([one.gist for one in ordered])
-        opening = f"{days(gist)}, {len(ordered):,} episodes"
-        gist = worded(gist, opening, CONTENT_CHARACTERS)
-    digest = session_digest((one.trace_id, one.number, one.digest) for one in ordered)
-    return SessionSummary(session_id, len(ordered), gist, digest)
+        overview = _together(ordered)
+        opening = f"{days(overview)}, {len(ordered):,} episodes"
+        content = content_of(overview, opening, CONTENT_CHARACTERS)
+    return SessionSummary(
+        **overview.overview(),
+        session_id=ordered[0].session_id,
+        episode_count=len(ordered),
+        content=content,
+        digest=session_digest((one.trace_id, one.number, one.digest) for one in ordered),
+    )
 
 
 def session_digest(episodes: Iterable[tuple[str, int, str]]) -> str:
@@ -230,27 +208,28 @@ def summarize_agent(
         sessions: the most important ones, in any order, at least one.
         totals: over all its sessions; default: over those.
     """
-    ordered = sorted(sessions, key=lambda one: (one.gist.started_at_ms, one.session_id))
-    gist = _together([one.gist for one in ordered], agent_id)
+    ordered = sorted(sessions, key=lambda one: (one.started_at_ms, one.session_id))
+    overview = _together(ordered, agent_id)
     sums = totals or Totals(
-        len(ordered),
-        gist.event_count,
-        gist.importance_total,
-        gist.failed_count,
-        gist.started_at_ms,
-        gist.ended_at_ms,
+        session_count=len(ordered),
+        event_count=overview.event_count,
+        importance_total=overview.importance_total,
+        failed_count=overview.failed_count,
+        started_at_ms=overview.started_at_ms,
+        ended_at_ms=overview.ended_at_ms,
     )
-    gist = gist._replace(
-        event_count=sums.event_count,
-        importance_total=sums.importance_total,
-        failed_count=sums.failed_count,
-        started_at_ms=sums.started_at_ms,
-        ended_at_ms=sums.ended_at_ms,
+    counts = sums._asdict()
+    session_count = counts.pop("session_count")
+    overview = overview.model_copy(update=counts)
+    many = f"{session_count:,} session{'s' if session_count > 1 else ''}"
+    opening = f"{agent_id}, {many}, {days(overview)}"
+    return AgentSummary(
+        **overview.overview(),
+        agent_id=agent_id,
+        session_count=session_count,
+        content=content_of(overview, opening, CONTENT_CHARACTERS),
+        digest=agent_digest(((one.session_id, one.digest) for one in ordered), sums),
     )
-    many = f"{sums.session_count:,} session{'s' if sums.session_count > 1 else ''}"
-    gist = worded(gist, f"{agent_id}, {many}, {days(gist)}", CONTENT_CHARACTERS)
-    digest = agent_digest(((one.session_id, one.digest) for one in ordered), sums)
-    return AgentSummary(agent_id, sums.session_count, gist, digest)
 
 
 def agent_digest(sessions: Iterable[tuple[str, str]], totals: Totals) -> str:
@@ -259,47 +238,43 @@ def agent_digest(sessions: Iterable[tuple[str, str]], totals: Totals) -> str:
     return summaries_digest([*sessions, sums], VERSION)
 
 
-def _together(gists: Sequence[Gist], agent_id: str | None = None) -> Gist:
-    """Several gists as one, whose content is still to be written."""
-    candidates = [_candidate(one, agent_id) for gist in gists for one in gist.highlights]
-    return Gist(
-        "",
-        _best_of_all_kinds(candidates),
-        participants(one for gist in gists for one in gist.participants),
-        tool_uses(one for gist in gists for one in gist.tools),
-        key_entities(one for gist in gists for one in gist.entities),
-        sum(gist.event_count for gist in gists),
-        sum(gist.importance_total for gist in gists),
-        sum(gist.failed_count for gist in gists),
-        min(gist.started_at_ms for gist in gists),
-        max(gist.ended_at_ms for gist in gists),
+def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overview:
+    """What several stretches of events come to."""
+    candidates = [_candidate(one, agent_id) for part in parts for one in part.highlights]
+    return Overview(
+        highlights=_best_of_all_kinds(candidates),
+        participants=participants(one for part in parts for one in part.participants),
+        tools=tool_uses(one for part in parts for one in part.tools),
+        entities=key_entities(one for part in parts for one in part.entities),
+        event_count=sum(part.event_count for part in parts),
+        importance_total=sum(part.importance_total for part in parts),
+        failed_count=sum(part.failed_count for part in parts),
+        started_at_ms=min(part.started_at_ms for part in parts),
+        ended_at_ms=max(part.ended_at_ms for part in parts),
     )
 
 
 def _best_of_all_kinds(candidates: Sequence[Candidate]) -> tuple[Highlight, ...]:
-    """The best, of which at most half tell of troubles: other things were done too."""
-    troubles = [one for one in candidates if one.highlight.kind in _TROUBLES]
-    kept = {one.event_ids for one in best(troubles, UPPER_HIGHLIGHTS // 2)}
+    """The best, of which at most half tell of incidents: other things were done too."""
+    incidents = [one for one in candidates if one.highlight.kind in _INCIDENTS]
+    kept = {one.event_ids for one in best(incidents, UPPER_HIGHLIGHTS // 2)}
     left = [
         one
         for one in candidates
-        if one.highlight.kind not in _TROUBLES or one.highlight.event_ids in kept
+        if one.highlight.kind not in _INCIDENTS or one.highlight.event_ids in kept
     ]
     return best(left, UPPER_HIGHLIGHTS)
 
 
-def _candidate(one: Highlight, agent_id: str | None) -> Candidate:
-    own = _OWN if one.agent_id == agent_id else 0
-    return Candidate(one, one.importance + _WEIGHTS[one.kind] + own, content_words(one.text))
+def _candidate(highlight: Highlight, agent_id: str | None) -> Candidate:
+    weight = highlight.importance + _WEIGHTS[highlight.kind]
+    if highlight.agent_id == agent_id:
+        weight += _OWN
+    return Candidate(highlight, weight, content_words(highlight.text))
 
 
 # -- a language model's words ----------------------------------------------------------------------
 
-_CHARACTERS: Final[Mapping[type, int]] = {
-    EpisodeSummary: EPISODE_CHARACTERS,
-    SessionSummary: CONTENT_CHARACTERS,
-    AgentSummary: CONTENT_CHARACTERS,
-}
 _Summary = TypeVar("_Summary", EpisodeSummary, SessionSummary, AgentSummary)
 
 
@@ -310,8 +285,146 @@ def with_content(summary: _Summary, text: str | None) -> _Summary:
         summary: whose content and highlights the model was shown.
         text: what it made of them; None or blank: degraded, ours stays.
     """
-    characters = _CHARACTERS[type(summary)]
-    content = cut(clean_text(text or ""), characters)
-    if not content:
-        return summary
-    return summary._replace(gist=summary.gist._replace(content=content))
+    episode = isinstance(summary, EpisodeSummary)
+    content = cut(clean_text(text or ""), EPISODE_CHARACTERS if episode else CONTENT_CHARACTERS)
+    return summary.model_copy(update={"content": content}) if content else summary
+
+
+# -- counts that add up ----------------------------------------------------------------------------
+
+
+def participants(found: Iterable[Participant]) -> tuple[Participant, ...]:
+    """One for each agent, their counts added up, under the name that it has most often."""
+    merged: dict[str, Participant] = {}
+    names: dict[str, dict[str, int]] = {}
+    for part in found:
+        sums = merged.get(part.agent_id, Participant(part.agent_id, part.name, 0, 0, 0))
+        merged[part.agent_id] = replace(
+            sums,
+            events=sums.events + part.events,
+            messages=sums.messages + part.messages,
+            calls=sums.calls + part.calls,
+        )
+        counts = names.setdefault(part.agent_id, {})
+        counts[part.name] = counts.get(part.name, 0) + part.events
+    named = [
+        replace(one, name=_short(min(counts, key=lambda name: (-counts[name], name))))
+        for agent_id, one in merged.items()
+        if (counts := names[agent_id])
+    ]
+    named.sort(key=lambda one: (-(one.messages + one.calls), -one.events, one.agent_id))
+    return tuple(named[:MAX_PARTICIPANTS])
+
+
+def tool_uses(found: Iterable[ToolUse]) -> tuple[ToolUse, ...]:
+    """One for each tool, the counts added up; of equals the one that was used first."""
+    merged: dict[str, ToolUse] = {}
+    for use in found:
+        sums = merged.get(use.name, ToolUse(use.name, 0, 0))
+        merged[use.name] = ToolUse(use.name, sums.calls + use.calls, sums.failed + use.failed)
+    return tuple(sorted(merged.values(), key=lambda one: -one.calls)[:MAX_TOOLS])
+
+
+def key_entities(found: Iterable[KeyEntity]) -> tuple[KeyEntity, ...]:
+    """One for each entity, the weights added up; of two with one name only the heavier."""
+    merged: dict[str, KeyEntity] = {}
+    for entity in found:
+        first = merged.get(entity.entity_id)
+        merged[entity.entity_id] = (
+            replace(first, weight=first.weight + entity.weight) if first else entity
+        )
+    ranked = sorted(merged.values(), key=lambda one: (-one.weight, one.name, one.entity_id))
+    named: dict[str, KeyEntity] = {}
+    for entity in ranked:
+        short = replace(entity, name=cut(entity.name, NAME_CHARACTERS))
+        named.setdefault(entity.name.casefold(), short)
+    return tuple(named.values())[:MAX_ENTITIES]
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def content_of(overview: Overview, opening: str, characters: int) -> str:
+    """The text of a summary: the opening, who and what it is about, the highlights by time.
+
+    As many as there is room for, the best before the others.
+    """
+    lines = [_who_and_what(overview, opening)]
+    dated = _day(overview.started_at_ms) != _day(overview.ended_at_ms)
+    left = characters - len(lines[0])
+    fitting: dict[Highlight, str] = {}
+    for highlight in overview.highlights:
+        line = highlight.text
+        if dated:
+            line = f"{_day(highlight.occurred_at_ms)} {line}"
+        if len(line) < left:
+            fitting[highlight] = line
+            left -= len(line) + 1
+    lines += [fitting[one] for one in by_time(fitting)]
+    return cut("\n".join(lines), characters)
+
+
+def days(overview: Overview) -> str:
+    """The day of the events, or the first and the last."""
+    first, last = _day(overview.started_at_ms), _day(overview.ended_at_ms)
+    return first if first == last else f"{first} to {last}"
+
+
+def _day(ms: int) -> str:
+    return timestamp_text(ms)[:10]
+
+
+def _who_and_what(overview: Overview, opening: str) -> str:
+    acting = [one.name for one in overview.participants if one.calls]
+    speaking = [one.name for one in overview.participants if one.messages and not one.calls]
+    users = [one.name for one in overview.entities if one.entity_type == "user"]
+    tools = [one.name for one in overview.tools]
+    if acting:
+        served = users or speaking
+        whom = f", for {_some(served, _TOLD_NAMES)}," if served else ""
+        line = f"{_some(acting, _TOLD_NAMES)}{whom} used {_some(tools, _TOLD_TOOLS, 'tools')}"
+    elif len(speaking) > 1:
+        line = f"{_some(speaking, _TOLD_NAMES)} talked"
+    elif speaking:
+        line = f"{speaking[0]} spoke"
+    else:
+        names = [one.name for one in overview.participants]
+        many = f"{overview.event_count:,} event{'s' if overview.event_count > 1 else ''}"
+        line = f"{_some(names, _TOLD_NAMES)}, {many}"
+        if tools:
+            line += f", with {_some(tools, _TOLD_TOOLS, 'tools')}"
+    people = [_plain(one) for one in (*acting, *speaking, *users)]
+    things = [
+        one.name
+        for one in overview.entities
+        if not any(person.startswith(_plain(one.name)) for person in people)
+    ]
+    if things:
+        line += f"; about {listed([_short(name) for name in things[:_TOLD_ENTITIES]])}"
+    worst = sorted(overview.tools, key=lambda one: -one.failed)[:_TOLD_FAILING]
+    failing = [
+        f"{_short(one.name)} {one.failed:,} of {one.calls:,} times"
+        for one in worst
+        if one.failed > 1
+    ]
+    if failing:
+        line += f"; failed: {listed(failing)}"
+    return f"{opening}: {line}."
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: `Mel` begins `Melanie`, `Omar Davis` begins `omar_davis_3817`."""
+    return name.casefold().replace("_", " ")
+
+
+def _some(names: Sequence[str], count: int, what: str = "") -> str:
+    """As many names as are told, and how many others there are."""
+    if len(names) <= count:
+        return listed([_short(name) for name in names])
+    left = len(names) - count + 1
+    others = f"{left} other {what}" if what else f"{left} others"
+    return listed([*(_short(name) for name in names[: count - 1]), others])
+
+
+def _short(name: str) -> str:
+    return cut(" ".join(name.split()), _NAME_CHARACTERS)

@@ -1,276 +1,274 @@
-"""Summaries as plain JSON values, as a decision in the ledger holds them, and back.
+"""Summaries as records: what is known of an episode, a session or an agent, and how it is written.
 
-`as_payload` gives an object of strings, whole numbers, lists and objects; `from_payload` reads it
-and names what is wrong with it. Times are milliseconds since the epoch. Bounds on counts and
-lengths keep the largest one below MAX_SUMMARY_BYTES, and an episode's below MAX_EPISODE_BYTES, so
-that its members fit beside it into one event of 128 KiB.
-
-- scope: episode, session or agent.
-- session_id, trace_id and number of an episode; session_id and episode_count of a session;
-  agent_id and session_count of an agent.
-- digest: 32 hexadecimal digits.
-- content: at most 1,200 characters of an episode, 2,000 of the others.
-- event_count, importance_total, failed_count, started_at_ms, ended_at_ms.
-- highlights: kind, text, event_ids (1 to 20), importance (1 to 10), occurred_at_ms, agent_id, tool.
-- participants: agent_id, name, events, messages, calls. tools: name, calls, failed.
-- entities: entity_id, name, type, weight.
+Bounds on counts and lengths keep the largest one below MAX_SUMMARY_BYTES, and an episode's below
+MAX_EPISODE_BYTES, so that its members fit beside it into one event of 128 KiB. Times are whole
+milliseconds since the epoch; no field is a float.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Annotated, Any, Final, Literal, get_args
 
-from consolidation.digests import DIGEST_BYTES
-from consolidation.episode_acts import NAME_CHARACTERS
-from consolidation.highlights import (
-    HIGHLIGHT_CHARACTERS,
-    KINDS,
-    MAX_HIGHLIGHTS,
-    MAX_PROOFS,
-    Highlight,
-)
-from consolidation.summaries import (
-    CONTENT_CHARACTERS,
-    EPISODE_CHARACTERS,
-    UPPER_HIGHLIGHTS,
-    AgentSummary,
-    EpisodeSummary,
-    SessionSummary,
-)
-from consolidation.summary_content import (
-    MAX_ENTITIES,
-    MAX_PARTICIPANTS,
-    MAX_TOOLS,
-    Gist,
-    KeyEntity,
-    Participant,
-    ToolUse,
-)
-from enrichment.payload_fields import MOST_WHOLE, Fields
-from enrichment.statements import ENTITY_TYPES
-from projections.errors import InvalidEvent
+from pydantic import Field, model_validator, with_config
+
+from enrichment.derived import EntityType
 from projections.events import MAX_NAME_CHARACTERS
+from projections.identity import SEPARATOR
+from projections.records import (
+    PART,
+    EntityId,
+    Items,
+    Matching,
+    Milliseconds,
+    Record,
+    Text,
+    Uuid,
+    Whole,
+    broken,
+    parsed_by,
+)
 
+DIGEST_BYTES: Final = 16
 MAX_EPISODE_BYTES: Final = 104 * 1024
 """Of an episode's canonical JSON; its members' ids take 20 KiB more."""
 MAX_SUMMARY_BYTES: Final = 121 * 1024
 """Of any summary's canonical JSON."""
 
+NAME_CHARACTERS: Final = 200
+"""Of the name of a tool or an entity; envelopes allow 512, which would not fit a dozen times."""
+EPISODE_CHARACTERS: Final = 1_200
+"""Of an episode's content."""
+CONTENT_CHARACTERS: Final = 2_000
+"""Of a session's and an agent's content."""
+HIGHLIGHT_CHARACTERS: Final = 200
+MAX_HIGHLIGHTS: Final = 8
+"""Of an episode."""
+UPPER_HIGHLIGHTS: Final = 12
+"""Of a session and of an agent."""
+MAX_PROOFS: Final = 20
+"""Events that one highlight names."""
+MAX_PARTICIPANTS: Final = 12
+MAX_TOOLS: Final = 10
+MAX_ENTITIES: Final = 16
+
+HighlightKind = Literal["request", "action", "failure", "resolution", "outcome", "said", "happened"]
+KINDS: Final[tuple[HighlightKind, ...]] = get_args(HighlightKind)
+
+Name = Annotated[str, Text(MAX_NAME_CHARACTERS)]
+ShortName = Annotated[str, Text(NAME_CHARACTERS)]
+Count = Annotated[Whole, Field(ge=1)]
+Hash = Annotated[
+    str, Matching(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}", f"{2 * DIGEST_BYTES} hexadecimal digits")
+]
+"""A digest, or the id of a summary."""
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class Highlight:
+    """Something worth telling.
+
+    Attributes:
+        kind: what it is.
+        text: one line of at most HIGHLIGHT_CHARACTERS that is understood by itself.
+        event_ids: that prove it, in their order, at most MAX_PROOFS; of a resolution the first is
+            what failed, the last what resolved it.
+        importance: of the most important of them, 1 to 10.
+        occurred_at_ms: of the first of them.
+        agent_id: who did, said or asked it.
+        tool: that was used, if one was.
+    """
+
+    kind: HighlightKind
+    text: Annotated[str, Text(HIGHLIGHT_CHARACTERS)]
+    event_ids: Annotated[Items[Uuid], Field(min_length=1, max_length=MAX_PROOFS)]
+    importance: Annotated[Whole, Field(ge=1, le=10)]
+    occurred_at_ms: Milliseconds
+    agent_id: Name
+    tool: ShortName | None = None
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """An agent that takes part.
+
+    Attributes:
+        agent_id: as events carry it.
+        name: by which it is known: of the user who speaks through it, else the agent's own; short,
+            for display.
+        events: of it, all of them.
+        messages: that it said.
+        calls: of tools that it made.
+    """
+
+    agent_id: Name
+    name: ShortName
+    events: Whole
+    messages: Whole
+    calls: Whole
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """How often a tool was used, and how often that failed."""
+
+    name: ShortName
+    calls: Whole
+    failed: Whole
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class KeyEntity:
+    """Something that the events are about, or a user.
+
+    Attributes:
+        entity_id: of the canonical one of its sameness component.
+        name: for display.
+        entity_type: user, service, resource or concept.
+        weight: ten times the importance of the events that mention it, less when it is mentioned
+            everywhere.
+    """
+
+    entity_id: EntityId
+    name: ShortName
+    entity_type: Annotated[EntityType, Field(alias="type")]
+    weight: Whole
+
+
+class Overview(Record):
+    """What is known of a stretch of events, before it is put into words.
+
+    Attributes:
+        highlights: best first.
+        participants: most active first.
+        tools: most used first.
+        entities: heaviest first.
+        event_count: of its events.
+        importance_total: of their importance.
+        failed_count: of failures: uses of tools, and other events that tell of one.
+        started_at_ms: of the first event.
+        ended_at_ms: of the last event.
+    """
+
+    highlights: Annotated[Items[Highlight], Field(max_length=UPPER_HIGHLIGHTS)]
+    participants: Annotated[Items[Participant], Field(max_length=MAX_PARTICIPANTS)]
+    tools: Annotated[Items[ToolUse], Field(max_length=MAX_TOOLS)]
+    entities: Annotated[Items[KeyEntity], Field(max_length=MAX_ENTITIES)]
+    event_count: Count
+    importance_total: Whole
+    failed_count: Whole
+    started_at_ms: Milliseconds
+    ended_at_ms: Milliseconds
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Overview:
+        if self.ended_at_ms < self.started_at_ms:
+            raise broken("ended_at_ms", "not before started_at_ms")
+        return self
+
+    def overview(self) -> dict[str, Any]:
+        """The fields that every summary has, by name."""
+        return {name: getattr(self, name) for name in Overview.model_fields}
+
+
+class EpisodeSummary(Overview):
+    """What an episode comes to.
+
+    Attributes:
+        session_id, trace_id: of the episode.
+        number: of the episode within its session and trace.
+        content: a line on who, with what and about what, then a line for each highlight.
+        digest: of the events it is made from.
+    """
+
+    scope: Literal["episode"] = "episode"
+    session_id: Name
+    trace_id: Name
+    number: Whole
+    content: Annotated[str, Text(EPISODE_CHARACTERS)]
+    highlights: Annotated[Items[Highlight], Field(max_length=MAX_HIGHLIGHTS)]
+    digest: Hash
+
+
+class SessionSummary(Overview):
+    """What the episodes of a session come to.
+
+    Attributes:
+        session_id: of the episodes.
+        episode_count: at least 1.
+        content: likewise.
+        digest: of the episodes' digests.
+    """
+
+    scope: Literal["session"] = "session"
+    session_id: Name
+    episode_count: Count
+    content: Annotated[str, Text(CONTENT_CHARACTERS)]
+    digest: Hash
+
+
+class AgentSummary(Overview):
+    """What the sessions of an agent come to.
+
+    Attributes:
+        agent_id: that took part in them.
+        session_count: of all its sessions, at least 1. The other counts and the times are of all of
+            them, too, the rest of those it was made from.
+        content: likewise.
+        digest: of the digests of those, and of the totals.
+    """
+
+    scope: Literal["agent"] = "agent"
+    agent_id: Name
+    session_count: Count
+    content: Annotated[str, Text(CONTENT_CHARACTERS)]
+    digest: Hash
+
+
 Summary = EpisodeSummary | SessionSummary | AgentSummary
-
-_DIGEST = re.compile(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
-_GIST = (
-    "scope digest content highlights participants tools entities event_count importance_total "
-    "failed_count started_at_ms ended_at_ms "
-)
-
-
-def as_payload(summary: Summary) -> dict[str, Any]:
-    """The summary as a JSON object."""
-    gist = summary.gist
-    return {
-        **_identity(summary),
-        "digest": summary.digest,
-        "content": gist.content,
-        "highlights": [_highlight_payload(one) for one in gist.highlights],
-        "participants": [one._asdict() for one in gist.participants],
-        "tools": [one._asdict() for one in gist.tools],
-        "entities": [
-            {
-                "entity_id": one.entity_id,
-                "name": one.name,
-                "type": one.entity_type,
-                "weight": one.weight,
-            }
-            for one in gist.entities
-        ],
-        "event_count": gist.event_count,
-        "importance_total": gist.importance_total,
-        "failed_count": gist.failed_count,
-        "started_at_ms": gist.started_at_ms,
-        "ended_at_ms": gist.ended_at_ms,
-    }
+_SCOPES: Final[Mapping[str, type[Summary]]] = {
+    "episode": EpisodeSummary,
+    "session": SessionSummary,
+    "agent": AgentSummary,
+}
 
 
-def _identity(summary: Summary) -> dict[str, Any]:
-    match summary:
-        case EpisodeSummary():
-            return {
-                "scope": "episode",
-                "session_id": summary.session_id,
-                "trace_id": summary.trace_id,
-                "number": summary.number,
-            }
-        case SessionSummary():
-            return {
-                "scope": "session",
-                "session_id": summary.session_id,
-                "episode_count": summary.episode_count,
-            }
-        case AgentSummary():
-            return {
-                "scope": "agent",
-                "agent_id": summary.agent_id,
-                "session_count": summary.session_count,
-            }
-
-
-def _highlight_payload(one: Highlight) -> dict[str, Any]:
-    payload = {**one._asdict(), "event_ids": list(one.event_ids)}
-    if one.tool is None:
-        del payload["tool"]
-    return payload
-
-
-# -- and back --------------------------------------------------------------------------------------
-
-
-def from_payload(payload: Any, path: str = "payload") -> Summary:
+def parse_summary(payload: Any) -> Summary:
     """The summary that an object holds.
-
-    Args:
-        payload: of `as_payload`.
-        path: that leads to it, for the names of fields.
 
     Raises:
         InvalidEvent: with every broken rule, each by field (`payload.highlights[0].kind`).
     """
-    errors: list[tuple[str, str]] = []
-    fields = Fields.of(payload, path, errors)
-    scope = fields.choice("scope", _READERS, required=True) if fields is not None else None
-    summary = _READERS[scope](fields) if fields is not None and scope is not None else None
-    if errors or summary is None:
-        raise InvalidEvent(tuple(errors))
-    return summary
+    return parsed_by("scope", _SCOPES, payload)
 
 
-def _episode(fields: Fields) -> EpisodeSummary:
-    fields.refuse_others(_GIST + "session_id trace_id number")
-    return EpisodeSummary(
-        _name(fields, "session_id"),
-        _name(fields, "trace_id"),
-        fields.whole("number"),
-        _gist(fields, EPISODE_CHARACTERS, MAX_HIGHLIGHTS),
-        _digest(fields),
-    )
+Scope = Literal["episode", "session", "agent"]
 
 
-def _session(fields: Fields) -> SessionSummary:
-    fields.refuse_others(_GIST + "session_id episode_count")
-    return SessionSummary(
-        _name(fields, "session_id"),
-        fields.whole("episode_count", 1),
-        _gist(fields, CONTENT_CHARACTERS, UPPER_HIGHLIGHTS),
-        _digest(fields),
-    )
+def episode_scope_id(session_id: str, trace_id: str, number: int) -> str:
+    """What tells an episode from every other of its tenant.
+
+    None of the parts can hold the separator (names have no control characters), so no two
+    episodes are joined to the same text.
+    """
+    return SEPARATOR.join((session_id, trace_id, str(number)))
 
 
-def _agent(fields: Fields) -> AgentSummary:
-    fields.refuse_others(_GIST + "agent_id session_count")
-    return AgentSummary(
-        _name(fields, "agent_id"),
-        fields.whole("session_count", 1),
-        _gist(fields, CONTENT_CHARACTERS, UPPER_HIGHLIGHTS),
-        _digest(fields),
-    )
+def summary_id(tenant: str, scope: Scope, scope_id: str) -> str:
+    """BLAKE2b-128 of (tenant, scope, scope id), 32 hexadecimal digits.
 
+    Part of the stored format: it never changes.
 
-_READERS: Final[Mapping[str, Callable[[Fields], Summary]]] = {
-    "episode": _episode,
-    "session": _session,
-    "agent": _agent,
-}
-
-
-def _gist(fields: Fields, characters: int, most: int) -> Gist:
-    started_at_ms, ended_at_ms = _time(fields, "started_at_ms"), _time(fields, "ended_at_ms")
-    if ended_at_ms < started_at_ms:
-        fields.refuse("ended_at_ms", "not before started_at_ms")
-    return Gist(
-        fields.text("content", characters, required=True) or "",
-        tuple(_highlights(fields, most)),
-        tuple(
-            Participant(
-                _name(one, "agent_id"),
-                _short_name(one, "name"),
-                *(one.whole(count) for count in ("events", "messages", "calls")),
-            )
-            for one in _objects(fields, "participants", MAX_PARTICIPANTS, Participant._fields)
-        ),
-        tuple(
-            ToolUse(_short_name(one, "name"), one.whole("calls"), one.whole("failed"))
-            for one in _objects(fields, "tools", MAX_TOOLS, ToolUse._fields)
-        ),
-        tuple(_entities(fields)),
-        fields.whole("event_count", 1),
-        fields.whole("importance_total"),
-        fields.whole("failed_count"),
-        started_at_ms,
-        ended_at_ms,
-    )
-
-
-def _highlights(fields: Fields, most: int) -> Iterator[Highlight]:
-    for one in _objects(fields, "highlights", most, Highlight._fields):
-        yield Highlight(
-            one.choice("kind", KINDS, required=True) or "",  # type: ignore[arg-type]  # one of KINDS
-            one.text("text", HIGHLIGHT_CHARACTERS, required=True) or "",
-            tuple(_event_ids(one)),
-            one.whole("importance", 1, 10),
-            _time(one, "occurred_at_ms"),
-            _name(one, "agent_id"),
-            _short_name(one, "tool") if one.has("tool") else None,
-        )
-
-
-def _event_ids(fields: Fields) -> Iterator[str]:
-    ids = fields.raw.get("event_ids")
-    if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_PROOFS:
-        fields.refuse("event_ids", f"a list of 1 to {MAX_PROOFS} event ids")
-        return
-    inner = Fields({str(n): one for n, one in enumerate(ids)}, fields.path, [])
-    for place in range(len(ids)):
-        found = inner.uuid(str(place))
-        if found is None:
-            fields.refuse(f"event_ids[{place}]", "a UUID of 36 characters")
-        else:
-            yield found
-
-
-def _entities(fields: Fields) -> Iterator[KeyEntity]:
-    for one in _objects(fields, "entities", MAX_ENTITIES, ("entity_id", "name", "type", "weight")):
-        yield KeyEntity(
-            one.entity_id("entity_id") or "",
-            _short_name(one, "name"),
-            one.choice("type", ENTITY_TYPES, required=True) or "",
-            one.whole("weight"),
-        )
-
-
-def _objects(fields: Fields, field: str, most: int, known: tuple[str, ...]) -> Iterator[Fields]:
-    for one in fields.objects(field, 0, most):
-        one.refuse_others(" ".join(known))
-        yield one
-
-
-def _name(fields: Fields, field: str) -> str:
-    return fields.text(field, MAX_NAME_CHARACTERS, required=True) or ""
-
-
-def _short_name(fields: Fields, field: str) -> str:
-    return fields.text(field, NAME_CHARACTERS, required=True) or ""
-
-
-def _time(fields: Fields, field: str) -> int:
-    """Milliseconds since the epoch, or before it."""
-    return fields.whole(field, -MOST_WHOLE)
-
-
-def _digest(fields: Fields) -> str:
-    value = fields.raw.get("digest")
-    if not isinstance(value, str) or _DIGEST.fullmatch(value) is None:
-        fields.refuse("digest", f"{2 * DIGEST_BYTES} hexadecimal digits")
-        return ""
-    return value
+    Args:
+        tenant: of the events.
+        scope: of the summary.
+        scope_id: of `episode_scope_id`, a session's or an agent's id.
+    """
+    text = SEPARATOR.join(("summary", tenant, scope, scope_id))
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from consolidation.bridging import EventKey, Leaving, removals, rewired
-from consolidation.pruning_payloads import EventsForgotten
+from consolidation.forgetting_payloads import EventsForgotten
 from consolidation.retention import Tier
 from projections.operations import (
     DecideNode,

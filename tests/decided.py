@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from consolidation.communities import Community, Member, fingerprint
-from consolidation.community_payloads import (
-    CommunityGone,
-    community_chunks,
-    community_payload,
-)
-from consolidation.community_texts import CommunityText
-from consolidation.decisions import (
+from consolidation.communities import Community, Member, community_chunks, fingerprint
+from consolidation.payloads import (
     AgentDecided,
+    CommunityGone,
+    CommunityText,
     EpisodeDecided,
+    LinksDecided,
     PassDecided,
     SessionDecided,
-    pass_payload,
-    summary_payload,
+    SessionLink,
 )
-from consolidation.digests import episode_scope_id, summary_id
-from consolidation.links import SessionLink, links_payload
-from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
-from consolidation.summary_content import Gist, Participant
+from consolidation.summary_payloads import (
+    AgentSummary,
+    EpisodeSummary,
+    Overview,
+    Participant,
+    SessionSummary,
+    episode_scope_id,
+    summary_id,
+)
 from projections.events import Event
 from tests.factories import START_MS, event, event_id
 
@@ -42,10 +43,20 @@ def consolidated(number: int, payload: Any, **fields: Any) -> Event:
     return system(number, "memory.consolidated", payload, **fields)
 
 
-def gist(content: str = "It was said.", agents: Sequence[str] = ("agent-1",)) -> Gist:
-    """Two events of some agents."""
-    who = tuple(Participant(one, one, 1, 1) for one in agents)
-    return Gist(content, (), who, (), (), 2, 10, 0, START_MS, START_MS + 1)
+def said_of(content: str = "It was said.", agents: Sequence[str] = ("agent-1",)) -> dict[str, Any]:
+    """What a summary of two events of some agents says."""
+    overview = Overview(
+        highlights=(),
+        participants=tuple(Participant(agent, agent, 1, 1, 0) for agent in agents),
+        tools=(),
+        entities=(),
+        event_count=2,
+        importance_total=10,
+        failed_count=0,
+        started_at_ms=START_MS,
+        ended_at_ms=START_MS + 1,
+    )
+    return {**overview.overview(), "content": content, "digest": DIGEST}
 
 
 def episode_id(session_id: str = "session-1", number: int = 0) -> str:
@@ -63,8 +74,10 @@ def episode_decided(
     members: Iterable[int], session_id: str = "session-1", number: int = 0, **said: Any
 ) -> EpisodeDecided:
     """An episode of the events of those numbers."""
-    summary = EpisodeSummary(session_id, "trace-1", number, gist(**said), DIGEST)
-    return EpisodeDecided(summary, tuple(map(event_id, members)))
+    summary = EpisodeSummary(
+        session_id=session_id, trace_id="trace-1", number=number, **said_of(**said)
+    )
+    return EpisodeDecided(summary=summary, event_ids=tuple(map(event_id, members)))
 
 
 def session_decided(
@@ -75,29 +88,34 @@ def session_decided(
     **said: Any,
 ) -> SessionDecided:
     """A session of one episode."""
-    return SessionDecided(SessionSummary(session_id, 1, gist(**said), DIGEST), *seen, tuple(gone))
+    return SessionDecided(
+        summary=SessionSummary(session_id=session_id, episode_count=1, **said_of(**said)),
+        seen_events=seen[0],
+        seen_importance=seen[1],
+        gone=tuple(gone),
+    )
 
 
 def episode(number: int, members: Iterable[int], session_id: str = "session-1") -> Event:
     """The decision of an episode."""
-    return consolidated(number, summary_payload(episode_decided(members, session_id)))
+    return consolidated(number, episode_decided(members, session_id).payload())
 
 
 def session_made(number: int, session_id: str = "session-1", **more: Any) -> Event:
     """The decision of a session."""
-    return consolidated(number, summary_payload(session_decided(session_id, **more)))
+    return consolidated(number, session_decided(session_id, **more).payload())
 
 
 def agent_made(number: int, agent_id: str = "agent-1") -> Event:
     """The decision of an agent."""
-    summary = AgentSummary(agent_id, 1, gist(), DIGEST)
-    return consolidated(number, summary_payload(AgentDecided(summary)))
+    summary = AgentSummary(agent_id=agent_id, session_count=1, **said_of())
+    return consolidated(number, AgentDecided(summary=summary).payload())
 
 
 def linked(number: int, session_id: str, *others: str) -> Event:
     """The decision of a session's links."""
-    links = [SessionLink(one, "shared_entities", ("ZFA04Y",), 0.5) for one in others]
-    return consolidated(number, links_payload(session_id, links))
+    links = tuple(SessionLink(one, "shared_entities", ("ZFA04Y",), 0.5) for one in others)
+    return consolidated(number, LinksDecided(session_id=session_id, links=links).payload())
 
 
 def community(number: int, community_id: str, members: Sequence[str], run_id: str) -> Event:
@@ -105,12 +123,12 @@ def community(number: int, community_id: str, members: Sequence[str], run_id: st
     made = Community(tuple(Member(one, one, 1.0) for one in members), fingerprint(members, []))
     text = CommunityText("Caroline and Acme", f"{len(members)} of them.")
     (chunk,) = community_chunks(community_id, made, text, b"\0\0\x80?" * 384, run_id=run_id)
-    return consolidated(number, community_payload(chunk))
+    return consolidated(number, chunk.payload())
 
 
 def community_gone(number: int, community_id: str, run_id: str) -> Event:
     """The decision that a community is no more."""
-    return consolidated(number, community_payload(CommunityGone(community_id, run_id)))
+    return consolidated(number, CommunityGone(community_id=community_id, run_id=run_id).payload())
 
 
 def boosted(number: int, boosts: dict[int, float]) -> Event:
@@ -137,7 +155,17 @@ def requested(number: int) -> Event:
     return system(number, "memory.consolidation_requested", {"reason": "now"})
 
 
+def pass_decided(requests: Iterable[int] = (), *, complete: bool = True) -> PassDecided:
+    """A pass that answered requests."""
+    return PassDecided(
+        run_id="run",
+        started_at_ms=1,
+        ended_at_ms=2,
+        complete=complete,
+        request_ids=tuple(map(event_id, requests)),
+    )
+
+
 def pass_ended(number: int, requests: Iterable[int] = ()) -> Event:
     """A pass ended, and answered requests."""
-    answered = tuple(map(event_id, requests))
-    return consolidated(number, pass_payload(PassDecided("run", 1, 2, True, answered)))
+    return consolidated(number, pass_decided(requests).payload())

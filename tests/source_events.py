@@ -6,7 +6,8 @@ from typing import Any
 
 from consolidation.sources import Cause, Mentioned, SourceEvent
 from enrichment.entities import canonical_name, entity_id
-from tests.factories import START_MS, event_id
+from enrichment.event_kinds import EventKind, event_kind
+from tests.factories import START_MS, event, event_id
 
 MINUTE_MS = 60_000
 
@@ -20,9 +21,11 @@ def source_event(number: int = 1, **fields: Any) -> SourceEvent:
     at = fields.pop("at", number)
     after = fields.pop("after", ())
     mentions = fields.pop("mentions", ())
-    made = SourceEvent(
+    event_type = fields.get("event_type", "agent.message.sent")
+    envelope = event(number, event_type=event_type, **_named(fields, "tool_name", "status"))
+    source = SourceEvent(
         event_id=event_id(number),
-        event_type="agent.message.sent",
+        event_type=event_type,
         occurred_at_ms=START_MS + at,
         session_id="session-1",
         agent_id="agent-1",
@@ -30,7 +33,11 @@ def source_event(number: int = 1, **fields: Any) -> SourceEvent:
         entities=tuple(mentioned(one) if isinstance(one, str) else one for one in mentions),
         causes=tuple(Cause(event_id(one), None, 1.0) for one in after),
     )
-    return made._replace(**fields)
+    return source._replace(kind=event_kind(envelope))._replace(**fields)
+
+
+def _named(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
 def mentioned(name: str, role: str = "object", **fields: Any) -> Mentioned:
@@ -61,6 +68,7 @@ def called(number: int, tool: str, arguments: str = "", **fields: Any) -> Source
         number,
         **{
             "event_type": "tool.call",
+            "kind": EventKind.CALL,
             "agent_id": "assistant",
             "tool_name": tool,
             "speaker": tool,
@@ -80,6 +88,7 @@ def returned(number: int, tool: str, answer: str = "", **fields: Any) -> SourceE
         number,
         **{
             "event_type": "tool.result",
+            "kind": EventKind.FAILURE if error else EventKind.RESULT,
             "agent_id": "tool",
             "tool_name": tool,
             "speaker": tool,

@@ -36,7 +36,7 @@ from api.retrieval.traverse import Bound
 from api.retrieval.walk import Walk
 from api.schemas import RetrievalMethod
 from consolidation.decay import DecayWeights
-from consolidation.digests import summary_id
+from consolidation.summary_payloads import summary_id
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphReader
 from pipelines.graph.reads.channels import SessionEvent, session_events
 from pipelines.graph.reads.proactive import Beside, Signalled, proactive

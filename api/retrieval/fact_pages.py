@@ -17,7 +17,7 @@ import orjson
 
 from api.retrieval.facts import FactScore, FactWalk, RecalledFact, key_of, recalled_fact
 from api.retrieval.pages import CURSOR_RULE, opened, sealed
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import FactKey
 from pipelines.graph.reads.facts import FactReads
 from projections.errors import InvalidInput
 
@@ -42,7 +42,7 @@ class RankedFact(NamedTuple):
 
 
 def _digest(key: FactKey) -> bytes:
-    return blake2b(orjson.dumps(list(key)), digest_size=8).digest()
+    return blake2b(orjson.dumps(key.parts), digest_size=8).digest()
 
 
 def ranked_fact(fact: RecalledFact) -> RankedFact:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from api.retrieval.entity_seeds import Seed
 from api.retrieval.traverse import Bound
 from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrieval_count
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import FactKey
 from enrichment.facts import VALUE
 from enrichment.resolution import components
 from pipelines.graph.reads.facts import End, FactFilter, FactReads, FactRow
@@ -354,12 +354,12 @@ def key_of(row: FactRow) -> FactKey:
     """What tells a fact from every other."""
     known = row.properties
     return FactKey(
-        row.source.entity_id,
-        known["relation"],
-        known["edge_type"],
-        row.target.entity_id,
-        known["valid_from"],
-        known["event_id"],
+        source_id=row.source.entity_id,
+        relation=known["relation"],
+        edge_type=known["edge_type"],
+        target_id=row.target.entity_id,
+        valid_from_ms=known["valid_from"],
+        event_id=known["event_id"],
     )
 
 

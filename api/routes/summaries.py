@@ -23,7 +23,7 @@ from api.entity_schemas import (
 from api.errors import ApiProblem, problem_responses
 from api.read_your_writes import begin_read
 from api.routes.context import READ_PROBLEMS
-from consolidation.digests import summary_id
+from consolidation.summary_payloads import summary_id
 from pipelines.graph.reader import GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads, Link
 from projections.events import MAX_NAME_CHARACTERS

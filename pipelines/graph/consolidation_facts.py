@@ -10,10 +10,10 @@ import neo4j
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.bridging import EventKey, Leaving, leaving_links
 from consolidation.decay import Retrievals
+from consolidation.forgetting_payloads import FactKey
 from consolidation.hierarchy import ShownSummary, SummaryKey
 from consolidation.membership import CommunityKey, EntityKey, ShownCommunity
 from consolidation.passes import RequestKey, ShownPass
-from consolidation.pruning import FactKey
 from consolidation.scopes import Sums
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
 from consolidation.subjects import Subject
@@ -175,7 +175,9 @@ class _Gathering:
 
     def _shown_facts(self) -> dict[FactPlace, ShownFact]:
         found = {}
-        for row in self._ask(cypher.FACTS, {(tenant, *key) for tenant, key in self._wanted.facts}):
+        for row in self._ask(
+            cypher.FACTS, {(tenant, *key.parts) for tenant, key in self._wanted.facts}
+        ):
             tenant, *key = row["key"]
             weight, faded_at_ms = row["weight"], row["faded_at_ms"]
             retrievals = None if weight is None else Retrievals(weight, row["last_ms"])

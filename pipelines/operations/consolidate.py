@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from consolidation.decisions import recall_events
-from consolidation.pruning_payloads import recalled_payloads
+from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
 from consolidation.stage import ARCHIVED
 from pipelines.graph.reads.consolidation import ConsolidationReader

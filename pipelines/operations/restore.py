@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from consolidation.decisions import recall_events
-from consolidation.pruning_payloads import recalled_payloads
+from consolidation.forgetting_payloads import recalled_payloads
 from pipelines.graph.reads.tombstones import Gone, Selection, TombstoneReader
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.targets import Target

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey
-from consolidation.decisions import SessionDecided
+from consolidation.forgetting_payloads import Accessed
+from consolidation.payloads import SessionDecided
 from consolidation.scopes import Sums
 from consolidation.stage import Derived, derive
 from enrichment.feedback import Feedback

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from consolidation.access_counts import Access, AccessCounts, NodeKey
-from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey
-from consolidation.pruning_payloads import EventsForgotten, EventsRecalled
+from consolidation.forgetting_payloads import Accessed, EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
 from enrichment.feedback import Feedback
 
@@ -49,7 +48,7 @@ class ExpectedAccesses:
                 self._away |= keys
                 self._back -= keys
                 self._counts.forget(tenant, (event_id for event_id, _ in decision.events))
-            case EventsRecalled(event_ids, accessed):
+            case EventsRecalled(event_ids=event_ids, accessed=accessed):
                 keys = {(tenant, event_id) for event_id in event_ids}
                 self._away -= keys
                 self._back |= keys

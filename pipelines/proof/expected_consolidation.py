@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from consolidation.access_counts import FactPlace, ShownFact
 from consolidation.bridging import EventKey
 from consolidation.fold_version import NAME
-from consolidation.pruning_payloads import EventsForgotten, FactsExpired, PairsDropped
+from consolidation.forgetting_payloads import EventsForgotten, FactsExpired, PairsDropped
 from consolidation.stage import Derived, Facts, consolidate
 from pipelines.proof.comparison import Difference
 from pipelines.proof.expected_enrichment import frozen
@@ -139,11 +139,11 @@ def named(decisions: Iterable[Derived]) -> Named:
     for one in decisions:
         tenant = one.event.tenant
         match one.decision:
-            case EventsForgotten(_, events):
+            case EventsForgotten(events=events):
                 found.forgotten.update((tenant, event_id) for event_id, _ in events)
-            case PairsDropped(pairs):
+            case PairsDropped(pairs=pairs):
                 found.parted.update((tenant, first) for first, _ in pairs)
-            case FactsExpired(keys):
+            case FactsExpired(facts=keys):
                 found.expired.update((tenant, key) for key in keys)
     return found
 

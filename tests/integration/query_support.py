@@ -10,7 +10,7 @@ import httpx
 import neo4j
 
 from api.schemas import AtlasResponse
-from consolidation.digests import summary_id
+from consolidation.summary_payloads import summary_id
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.cypher import set_nodes_text
 from pipelines.graph.writer import GraphWriter

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from consolidation.accesses import Accessed, accessed_payloads
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
 from enrichment.feedback import feedback_payload
 from pipelines.proof.consolidation import verify_consolidation
 from projections.events import Event

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from api.event_schemas import Accepted
-from consolidation.decisions import Requested, parse_decision
+from consolidation.decisions import parse_decision
+from consolidation.payloads import Requested
 from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED, EntityCorrected, parse_statement
 from pipelines.ledger.connect import connect_redis

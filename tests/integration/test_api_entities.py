@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.entity_schemas import EntityList, EntityResponse, EpisodeList, SummaryResponse
-from consolidation.digests import episode_scope_id
+from consolidation.summary_payloads import episode_scope_id
 from enrichment.entities import canonical_name, entity_id
 from pipelines.local import Neo4jServer, ValkeyServer
 from projections.events import timestamp_text

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api.fact_schemas import Fact, FactsResponse
-from consolidation.accesses import ACCESSED_EVENT
+from consolidation.forgetting_payloads import ACCESSED_EVENT
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.facts import FactReads

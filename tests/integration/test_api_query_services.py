@@ -12,7 +12,7 @@ import httpx
 import neo4j
 import pytest
 
-from consolidation.accesses import ACCESSED_EVENT, Accessed, parse_accessed
+from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.local import ValkeyServer
 from projections.events import Event, decode_event
 from projections.identity import partition_of

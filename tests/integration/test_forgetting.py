@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from consolidation.pruning import FactKey
+from consolidation.forgetting_payloads import FactKey
 from consolidation.retention import Reason, RetentionPolicy, Tier
 from pipelines.operations.passes.forgetting import forgetting_plan
 from projections.schema import REFERENCES, RELATES_TO

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from consolidation.digests import episode_scope_id, summary_id
+from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from pipelines.graph.reads.due_passes import PassReads
 from pipelines.operations.passes.deciding import PassReport

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from consolidation.digests import summary_id
+from consolidation.summary_payloads import summary_id
 from tests.factories import event_id
 from tests.integration.test_cli import Recollect, recollect
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from consolidation.pruning_payloads import RECALLED_EVENT
+from consolidation.forgetting_payloads import RECALLED_EVENT
 from consolidation.retention import Tier
 from pipelines.graph.reads.tombstones import Selection, TombstoneReader
 from pipelines.ledger.targets import Target

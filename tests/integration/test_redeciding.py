@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consolidation import recorded
+from consolidation import episodes as recorded
 from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
@@ -104,7 +104,7 @@ def test_another_rule_counts_although_nothing_it_is_made_from_changed(
 ) -> None:
     def otherwise(*arguments: Any) -> Any:
         made = summarize_episode(*arguments)
-        return made._replace(gist=made.gist._replace(content=OTHERWISE))
+        return made.model_copy(update={"content": OTHERWISE})
 
     monkeypatch.setattr(recorded, "summarize_episode", otherwise)
     services = live.stack.services

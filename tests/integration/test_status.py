@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from consolidation.decisions import PassDecided, pass_payload
+from consolidation.payloads import PassDecided
 from enrichment.derived import FOLD_VERSION
 from enrichment.requests import REQUESTED_EVENT
 from pipelines.cli.status import picture
@@ -60,7 +60,9 @@ def test_the_last_pass_of_each_tenant_is_told_and_who_waits(stack: Stack) -> Non
     live = Consolidated(stack)
     assert status(stack.services)["passes"] == []
     assert "last pass" not in printed(status(stack.services))
-    cut_short = pass_payload(PassDecided("run", 1, 1_000, complete=False))
+    cut_short = PassDecided(
+        run_id="run", started_at_ms=1, ended_at_ms=1_000, complete=False
+    ).payload()
     live.take_in(
         requested(1),
         pass_ended(2, [1]),

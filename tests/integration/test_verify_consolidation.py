@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from consolidation.pruning import FactKey
-from consolidation.pruning_payloads import FORGOTTEN_EVENT, expired_payloads
+from consolidation.forgetting_payloads import FORGOTTEN_EVENT, FactKey, expired_payloads
 from pipelines.operations.rebuild import replay
 from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.work.stages import CONSOLIDATION
@@ -75,7 +75,7 @@ CHANGES = {
 
 
 FADING = FactKey(ENTITIES[2], "knows", "semantic", ENTITIES[3], START_MS, event_id(17))
-LASTING = FADING._replace(target_id=ENTITIES[4])
+LASTING = replace(FADING, target_id=ENTITIES[4])
 LATE_CHANGES = {
     "an event knows no more whom it was parted from": (
         "MATCH (e:Event) WHERE e.parted_from IS NOT NULL "
@@ -116,7 +116,7 @@ def later(live: Consolidated) -> Consolidated:
             "MERGE (b:Entity {tenant: 'default', entity_id: $target_id}) "
             f"CREATE (a)-[:{RELATES_TO.type} {{relation: $relation, edge_type: $edge_type, "
             "valid_from: datetime({epochMillis: $valid_from_ms}), event_id: $event_id}]->(b)",
-            **fact._asdict(),
+            **asdict(fact),
         )
     (faded,) = expired_payloads([FADING])
     parted = {"kind": "similar", "pairs": [[event_id(8), event_id(13)]]}

@@ -8,8 +8,7 @@ from typing import Any
 from consolidation.access_counts import FactPlace
 from consolidation.bridging import EventKey
 from consolidation.fold_version import NAME
-from consolidation.pruning import FactKey
-from consolidation.pruning_payloads import chunks
+from consolidation.forgetting_payloads import FactKey, chunks
 from consolidation.scopes import Sums
 from pipelines.graph import consolidation_cypher as cypher
 from pipelines.graph.audit import GraphAudit
@@ -84,7 +83,7 @@ class ConsolidationAudit(GraphAudit):
         """Those of the facts that there are."""
         found: set[FactPlace] = set()
         for some in chunks(sorted(places), _ROWS):
-            rows = self._stream(cypher.FACTS, keys=[[tenant, *key] for tenant, key in some])
+            rows = self._stream(cypher.FACTS, keys=[[tenant, *key.parts] for tenant, key in some])
             found |= {(tenant, FactKey(*key)) for tenant, *key in (row["key"] for row in rows)}
         return found
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from consolidation.communities_of_users import EVERYBODY, LITERAL, LinkingFact, NamedEntity
+from consolidation.communities import EVERYBODY, LITERAL, LinkingFact, NamedEntity
 from consolidation.community_texts import READ_FACTS, Described, InnerFact
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position

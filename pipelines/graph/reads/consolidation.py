@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple
 
 import neo4j
 
-from consolidation.digests import summary_id
-from consolidation.summaries import SessionSummary, Totals
+from consolidation.summaries import Totals
+from consolidation.summary_payloads import SessionSummary, summary_id
 from pipelines.graph.questions import GraphQuestions
 from pipelines.graph.reads.communities import CommunityReader
 from pipelines.graph.reads.linking import LinkingReader
@@ -138,7 +138,7 @@ class ConsolidationReader(GraphQuestions):
         """
         found = set()
         for row in self.ask(_AGENTS_BEHIND, tenant=tenant):
-            for one in parsed_summary(row["gist"]).gist.participants:
+            for one in parsed_summary(row["gist"]).participants:
                 if summary_id(tenant, "agent", one.agent_id) == row["id"]:
                     found.add(one.agent_id)
         return found

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import neo4j
 
 from consolidation.decay import Retrievals
-from consolidation.pruning import FactKey, RetainedEntity, RetainedFact
+from consolidation.forgetting_payloads import FactKey
+from consolidation.pruning import RetainedEntity, RetainedFact
 from consolidation.retention import RetainedEvent
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import START, Position

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from consolidation.digests import summary_id
-from consolidation.links import FoundLink, SessionLink
-from consolidation.neighbours import FailedEvent
+from consolidation.links import FailedEvent, FoundLink
+from consolidation.payloads import SessionLink
+from consolidation.summary_payloads import summary_id
+from enrichment.event_kinds import FAILED
 from enrichment.resolution import components
-from enrichment.shapes import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from consolidation.decisions import MAX_REQUESTS
+from consolidation.payloads import MAX_REQUESTS
 from enrichment.requests import Asked, parse_request
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position

@@ -11,13 +11,11 @@ from typing import Any
 
 import orjson
 
-from consolidation.digests import summary_id
-from consolidation.recorded import RecordedEpisode, RecordedSession
+from consolidation.episodes import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
-from consolidation.summaries import EpisodeSummary
-from consolidation.summary_payloads import Summary, from_payload
+from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
+from enrichment.event_kinds import FAILED, EventKind
 from enrichment.resolution import components
-from enrichment.shapes import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (
@@ -49,6 +47,7 @@ _EVENTS = (
     "e.session_id, e.agent_id, e.trace_id, e.tool_name, e.status, e.user_id, "
     "coalesce(e.importance_score, e.importance_hint, 5), "
     "coalesce(e.text, ''), coalesce(e.summary, ''), e.speaker, coalesce(e.keywords, []), "
+    "coalesce(e.kind, $other), "
     f"[(e)-[r:{REFERENCES.type}]->(n:{ENTITY.label}) | [n.entity_id, r.role]], {_CAUSES}]) "
     "AS events"
 )
@@ -90,7 +89,13 @@ class SessionReader(GraphQuestions):
 
         Entities are the canonical ones of their components.
         """
-        rows = self.ask(_EVENTS, tenant=tenant, ids=sorted(session_ids), direct=DIRECT_CONFIDENCE)
+        rows = self.ask(
+            _EVENTS,
+            tenant=tenant,
+            ids=sorted(session_ids),
+            direct=DIRECT_CONFIDENCE,
+            other=EventKind.OTHER.value,
+        )
         sessions = {row["own"]: row["events"] for row in rows}
         entities = self._entities(
             tenant, (own_id for values in _each(sessions) for own_id, _ in values[-2])
@@ -167,7 +172,7 @@ class SessionReader(GraphQuestions):
 
 def parsed_summary(gist: str) -> Summary:
     """A summary as the graph keeps it."""
-    return from_payload(orjson.loads(gist))
+    return parse_summary(orjson.loads(gist))
 
 
 def position_of(parts: Iterable[int] | None) -> Position | None:
@@ -191,10 +196,11 @@ def _failed(sessions: Mapping[str, list[list[Any]]]) -> set[str]:
 
 
 def _event(values: list[Any], mentioned: Mapping[tuple[str, str], Mentioned]) -> SourceEvent:
-    *scalars, keywords, mentions, causes = values
+    *scalars, keywords, kind, mentions, causes = values
     entities = {mentioned[own_id, role] for own_id, role in mentions}
     ordered = sorted(entities, key=lambda one: (one.role, one.name, one.entity_id))
-    return SourceEvent._make((*scalars, tuple(keywords), tuple(ordered), _causes(causes)))
+    tail = (tuple(keywords), tuple(ordered), _causes(causes), EventKind(kind))
+    return SourceEvent._make((*scalars, *tail))
 
 
 def _slim_event(
@@ -202,7 +208,15 @@ def _slim_event(
 ) -> SourceEvent:
     event_id, occurred_at_ms, tool, status, user_id, mentions, causes = values
     return SourceEvent(
-        *(event_id, "", occurred_at_ms, session_id, "", "", tool, status, user_id),
+        event_id=event_id,
+        event_type="",
+        occurred_at_ms=occurred_at_ms,
+        session_id=session_id,
+        agent_id="",
+        trace_id="",
+        tool_name=tool,
+        status=status,
+        user_id=user_id,
         text=said.get(event_id, ""),
         entities=tuple(dict.fromkeys(entities[own_id] for own_id in mentions)),
         causes=_causes(causes),

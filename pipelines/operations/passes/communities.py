@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from consolidation.communities import Community, communities, community_changes, with_ids
-from consolidation.communities_of_users import NamedEntity, fact_links, homes, same_links
-from consolidation.community_payloads import (
-    CommunityChunk,
-    CommunityGone,
+from consolidation.communities import (
+    Community,
+    NamedEntity,
+    communities,
+    community_changes,
     community_chunks,
-    community_payload,
+    fact_links,
+    homes,
+    same_links,
+    with_ids,
 )
 from consolidation.community_texts import DESCRIBED_MEMBERS, centroid, community_text
 from consolidation.label_propagation import (
@@ -24,6 +27,7 @@ from consolidation.label_propagation import (
     entity_graph,
     propagate,
 )
+from consolidation.payloads import CommunityChunk, CommunityGone
 from pipelines.graph.reads.communities import CommunityReader, RecordedCommunity, user_of
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import Deciding, PassReport
@@ -149,7 +153,8 @@ def _changed(
 def _gone(
     deciding: Deciding, tenant: str, community_id: str, before: Position | None
 ) -> list[Event]:
-    decided = CommunityGone(community_id, _run_id(tenant, community_id, "gone", before))
+    run_id = _run_id(tenant, community_id, "gone", before)
+    decided = CommunityGone(community_id=community_id, run_id=run_id)
     return [_decision(deciding, tenant, decided, before)]
 
 
@@ -166,4 +171,4 @@ def _decision(
 ) -> Event:
     chunk = decided.chunk if isinstance(decided, CommunityChunk) else None
     about = ("community", decided.community_id, decided.run_id, chunk, before)
-    return deciding.decision(tenant, community_payload(decided), *about)
+    return deciding.decision(tenant, decided.payload(), *about)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from consolidation.decisions import CONSOLIDATED_EVENT, decision_event
+from consolidation.decisions import decision_event
+from consolidation.payloads import CONSOLIDATED_EVENT
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from projections.events import Event
 

@@ -12,14 +12,7 @@ from math import floor
 from typing import Any
 
 from consolidation.decay import HOUR_MS
-from consolidation.pruning import (
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
-)
-from consolidation.pruning_payloads import (
+from consolidation.forgetting_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
     archived_payloads,
@@ -27,6 +20,13 @@ from consolidation.pruning_payloads import (
     expired_payloads,
     forgotten_payloads,
     recalled_payloads,
+)
+from consolidation.pruning import (
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
 )
 from consolidation.retention import (
     ExplainedRow,

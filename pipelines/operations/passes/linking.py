@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consolidation.centrality import boost_payloads, boosts, changed_boosts
-from consolidation.digests import summary_id
+from consolidation.centrality import boosts, changed_boosts
 from consolidation.links import (
-    MAX_LINKS,
     RARE_SESSIONS,
-    SessionLink,
     SessionTraits,
-    links_payload,
+    renewed_links,
     session_links,
     session_traits,
 )
-from consolidation.neighbours import renewed_links
+from consolidation.payloads import MAX_LINKS, LinksDecided, SessionLink, boost_payloads
+from consolidation.summary_payloads import summary_id
 from pipelines.graph.reads.linking import RecordedLinks
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.surroundings import Surroundings
@@ -73,9 +71,9 @@ class Linking:
         self, session_id: str, links: Sequence[SessionLink], before: RecordedLinks
     ) -> Event:
         own_id = summary_id(self._tenant, "session", session_id)
-        payload = links_payload(session_id, links[:MAX_LINKS])
+        decided = LinksDecided(session_id=session_id, links=tuple(links[:MAX_LINKS]))
         return self._deciding.decision(
-            self._tenant, payload, "links", own_id, repr(links), before.decided_at
+            self._tenant, decided.payload(), "links", own_id, repr(links), before.decided_at
         )
 
     # -- boosts ------------------------------------------------------------------------------------

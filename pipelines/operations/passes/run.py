@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from consolidation.decay import HOUR_MS
-from consolidation.decisions import PassDecided, pass_payload
+from consolidation.payloads import PassDecided
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from pipelines.graph.reads.requests import LastPass
 from pipelines.operations.passes.communities import decide_communities
@@ -170,7 +170,12 @@ class _TenantPass:
     def _end(self, last: LastPass, answered: tuple[str, ...], looked: bool) -> None:
         deciding, complete = self._deciding, self._report.complete
         decided = PassDecided(
-            deciding.run_id, deciding.now_ms, deciding.now_ms, complete, answered, looked
+            run_id=deciding.run_id,
+            started_at_ms=deciding.now_ms,
+            ended_at_ms=deciding.now_ms,
+            complete=complete,
+            request_ids=answered,
+            communities=looked,
         )
         about = ("pass", last.decided_at, complete, looked, *answered)
-        deciding.append([deciding.decision(self._tenant, pass_payload(decided), *about)])
+        deciding.append([deciding.decision(self._tenant, decided.payload(), *about)])

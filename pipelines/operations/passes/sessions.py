@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from consolidation.decisions import (
+from consolidation.episodes import (
+    RecordedSession,
+    episode_decision,
+    episodes,
+    kept_episodes,
+    sealed_episodes,
+)
+from consolidation.payloads import (
     MAX_GONE,
     AgentDecided,
     EpisodeDecided,
     SessionDecided,
-    summary_payload,
 )
-from consolidation.digests import episode_scope_id, summary_id
-from consolidation.recorded import (
-    RecordedSession,
-    episode_decision,
-    kept_episodes,
-    sealed_episodes,
-)
-from consolidation.sources import SourceEvent
+from consolidation.sources import Episode, SourceEvent
 from consolidation.summaries import summarize_agent, summarize_session
-from consolidation.windows import Episode, episodes
+from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.graph.reads.consolidation import ScopeState
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.linking import Linking
@@ -150,10 +149,10 @@ def _decisions(
     report.sessions_written += 1
     report.agents |= {(tenant, event.agent_id) for event in events}
     session = SessionDecided(
-        summarize_session(list(current.values())),
-        changed.state.event_count,
-        changed.state.importance_total,
-        tuple(sorted(known.keys() - current.keys()))[:MAX_GONE],
+        summary=summarize_session(list(current.values())),
+        seen_events=changed.state.event_count,
+        seen_importance=changed.state.importance_total,
+        gone=tuple(sorted(known.keys() - current.keys()))[:MAX_GONE],
     )
     own_id = summary_id(tenant, "session", changed.state.session_id)
     around = linking.decisions(changed.around) if changed.around is not None else []
@@ -180,7 +179,7 @@ def _decide_agent(deciding: Deciding, tenant: str, agent_id: str) -> bool:
     if summary.digest == digest:
         return False
     own_id = summary_id(tenant, "agent", agent_id)
-    deciding.append([_decision(deciding, tenant, own_id, before, AgentDecided(summary))])
+    deciding.append([_decision(deciding, tenant, own_id, before, AgentDecided(summary=summary))])
     return True
 
 
@@ -193,7 +192,7 @@ def _decision(
 ) -> Event:
     seen = decided.seen_events if isinstance(decided, SessionDecided) else None
     about = (subject, decided.summary.digest, before, seen)
-    return deciding.decision(tenant, summary_payload(decided), *about)
+    return deciding.decision(tenant, decided.payload(), *about)
 
 
 def _scope_id(episode: Episode) -> str:

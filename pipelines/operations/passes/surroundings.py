@@ -12,8 +12,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from consolidation.links import RARE_SESSIONS, SessionProfile, session_profile
-from consolidation.neighbours import NEARLY_RARE, alike_sessions, sharing_sessions, slim
+from consolidation.links import (
+    NEARLY_RARE,
+    RARE_SESSIONS,
+    SessionProfile,
+    alike_sessions,
+    session_profile,
+    sharing_sessions,
+    slim,
+)
 from consolidation.sources import SourceEvent
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from pipelines.graph.reads.linking import RecordedLinks, SessionState, Weight

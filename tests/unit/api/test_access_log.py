@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from api.access_log import MAX_WAITING, AccessLog
-from consolidation.accesses import Accessed, parse_accessed
+from consolidation.forgetting_payloads import Accessed, parse_accessed
 from pipelines.ledger.ledger import Ledger
 from projections.errors import LedgerUnavailable
 from projections.events import Event

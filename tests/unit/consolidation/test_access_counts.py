@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
-from consolidation.accesses import Accessed, accessed_payloads
 from consolidation.decay import DAY_MS, Retrievals, retrieval_count
-from consolidation.pruning import FactKey
-from consolidation.pruning_payloads import expired_payloads
+from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads, expired_payloads
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from enrichment.feedback import feedback_payload

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.accesses import (
-    MAX_FACTS,
+from consolidation.forgetting_payloads import (
     MAX_NODES,
     MAX_TIMES,
+    MAX_TRAVERSED,
     Accessed,
+    FactKey,
     accessed_payloads,
     parse_accessed,
 )
-from consolidation.pruning import FactKey
 from enrichment.feedback import Feedback, feedback_payload, parse_feedback
 from projections.errors import InvalidEvent
 from projections.events import canonical_json
@@ -57,7 +58,7 @@ def test_a_chunk_that_is_full_stays_below_its_limit() -> None:
         {event_id(n): MAX_TIMES for n in range(1_500)},
         {f"{n:064x}": MAX_TIMES for n in range(1_000)},
         {
-            fact(n, "r" * 64)._replace(source_id="a" * 64, target_id="b" * 64): MAX_TIMES
+            replace(fact(n, "r" * 64), source_id="a" * 64, target_id="b" * 64): MAX_TIMES
             for n in range(450)
         },
     )
@@ -65,7 +66,7 @@ def test_a_chunk_that_is_full_stays_below_its_limit() -> None:
     assert [
         (len(p.get("events", ())) + len(p.get("entities", ())), len(p.get("facts", ())))
         for p in payloads
-    ] == [(MAX_NODES, MAX_FACTS), (MAX_NODES, MAX_FACTS), (500, 150)]
+    ] == [(MAX_NODES, MAX_TRAVERSED), (MAX_NODES, MAX_TRAVERSED), (500, 150)]
     assert max(len(canonical_json(payload)) for payload in payloads) < LARGEST
 
 

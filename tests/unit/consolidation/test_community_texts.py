@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.communities import Community, Member
-from consolidation.community_texts import (
-    MAX_NAME_CHARACTERS,
-    MAX_SUMMARY_CHARACTERS,
-    CommunityText,
-    Described,
-    InnerFact,
-    centroid,
-    community_text,
-)
+from consolidation.community_texts import Described, InnerFact, centroid, community_text
+from consolidation.payloads import MAX_NAME_CHARACTERS, MAX_SUMMARY_CHARACTERS, CommunityText
 
 CAROLINE, ACME, OSLO, NORWAY = (
     Described("Caroline", "user", "person"),

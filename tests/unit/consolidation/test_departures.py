@@ -8,23 +8,13 @@ import orjson
 import pytest
 
 from consolidation.decay import DAY_MS, Retrievals
-from consolidation.pruning import (
-    FactKey,
-    RetainedEntity,
-    RetainedFact,
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
-)
-from consolidation.pruning_payloads import (
+from consolidation.forgetting_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
     EntitiesArchived,
     EntitiesRecalled,
-    EventsForgotten,
     EventsRecalled,
+    FactKey,
     FactsExpired,
     PairsDropped,
     archived_payloads,
@@ -33,6 +23,15 @@ from consolidation.pruning_payloads import (
     forgotten_payloads,
     parse_departure,
     recalled_payloads,
+)
+from consolidation.pruning import (
+    RetainedEntity,
+    RetainedFact,
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
 )
 from consolidation.retention import DEFAULT_POLICY, Departure, RetentionPolicy, Tier
 from projections.errors import InvalidEvent
@@ -179,9 +178,10 @@ def test_forgotten_events_come_back_by_summary() -> None:
             (1, Tier.COLD, SUMMARY),
         )
     ]
-    assert read(FORGOTTEN_EVENT, forgotten_payloads(leaving)) == [
-        EventsForgotten(OTHER, ((event_id(2), Tier.COLD),)),
-        EventsForgotten(
+    read_again = read(FORGOTTEN_EVENT, forgotten_payloads(leaving))
+    assert [(decided.summary_id, decided.events) for decided in read_again] == [
+        (OTHER, ((event_id(2), Tier.COLD),)),
+        (
             SUMMARY,
             (
                 (event_id(1), Tier.COLD),
@@ -202,33 +202,38 @@ def test_large_decisions_are_cut_to_chunks_below_128_kib() -> None:
     events = [Departure(one, Tier.COLD, "why", SUMMARY) for one in ids]
     assert [
         [
-            sum(len(part) for part in chunk if isinstance(part, tuple))
-            for chunk in read(event_type, payloads)
+            sum(len(part) for _, part in decided if isinstance(part, tuple))
+            for decided in read(event_type, payloads)
         ]
         for event_type, payloads in (
-            (FORGOTTEN_EVENT, forgotten_payloads(events)),
             (FORGOTTEN_EVENT, dropped_payloads(pairs)),
             (FORGOTTEN_EVENT, archived_payloads(hashes)),
             (FORGOTTEN_EVENT, expired_payloads(keys)),
             (RECALLED_EVENT, recalled_payloads(ids)),
         )
-    ] == [[2_000, 1], [1_000, 1], [2_000, 1], [300, 1], [2_000, 1]]
+    ] == [[1_000, 1], [2_000, 1], [300, 1], [2_000, 1]]
+    forgotten = read(FORGOTTEN_EVENT, forgotten_payloads(events))
+    assert [len(decided.events) for decided in forgotten] == [2_000, 1]
 
 
 def test_pairs_entities_and_facts_come_back() -> None:
     pair = (event_id(1), event_id(2))
-    assert read(FORGOTTEN_EVENT, dropped_payloads([pair])) == [PairsDropped((pair,))]
-    assert read(FORGOTTEN_EVENT, archived_payloads([OTHER])) == [EntitiesArchived((OTHER,))]
-    assert read(FORGOTTEN_EVENT, expired_payloads([fact().key])) == [FactsExpired((fact().key,))]
+    assert read(FORGOTTEN_EVENT, dropped_payloads([pair])) == [PairsDropped(pairs=(pair,))]
+    assert read(FORGOTTEN_EVENT, archived_payloads([OTHER])) == [
+        EntitiesArchived(entity_ids=(OTHER,))
+    ]
+    assert read(FORGOTTEN_EVENT, expired_payloads([fact().key])) == [
+        FactsExpired(facts=(fact().key,))
+    ]
 
 
 def test_what_is_recalled_comes_back() -> None:
     assert read(RECALLED_EVENT, recalled_payloads([event_id(2), event_id(1)], [OTHER])) == [
-        EventsRecalled((event_id(1), event_id(2))),
-        EntitiesRecalled((OTHER,)),
+        EventsRecalled(event_ids=(event_id(1), event_id(2))),
+        EntitiesRecalled(entity_ids=(OTHER,)),
     ]
     assert read(RECALLED_EVENT, recalled_payloads([event_id(1)], accessed=False)) == [
-        EventsRecalled((event_id(1),), accessed=False)
+        EventsRecalled(event_ids=(event_id(1),), accessed=False)
     ]
 
 
@@ -264,10 +269,7 @@ def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
         ),
         (
             {**EVENTS, "event_ids": {"hot": [event_id(1)]}},
-            [
-                ("payload.event_ids.hot", "unknown field"),
-                ("payload.event_ids", "1 to 2,000 different event ids in all"),
-            ],
+            [("payload.event_ids.hot", "unknown field")],
         ),
         (
             {**EVENTS, "event_ids": {"cold": [event_id(1)], "archive": [event_id(1)]}},
@@ -275,18 +277,33 @@ def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
         ),
         (
             {**EVENTS, "event_ids": {"cold": [event_id(1), "Ab", event_id(1)]}},
-            [
-                ("payload.event_ids.cold[1]", "an event id: a UUID in lower case"),
-                ("payload.event_ids.cold", "different event ids"),
-                ("payload.event_ids", "1 to 2,000 different event ids in all"),
-            ],
+            [("payload.event_ids.cold[1]", "an event id: a UUID in lower case")],
         ),
-        ({"kind": "similar", "pairs": []}, [("payload.pairs", "a list of 1 to 1,000 pairs")]),
+        (
+            {**EVENTS, "event_ids": {"cold": [event_id(1), event_id(1)]}},
+            [("payload.event_ids.cold", "different items")],
+        ),
+        (
+            {**EVENTS, "event_ids": {}},
+            [("payload.event_ids", "1 to 2,000 different event ids in all")],
+        ),
+        (
+            {
+                **EVENTS,
+                "event_ids": {
+                    "cold": [event_id(n) for n in range(1_500)],
+                    "archive": [event_id(n) for n in range(1_500, 3_000)],
+                },
+            },
+            [("payload.event_ids", "1 to 2,000 different event ids in all")],
+        ),
+        ({"kind": "similar", "pairs": []}, [("payload.pairs", "at least 1 items")]),
         (
             {"kind": "similar", "pairs": [[event_id(2), event_id(1)], [event_id(1)], 3]},
             [
-                (f"payload.pairs[{n}]", "two different event ids, the smaller first")
-                for n in range(3)
+                ("payload.pairs[0]", "two different event ids, the smaller first"),
+                ("payload.pairs[1][1]", "required"),
+                ("payload.pairs[2]", "a list"),
             ],
         ),
         (
@@ -297,7 +314,10 @@ def without(fields: dict[str, Any], name: str) -> dict[str, Any]:
             {"kind": "facts", "facts": [without(FACT, "valid_from"), {**FACT, "edge_type": "x"}]},
             [
                 ("payload.facts[0].valid_from", "required"),
-                ("payload.facts[1].edge_type", "one of semantic, temporal, causal, entity"),
+                (
+                    "payload.facts[1].edge_type",
+                    "one of 'semantic', 'temporal', 'causal' or 'entity'",
+                ),
             ],
         ),
     ],

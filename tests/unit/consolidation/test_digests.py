@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.digests import episode_scope_id, events_digest, summaries_digest, summary_id
-from consolidation.sources import Cause
+from consolidation.sources import Cause, events_digest, summaries_digest
+from consolidation.summary_payloads import episode_scope_id, summary_id
 from tests.factories import event_id
 from tests.source_events import mentioned, source_event
 

@@ -8,16 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.highlight_rules import episode_highlights
-from consolidation.highlights import (
+from consolidation.highlights import by_time, episode_highlights, listed
+from consolidation.sources import SourceEvent
+from consolidation.summary_payloads import (
     HIGHLIGHT_CHARACTERS,
     MAX_HIGHLIGHTS,
     MAX_PROOFS,
     Highlight,
-    by_time,
-    listed,
 )
-from consolidation.sources import SourceEvent
 from tests.factories import event_id
 from tests.source_events import called, mentioned, returned, said, source_event
 

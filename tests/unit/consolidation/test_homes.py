@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.communities_of_users import (
+from consolidation.communities import (
     EVERYBODY,
     LinkingFact,
     NamedEntity,

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 
 from consolidation.failures import Failure
 from consolidation.links import (
-    EVIDENCE_CHARACTERS,
-    MAX_EVIDENCE,
-    MAX_LINKS,
     RareEntity,
-    SessionLink,
     SessionTraits,
-    links_payload,
-    parse_links,
     rare_entities,
     session_links,
     session_profile,
     session_traits,
+)
+from consolidation.payloads import (
+    EVIDENCE_CHARACTERS,
+    MAX_EVIDENCE,
+    MAX_LINKS,
+    LinksDecided,
+    SessionLink,
+    parse_consolidated,
 )
 from projections.errors import InvalidEvent
 from tests.factories import START_MS, event_id
@@ -257,17 +259,19 @@ def test_links_do_not_depend_on_the_order_of_candidates(candidates, random) -> N
 def test_links_come_back_from_a_payload_below_128_kib() -> None:
     longest = "\u20ac" * 512
     evidence = tuple(str(n) + "\u20ac" * (EVIDENCE_CHARACTERS - 1) for n in range(MAX_EVIDENCE))
-    links = [
+    links = tuple(
         SessionLink(f"{n}" + longest[1:], "similar_failure", evidence, 0.0001 + n / 10, event_id(n))
         for n in range(MAX_LINKS)
-    ]
-    data = orjson.dumps(links_payload(longest, links))
+    )
+    decided = LinksDecided(session_id=longest, links=links)
+    data = orjson.dumps(decided.payload())
     assert len(data) <= 128 * 1024
-    assert parse_links(orjson.loads(data)) == (longest, links)
+    assert parse_consolidated(orjson.loads(data)) == decided
 
 
 def test_a_session_may_have_no_more_links() -> None:
-    assert parse_links(links_payload("session-1", [])) == ("session-1", [])
+    decided = LinksDecided(session_id="session-1", links=())
+    assert parse_consolidated(decided.payload()) == decided
 
 
 LINK = {"session_id": "s2", "reason": "shared_entities", "evidence": ["Ada"], "score": 0.5}
@@ -276,14 +280,17 @@ LINK = {"session_id": "s2", "reason": "shared_entities", "evidence": ["Ada"], "s
 @pytest.mark.parametrize(
     ("fields", "field", "rule"),
     [
-        ({"session_id": None}, "session_id", "required"),
+        ({"session_id": None}, "session_id", "a string"),
         ({"session_id": "s1"}, "session_id", "another session"),
-        ({"reason": "hunch"}, "reason", "one of shared_entities, similar_failure"),
-        ({"evidence": []}, "evidence", "a list of 1 to 5 strings of 1 to 240 characters"),
-        ({"evidence": [""]}, "evidence", "a list of 1 to 5 strings of 1 to 240 characters"),
-        ({"evidence": "Ada"}, "evidence", "a list of 1 to 5 strings of 1 to 240 characters"),
-        ({"score": 0}, "score", "a number above 0, at most 1"),
-        ({"score": True}, "score", "a number above 0, at most 1"),
+        ({"reason": "hunch"}, "reason", "one of 'shared_entities' or 'similar_failure'"),
+        ({"evidence": []}, "evidence", "at least 1 items"),
+        ({"evidence": ["x"] * 6}, "evidence", "at most 5 items"),
+        ({"evidence": [""]}, "evidence[0]", "at least 1 characters"),
+        ({"evidence": ["x" * 241]}, "evidence[0]", "at most 240 characters"),
+        ({"evidence": "Ada"}, "evidence", "a list"),
+        ({"score": 0}, "score", "a number above 0.0"),
+        ({"score": 1.1}, "score", "a number up to 1.0"),
+        ({"score": True}, "score", "a number"),
         ({"resolution_event_id": "x"}, "resolution_event_id", "an event id: a UUID in lower case"),
         ({"why": 1}, "why", "unknown field"),
     ],
@@ -293,7 +300,7 @@ def test_a_broken_link_is_named_with_its_rule(
 ) -> None:
     payload = {"kind": "links", "session_id": "s1", "links": [{**LINK, **fields}]}
     with pytest.raises(InvalidEvent) as caught:
-        parse_links(payload)
+        parse_consolidated(payload)
     assert caught.value.errors == ((f"payload.links[0].{field}", rule),)
 
 
@@ -301,12 +308,13 @@ def test_a_broken_link_is_named_with_its_rule(
     ("payload", "fields"),
     [
         (None, ["payload"]),
-        ({"kind": "boosts"}, ["payload.kind", "payload.session_id", "payload.links"]),
+        ({}, ["payload.kind"]),
+        ({"kind": "links"}, ["payload.session_id", "payload.links"]),
         ({"kind": "links", "session_id": "s1", "links": [LINK] * 11}, ["payload.links"]),
         ({"kind": "links", "session_id": "s1", "links": [], "more": 1}, ["payload.more"]),
     ],
 )
 def test_a_broken_payload_is_named_by_its_fields(payload: Any, fields: list[str]) -> None:
     with pytest.raises(InvalidEvent) as caught:
-        parse_links(payload)
+        parse_consolidated(payload)
     assert [field for field, _ in caught.value.errors] == fields

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from consolidation.failures import Failure
-from consolidation.links import FoundLink, RareEntity, SessionLink, SessionTraits
-from consolidation.neighbours import (
+from consolidation.links import (
     FailedEvent,
+    FoundLink,
+    RareEntity,
+    SessionTraits,
     alike_sessions,
     renewed_links,
     sharing_sessions,
     slim,
 )
+from consolidation.payloads import SessionLink
 from tests.factories import START_MS, event_id
 from tests.source_events import mentioned, source_event
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consolidation.dropped_pairs import MAX_PARTED
-from consolidation.pruning_payloads import dropped_payloads
+from consolidation.forgetting_payloads import dropped_payloads
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from projections.events import Event

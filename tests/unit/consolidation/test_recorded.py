@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.recorded import RecordedEpisode, episode_decision
+from consolidation.episodes import RecordedEpisode, episode_decision
+from consolidation.payloads import EPISODE_EVENTS
+from consolidation.sources import Episode
 from consolidation.summaries import summarize_episode
-from consolidation.windows import EPISODE_EVENTS, Episode
 from projections.positions import START
 from tests.factories import event_id
 from tests.source_events import source_event

@@ -10,18 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.bridging import Leaving, bridges, removals, rewired
-from consolidation.decisions import (
-    MAX_GONE,
-    PassDecided,
-    parse_decision,
-    pass_payload,
-    summary_payload,
-)
-from consolidation.digests import summary_id
+from consolidation.decisions import parse_decision
 from consolidation.hierarchy import ShownSummary
+from consolidation.payloads import MAX_GONE
 from consolidation.scopes import Sums
 from consolidation.stage import Counted, Facts, consolidate, derive
 from consolidation.subjects import Subject
+from consolidation.summary_payloads import summary_id
 from consolidation.tombstones import Tombstone
 from enrichment.importance import importance_score
 from enrichment.text import event_text
@@ -64,6 +59,7 @@ from tests.decided import (
     episode_id,
     forgotten,
     linked,
+    pass_decided,
     pass_ended,
     recalled,
     requested,
@@ -109,17 +105,17 @@ def node(operations: Operations, label: str, *key: str) -> dict[str, Any]:
     [episode_decided([1, 2]), session_decided(seen=(3, 20), gone=[episode_id()])],
 )
 def test_a_summary_comes_back_as_it_was_decided(decided: Any) -> None:
-    assert parse_decision(consolidated(9, summary_payload(decided))) == decided
+    assert parse_decision(consolidated(9, decided.payload())) == decided
 
 
 def test_the_end_of_a_pass_comes_back_as_it_was_decided() -> None:
-    decided = PassDecided("run", 1, 2, False, (event_id(1),))
-    assert parse_decision(consolidated(9, pass_payload(decided))) == decided
+    decided = pass_decided([1], complete=False)
+    assert parse_decision(consolidated(9, decided.payload())) == decided
 
 
-EPISODE = summary_payload(episode_decided([1]))
-MADE = summary_payload(session_decided())
-ENDED = pass_payload(PassDecided("run", 1, 2, True))
+EPISODE = episode_decided([1]).payload()
+MADE = session_decided().payload()
+ENDED = pass_decided().payload()
 
 
 @pytest.mark.parametrize(
@@ -129,15 +125,15 @@ ENDED = pass_payload(PassDecided("run", 1, 2, True))
         ({"kind": "other"}, "payload.kind"),
         ({**EPISODE, "event_ids": []}, "payload.event_ids"),
         ({**EPISODE, "event_ids": [event_id(n) for n in range(501)]}, "payload.event_ids"),
-        ({**EPISODE, "summary": MADE["summary"]}, "payload.summary"),
+        ({**EPISODE, "summary": MADE["summary"]}, "payload.summary.scope"),
         ({**EPISODE, "summary": 1}, "payload.summary"),
         ({**EPISODE, "more": 1}, "payload.more"),
         ({**MADE, "seen_events": -1}, "payload.seen_events"),
         ({**MADE, "seen_importance": True}, "payload.seen_importance"),
-        ({**MADE, "gone": ["x"]}, "payload.gone"),
+        ({**MADE, "gone": ["x"]}, "payload.gone[0]"),
         ({**MADE, "gone": ["a" * 32] * (MAX_GONE + 1)}, "payload.gone"),
         ({**ENDED, "complete": None}, "payload.complete"),
-        ({**ENDED, "request_ids": [1]}, "payload.request_ids"),
+        ({**ENDED, "request_ids": [1]}, "payload.request_ids[0]"),
         ({**ENDED, "request_ids": "x"}, "payload.request_ids"),
         ({**ENDED, "run_id": ""}, "payload.run_id"),
     ],

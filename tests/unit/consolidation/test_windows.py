@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.sources import SourceEvent
-from consolidation.windows import (
-    EPISODE_EVENTS,
-    EPISODE_GAP_MS,
-    Episode,
-    Sealed,
-    episodes,
-    place_of,
-)
+from consolidation.episodes import EPISODE_GAP_MS, Sealed, episodes
+from consolidation.payloads import EPISODE_EVENTS
+from consolidation.sources import Episode, SourceEvent, place_of
 from tests.factories import START_MS, event_id
 from tests.source_events import source_event
 

@@ -12,23 +12,18 @@ place of such an episode is given (`Sealed`), and only the rest is cut.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from consolidation.sources import SourceEvent
+from consolidation.payloads import EPISODE_EVENTS, EpisodeDecided
+from consolidation.sources import Episode, Place, SourceEvent, events_digest, place_of
+from consolidation.summaries import VERSION, summarize_episode
+from consolidation.summary_payloads import EpisodeSummary
+from projections.positions import Position
 
 EPISODE_GAP_MS: Final = 30 * 60_000
 """A longer pause within a trace ends an episode (S0)."""
-EPISODE_EVENTS: Final = 500
-"""Members of one episode at most, so that one decision can name them all."""
-
-
-class Place(NamedTuple):
-    """Where an event stands among those of its session; places sort as the events do."""
-
-    occurred_at_ms: int
-    event_id: str
 
 
 class Sealed(NamedTuple):
@@ -45,25 +40,6 @@ class Sealed(NamedTuple):
     number: int
     first: Place
     last: Place
-
-
-class Episode(NamedTuple):
-    """A stretch of one trace in one session.
-
-    Attributes:
-        session_id: of all its events.
-        trace_id: of all its events.
-        number: within its session and trace, from 0.
-        events: sorted by (occurred_at_ms, event_id), at least one; at most EPISODE_EVENTS unless
-            sealed.
-        sealed: some members are forgotten, `events` are those that are left.
-    """
-
-    session_id: str
-    trace_id: str
-    number: int
-    events: tuple[SourceEvent, ...]
-    sealed: bool = False
 
 
 def episodes(events: Iterable[SourceEvent], sealed: Sequence[Sealed] = ()) -> list[Episode]:
@@ -86,11 +62,6 @@ def episodes(events: Iterable[SourceEvent], sealed: Sequence[Sealed] = ()) -> li
         )
         found.extend(_trace_episodes(members, fixed))
     return sorted(found, key=lambda one: (place_of(one.events[0]), one.trace_id))
-
-
-def place_of(event: SourceEvent) -> Place:
-    """Where an event stands in its session."""
-    return Place(event.occurred_at_ms, event.event_id)
 
 
 def _trace_episodes(events: Sequence[SourceEvent], fixed: Sequence[Sealed]) -> Iterator[Episode]:
@@ -124,3 +95,64 @@ def _ends(stretch: Sequence[SourceEvent], following: SourceEvent) -> bool:
 
 def _episode(events: Sequence[SourceEvent], number: int) -> Episode:
     return Episode(events[0].session_id, events[0].trace_id, number, tuple(events))
+
+
+class RecordedEpisode(NamedTuple):
+    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
+
+    summary_id: str
+    digest: str
+    decided_at: Position
+    summary: EpisodeSummary
+    event_ids: tuple[str, ...]
+
+
+class RecordedSession(NamedTuple):
+    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
+
+    decided_at: Position | None
+    episodes: tuple[RecordedEpisode, ...]
+
+
+def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str]) -> list[Sealed]:
+    """Those of a session's episodes that have members which are not retained (ids) any more."""
+    found = []
+    for one in recorded:
+        if all(event_id in retained for event_id in one.event_ids):
+            continue
+        summary = one.summary
+        first = Place(summary.started_at_ms, one.event_ids[0])
+        last = Place(summary.ended_at_ms, one.event_ids[-1])
+        found.append(Sealed(summary.trace_id, summary.number, first, last))
+    return found
+
+
+def kept_episodes(
+    recorded: Iterable[RecordedEpisode], retained: Container[str]
+) -> Iterator[RecordedEpisode]:
+    """Episodes all of whose members left the graph: what was said of them stays."""
+    return (one for one in recorded if not any(key in retained for key in one.event_ids))
+
+
+def episode_decision(
+    episode: Episode, before: RecordedEpisode | None, degrees: Mapping[str, int]
+) -> EpisodeDecided | None:
+    """What is to be said anew of an episode; None: nothing.
+
+    Args:
+        episode: as it is cut now.
+        before: what the graph shows of it.
+        degrees: as `summarize_episode` takes them.
+    """
+    event_ids = tuple(event.event_id for event in episode.events)
+    if episode.sealed and before is not None:
+        room = EPISODE_EVENTS - len(before.event_ids)
+        late = [one for one in event_ids if one not in before.event_ids][: max(0, room)]
+        if not late:
+            return None
+        # Its first and last member say how far it goes, so those that came late go between.
+        *first, last = before.event_ids
+        return EpisodeDecided(summary=before.summary, event_ids=(*first, *late, last))
+    if before is not None and before.digest == events_digest(episode.events, VERSION):
+        return None
+    return EpisodeDecided(summary=summarize_episode(episode, degrees), event_ids=event_ids)

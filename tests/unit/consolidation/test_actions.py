@@ -4,56 +4,64 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.episode_acts import (
+from consolidation.actions import (
     Changed,
+    actions,
     actor_of,
-    acts,
     ancestors,
     body_of,
     changed_arguments,
+    happened,
+    incidents,
     is_failure,
-    kind_of,
+    is_tool_result,
     things_of,
-    troubles,
 )
 from consolidation.sources import Cause, SourceEvent
+from enrichment.event_kinds import EventKind
 from tests.factories import event_id
 from tests.source_events import called, mentioned, returned, said, source_event
 
-KINDS = {
-    "said": [
-        said(1, "ana", "Where is my order?"),
-        source_event(event_type="llm.turn", speaker="ana", text="Hello.", summary="ana: Hello."),
-    ],
-    "call": [
-        called(1, "search", "query: shoes"),
-        source_event(event_type="shop.search", tool_name="search"),
-    ],
-    "result": [
+
+def test_what_came_of_the_use_of_a_tool_is_its_result() -> None:
+    results = [
         returned(1, "search", "3 found"),
         returned(1, "search", error="no connection"),
         source_event(event_type="tool.failed"),
         returned(1, "search", "3 found", event_type="step.done"),
-    ],
-    "instruction": [said(1, "system", "Be brief.", event_type="message.system")],
-    "happened": [
-        source_event(event_type="payment.captured", summary="payment.captured: 84 euros"),
-        source_event(event_type="agent.started", speaker="a", summary="a: agent.started"),
+    ]
+    assert all(map(is_tool_result, results))
+    others = [
+        called(1, "search", "query: shoes", status="failed"),
         source_event(event_type="deploy.failed", status="failed"),
-    ],
-}
+        source_event(event_type="survey.result"),
+        said(1, "ana", "Where is my order?"),
+    ]
+    assert not any(map(is_tool_result, others))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_events_are_what_their_type_and_line_say(kind: str) -> None:
-    assert [kind_of(event) for event in KINDS[kind]] == [kind for _ in KINDS[kind]]
+def test_what_happened_is_neither_words_nor_the_use_of_a_tool() -> None:
+    others = [
+        source_event(event_type="payment.captured"),
+        source_event(event_type="deploy.failed", status="failed"),
+        source_event(event_type="survey.result"),
+        source_event(event_type="plan.decided"),
+    ]
+    assert all(map(happened, others))
+    told = [
+        said(1, "ana", "Where is my order?"),
+        said(1, "system", "Be brief.", kind=EventKind.INSTRUCTION),
+        called(1, "search", "query: shoes"),
+        returned(1, "search", "3 found"),
+    ]
+    assert not any(map(happened, told))
 
 
 FAILURES = {
     "status": source_event(status="failed"),
     "timeout": source_event(status="timeout"),
     "type": source_event(event_type="deploy.failed"),
-    "line": returned(1, "search", error="no connection", status=None),
+    "kind": returned(1, "search", error="no connection", status=None),
 }
 
 
@@ -114,7 +122,7 @@ def test_things_are_neither_actors_nor_values() -> None:
 
 
 def told(events: list[SourceEvent]) -> list[tuple[str, tuple[str, ...], bool]]:
-    return [(act.name, act.event_ids, act.failed) for act in acts(events)]
+    return [(action.name, action.event_ids, action.failed) for action in actions(events)]
 
 
 def ids(*numbers: int) -> tuple[str, ...]:
@@ -156,13 +164,13 @@ def test_what_failed_is_an_act_without_a_tool() -> None:
     assert told([failed]) == [("deploy.failed", ids(1), True)]
 
 
-# -- troubles --------------------------------------------------------------------------------------
+# -- incidents -------------------------------------------------------------------------------------
 
 
 def ended(events: list[SourceEvent]) -> list[tuple[list[tuple[str, ...]], tuple[str, ...] | None]]:
     return [
-        ([act.event_ids for act in one.failed], one.solved_by and one.solved_by.event_ids)
-        for one in troubles(events, acts(events))
+        ([action.event_ids for action in one.failed], one.solved_by and one.solved_by.event_ids)
+        for one in incidents(events, actions(events))
     ]
 
 

@@ -1,41 +1,35 @@
-"""What the events of an episode are: words, uses of tools with what came of them, troubles.
+"""What the events of an episode are: words, uses of tools with what came of them, incidents.
 
 A use of a tool is two events, told together: the call, and the result that names the call as its
-cause. Uses that fail and are tried again until one goes through are one trouble with its end.
+cause. Uses that fail and are tried again until one goes through are one incident with its end.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from consolidation.sources import Mentioned, SourceEvent
-from enrichment.shapes import FAILED
+from consolidation.summary_payloads import NAME_CHARACTERS
+from enrichment.event_kinds import (
+    FAILED,
+    OUTCOMES,
+    EventKind,
+    is_failed,
+    is_of_tool,
+    is_resolution,
+)
+from enrichment.keywords import summary_body
 from enrichment.text import cut
 
-Kind = Literal["said", "call", "result", "instruction", "happened"]
-
-NAME_CHARACTERS: Final = 200
-"""Of the name of a tool or an entity; envelopes allow 512, which would not fit a dozen times."""
-
-_WORD = re.compile(r"[a-z0-9]+")
-_RESULT = frozenset(("result", "results", "returned", "output", "response"))
-_ERROR = frozenset(("error", "failed", "failure", "exception", "timeout"))
-_MESSAGE = frozenset(("message", "utterance", "chat"))
-_INSTRUCTION = frozenset(("system", "developer", "instruction", "instructions"))
-_TOOL = frozenset(("tool", "function"))
-_RESOLVED = frozenset(("resolved", "recovered", "fixed", "restored", "mitigated", "rolled"))
+_WORDS = frozenset((EventKind.MESSAGE, EventKind.INSTRUCTION))
 _ENDED = ("completed", *FAILED)
-_FAILURE_VERBS = ("failed", "timed out")
-_VERBS = ("returned", *_FAILURE_VERBS)
-"""What `enrichment.keywords.summary` writes behind the name of a tool."""
 _ANSWERS = (None, "tool_result")
 """Rules of the cause that makes an event the result of a call; None: the producer named it."""
 _ACTORS = frozenset(("agent", "tool", "user"))
 
 
-class Act(NamedTuple):
+class Action(NamedTuple):
     """A use of a tool, or something else that happened and may have failed.
 
     Attributes:
@@ -81,7 +75,7 @@ class Act(NamedTuple):
         return max(self.first.importance, self.last.importance)
 
 
-class Trouble(NamedTuple):
+class Incident(NamedTuple):
     """Attempts at the same thing, of which at least the first failed.
 
     Attributes:
@@ -89,44 +83,29 @@ class Trouble(NamedTuple):
         solved_by: the first that went through; None when none did.
     """
 
-    failed: tuple[Act, ...]
-    solved_by: Act | None
+    failed: tuple[Action, ...]
+    solved_by: Action | None
 
 
-def kind_of(event: SourceEvent) -> Kind:
-    """What an event is: by the words of its type, then by the line that enrichment made of it."""
-    words = frozenset(_WORD.findall(event.event_type))
-    speaker = event.speaker or ""
-    if any(event.summary.startswith(f"{speaker} {verb}") for verb in _VERBS) and speaker:
-        return "result" if event.tool_name or words & _TOOL else "happened"
-    if words & _MESSAGE:
-        return "instruction" if words & _INSTRUCTION else "said"
-    if event.tool_name is not None or words & _TOOL:
-        return "result" if words & (_RESULT | _ERROR) else "call"
-    typed = event.summary.startswith((event.event_type, f"{speaker}: {event.event_type}"))
-    if event.text and speaker and event.summary.startswith(f"{speaker}: ") and not typed:
-        return "said"
-    return "happened"
+def happened(event: SourceEvent) -> bool:
+    """Whether the event is neither words nor the use of a tool."""
+    used = event.kind is EventKind.CALL or is_tool_result(event)
+    return event.kind not in _WORDS and not used
+
+
+def is_tool_result(event: SourceEvent) -> bool:
+    """Whether the event is what came of the use of a tool."""
+    return event.kind in OUTCOMES and is_of_tool(event.event_type, event.tool_name)
 
 
 def is_failure(event: SourceEvent) -> bool:
-    """Whether the event tells of a failure, by its status, its type or its line."""
-    if event.status in FAILED:
-        return True
-    speaker = event.speaker or ""
-    if speaker and any(event.summary.startswith(f"{speaker} {v}") for v in _FAILURE_VERBS):
-        return True
-    words = frozenset(_WORD.findall(event.event_type))
-    return event.status is None and bool(words & _ERROR) and not words & (_MESSAGE | _RESOLVED)
+    """Whether the event tells of a failure."""
+    return is_failed(event.kind, event.status)
 
 
 def body_of(event: SourceEvent) -> str:
     """The event's line without the name of who or what it comes from."""
-    line, speaker = event.summary, event.speaker or ""
-    for lead in (*(f"{speaker} {verb}" for verb in _VERBS), speaker, event.event_type):
-        if lead and (line == lead or line.startswith(f"{lead}: ")):
-            return line[len(lead) + 2 :]
-    return line
+    return summary_body(event.summary, event.speaker, event.event_type)
 
 
 def actor_of(event: SourceEvent) -> str:
@@ -149,42 +128,40 @@ LITERALS: Final = frozenset(("value", "amount", "date", "time"))
 """Subtypes that say how much and when, not what about."""
 
 
-def _is_actor(one: Mentioned) -> bool:
-    return one.entity_type in _ACTORS
+def _is_actor(entity: Mentioned) -> bool:
+    return entity.entity_type in _ACTORS
 
 
-def acts(events: Sequence[SourceEvent]) -> list[Act]:
+def actions(events: Sequence[SourceEvent]) -> list[Action]:
     """The uses of tools in an episode, and what else failed in it, by their first event.
 
     Args:
         events: of one episode, sorted.
     """
     by_id = {event.event_id: event for event in events}
-    kinds = {event.event_id: kind_of(event) for event in events}
-    found: list[Act] = []
+    uses: list[Action] = []
     answered: set[str] = set()
     for event in events:
-        if kinds[event.event_id] == "result":
-            call = _call_of(event, by_id, kinds)
+        if is_tool_result(event):
+            call = _call_of(event, by_id)
             if call is not None:
                 answered.add(call.event_id)
-            found.append(Act(_tool(event), call, event, is_failure(event)))
-        elif kinds[event.event_id] == "happened" and is_failure(event):
-            found.append(Act(event.event_type, None, event, True))
+            uses.append(Action(_tool(event), call, event, is_failure(event)))
+        elif happened(event) and is_failure(event):
+            uses.append(Action(event.event_type, None, event, True))
     for event in events:
-        if kinds[event.event_id] == "call" and event.event_id not in answered:
+        if event.kind is EventKind.CALL and event.event_id not in answered:
             outcome = event if event.status in _ENDED else None
-            found.append(Act(_tool(event), event, outcome, is_failure(event)))
+            uses.append(Action(_tool(event), event, outcome, is_failure(event)))
     places = {event.event_id: place for place, event in enumerate(events)}
-    return sorted(found, key=lambda act: (places[act.first.event_id], places[act.last.event_id]))
+    return sorted(uses, key=lambda use: (places[use.first.event_id], places[use.last.event_id]))
 
 
-def _call_of(
-    result: SourceEvent, by_id: Mapping[str, SourceEvent], kinds: Mapping[str, Kind]
-) -> SourceEvent | None:
+def _call_of(result: SourceEvent, by_id: Mapping[str, SourceEvent]) -> SourceEvent | None:
     for cause in result.causes:
-        if cause.rule in _ANSWERS and kinds.get(cause.event_id) == "call":
-            return by_id[cause.event_id]
+        call = by_id.get(cause.event_id)
+        if call is not None and call.kind is EventKind.CALL and cause.rule in _ANSWERS:
+            return call
     return None
 
 
@@ -194,22 +171,22 @@ def _tool(event: SourceEvent) -> str:
     return cut(event.tool_name or tools or event.speaker or event.event_type, NAME_CHARACTERS)
 
 
-def troubles(events: Sequence[SourceEvent], done: Sequence[Act]) -> list[Trouble]:
+def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Incident]:
     """Failures, each with the attempts that followed it and the one that went through.
 
-    An act is another attempt at an earlier one when it is of the same name and its cause is what
+    An action is another attempt at an earlier one when it is of the same name and its cause is what
     failed, or when the same agent acts on the same thing.
 
     Args:
         events: of the episode, sorted.
-        done: its acts, by their first event.
+        done: its actions, by their first event.
     """
-    found: list[Trouble] = []
+    failing: list[Incident] = []
     taken: set[int] = set()
-    for place, act in enumerate(done):
-        if not act.failed or place in taken:
+    for place, action in enumerate(done):
+        if not action.failed or place in taken:
             continue
-        attempts = [act]
+        attempts = [action]
         solved_by = None
         for later in range(place + 1, len(done)):
             other = done[later]
@@ -222,11 +199,11 @@ def troubles(events: Sequence[SourceEvent], done: Sequence[Act]) -> list[Trouble
             attempts.append(other)
         if solved_by is None:
             solved_by = _resolution(events, attempts)
-        found.append(Trouble(tuple(attempts), solved_by))
-    return found
+        failing.append(Incident(tuple(attempts), solved_by))
+    return failing
 
 
-def _tries_again(failed: Act, other: Act) -> bool:
+def _tries_again(failed: Action, other: Action) -> bool:
     if other.name != failed.name or other.outcome is None:
         return False
     caused_by = {cause.event_id for cause in other.first.causes}
@@ -238,14 +215,13 @@ def _tries_again(failed: Act, other: Act) -> bool:
     return any(one.entity_id in before for one in things_of(other.call))
 
 
-def _resolution(events: Sequence[SourceEvent], attempts: Sequence[Act]) -> Act | None:
+def _resolution(events: Sequence[SourceEvent], attempts: Sequence[Action]) -> Action | None:
     """An event whose type says that something was resolved, and whose cause is what failed."""
-    failed = {event_id for act in attempts for event_id in act.event_ids}
+    failed = {event_id for action in attempts for event_id in action.event_ids}
     for event in events:
         causes = {cause.event_id for cause in event.causes}
-        words = frozenset(_WORD.findall(event.event_type))
-        if words & _RESOLVED and not is_failure(event) and causes & failed:
-            return Act(event.event_type, None, event, False)
+        if is_resolution(event.event_type) and not is_failure(event) and causes & failed:
+            return Action(event.event_type, None, event, False)
     return None
 
 
@@ -262,23 +238,23 @@ def changed_arguments(before: SourceEvent, after: SourceEvent) -> list[Changed]:
 
     By the lines of the texts; of several lines with one name the first two that differ.
     """
-    one, other = _arguments(before.text), _arguments(after.text)
-    found = []
-    for name, values in one.items():
-        pairs = zip(values, other.get(name, ()), strict=False)
-        different = next(((old, new) for old, new in pairs if old != new), None)
+    old, new = _arguments(before.text), _arguments(after.text)
+    changed = []
+    for name, values in old.items():
+        pairs = zip(values, new.get(name, ()), strict=False)
+        different = next(((first, second) for first, second in pairs if first != second), None)
         if different is not None:
-            found.append(Changed(name, *different))
-    return found
+            changed.append(Changed(name, *different))
+    return changed
 
 
 def _arguments(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    arguments: dict[str, list[str]] = {}
     for line in text.split("\n"):
         name, colon, value = line.partition(": ")
         if colon and " " not in name:
-            found.setdefault(name.rpartition(".")[2], []).append(value)
-    return found
+            arguments.setdefault(name.rpartition(".")[2], []).append(value)
+    return arguments
 
 
 def ancestors(
@@ -295,8 +271,8 @@ def ancestors(
     level = [event]
     while level:
         above: list[SourceEvent] = []
-        for one in level:
-            for cause in one.causes:
+        for below in level:
+            for cause in below.causes:
                 if cause.event_id in by_id and cause.event_id not in seen:
                     seen.add(cause.event_id)
                     above.append(by_id[cause.event_id])
