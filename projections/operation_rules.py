@@ -60,8 +60,8 @@ def node_stage(verb: Verb, label: str, key: Key, values: Values) -> str:
     Raises:
         InvalidOperation: if the operation is not what the row says.
     """
-    types = map(type, values.values())
-    verdict = _node_verdict((verb, label, len(values), *map(type, key), *values, *types))
+    types = map(type, (*key, *values.values()))
+    verdict = _node_verdict((verb, label, len(values), *values, *types))
     if verdict.lists:
         _check_elements(label, verdict.lists, values)
     return verdict.stage
@@ -75,9 +75,8 @@ def edge_stage(
     Raises:
         InvalidOperation: if the operation is not what the row says.
     """
-    ends = (*map(type, source), *map(type, target))
-    types = map(type, values.values())
-    verdict = _edge_verdict((verb, type_, label, len(source), len(values), *ends, *values, *types))
+    types = map(type, (*source, *target, *values.values()))
+    verdict = _edge_verdict((verb, type_, label, len(source), len(values), *values, *types))
     if verdict.lists:
         _check_elements(type_, verdict.lists, values)
     if verdict.shared is None:
@@ -100,14 +99,15 @@ def _check_elements(element: str, lists: Iterable[tuple[str, Kind]], values: Val
 
 @cache
 def _node_verdict(signature: tuple[Any, ...]) -> _Verdict:
-    """Judge by verb, label, number of values, types of the key, names, types of the values."""
+    """Judge by verb, label, number of values, names, types of the key and of the values."""
     verb, label, width, *given = signature
+    names, given = given[:width], given[width:]
     row = NODES.get(label)
     if row is None:
         raise InvalidOperation(element=label, field="label", rule="is no row of the schema")
-    depth = len(given) - 2 * width
+    depth = len(given) - width
     _check_key(label, row, given[:depth])
-    types = dict(zip(given[depth : depth + width], given[depth + width :], strict=True))
+    types = dict(zip(names, given[depth:], strict=True))
     if verb == "ensure" and row.placeholder is None:
         raise InvalidOperation(element=label, field="label", rule="has no placeholders")
     if verb in ("ensure", "remove"):
@@ -127,9 +127,10 @@ def _node_verdict(signature: tuple[Any, ...]) -> _Verdict:
 def _edge_verdict(signature: tuple[Any, ...]) -> _Verdict:
     """Judge by verb, type, label, parts of the source's key, then as for nodes, with both keys."""
     verb, type_, label, depth, width, *given = signature
+    names, given = given[:width], given[width:]
     row = _edge_row(type_)
-    ends = len(given) - 2 * width
-    types = dict(zip(given[ends : ends + width], given[ends + width :], strict=True))
+    ends = len(given) - width
+    types = dict(zip(names, given[ends:], strict=True))
     if label not in ("", row.target, row.other_target):
         raise InvalidOperation(element=type_, field="label", rule=f"ends at no {label}")
     _check_key(type_, NODES[row.source], given[:depth])

@@ -100,7 +100,7 @@ class NodeRow:
     """How the full-text index takes text apart, by its name in Neo4j."""
 
     def owned(self, stage: str) -> tuple[Property, ...]:
-        """The properties that a stage writes, in the order in which operations carry them."""
+        """The properties that a stage writes: exactly those that its operations carry."""
         return tuple(
             p for p in self.properties if p.stage == stage and p.merge is not Merge.DECIDED
         )
@@ -136,7 +136,7 @@ class EdgeRow:
     """The property with the position of the decision; of two the later one stays."""
 
     def carried(self, stage: str) -> tuple[Property, ...]:
-        """The properties that a stage's operations carry: the key's and its own, in order."""
+        """The properties that a stage's operations carry: the key's and its own."""
         return tuple(p for p in self.properties if p.stage == stage or p.name in self.key)
 
     def written_by(self, stage: str) -> bool:
