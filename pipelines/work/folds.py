@@ -11,8 +11,9 @@ from pipelines.ledger.targets import Target
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage, load
 from projections import structural
+from projections.errors import FoldVersionMismatch, ModelsMismatch
 from projections.events import Event
-from projections.operations import Operations
+from projections.operations import Checkpoint, Operations
 from projections.positions import Position
 
 Placed = tuple[Position, Event]
@@ -60,6 +61,20 @@ class StageFold:
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     interrupt: Callable[[], None] | None = None
     count: Callable[[str, Operations], None] = uncounted
+
+    def refuse_other(self, checkpoint: Checkpoint) -> None:
+        """See that a graph was folded by these rules and models: never are two mixed in one.
+
+        Raises:
+            FoldVersionMismatch, ModelsMismatch: it was not, and has to be rebuilt.
+        """
+        name, version = self.stage.name, self.stage.fold_version
+        if checkpoint.fold_version != version:
+            raise FoldVersionMismatch(stage=name, found=checkpoint.fold_version, expected=version)
+        if checkpoint.models != self.models:
+            raise ModelsMismatch(
+                stage=name, found=checkpoint.models or "none", expected=self.models
+            )
 
 
 MakeFold = Callable[[Stage, Services, Target], StageFold]

@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -30,18 +31,15 @@ from pipelines.observe import metrics as telemetry
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import (
     NEVER_POISON,
-    REFUSALS,
     Board,
     Brake,
     GivenUp,
     PoisonPolicy,
     describe,
 )
-from pipelines.work.retries import Retries
+from pipelines.work.retries import Result, Retries
 from projections.errors import (
     Fenced,
-    FoldVersionMismatch,
-    ModelsMismatch,
     RecollectError,
     UpstreamDeadLetter,
 )
@@ -108,7 +106,7 @@ class Runner:
         """
         for found in self.writer.checkpoints(self.stage.name):
             if found.partition == partition:
-                self._test_version(found)
+                self.rules.refuse_other(found)
                 self._known[partition] = found
                 return found
         # An emptied graph, perhaps another server: folding starts again from the ledger's start.
@@ -133,8 +131,8 @@ class Runner:
         begun = perf_counter()
         try:
             end = self._fold(start, block.entries)
-        except (Fenced, *REFUSALS):
-            self._forget(start)
+        except NEVER_POISON:
+            self._forget(start)  # a part of the block may be in the graph
             raise
         self._note_applied(block, end, begun)
         return end
@@ -237,12 +235,7 @@ class Runner:
         if not entries:
             return []
 
-        def attempt() -> None:
-            self.retries.call(
-                lambda: self._refold_once(partition, entries), may_halve=len(entries) > 1
-            )
-            self.brake.passed()
-
+        attempt = partial(self._try, lambda: self._refold_once(partition, entries), entries)
         try:
             attempt()
         except NEVER_POISON:
@@ -264,13 +257,7 @@ class Runner:
     # -- one block -----------------------------------------------------------------------------
 
     def _fold(self, start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
-        def attempt() -> Checkpoint:
-            end = self.retries.call(
-                lambda: self._advance(start, entries), may_halve=len(entries) > 1
-            )
-            self.brake.passed()
-            return end
-
+        attempt = partial(self._try, lambda: self._advance(start, entries), entries)
         try:
             return attempt()
         except NEVER_POISON:
@@ -284,6 +271,12 @@ class Runner:
                 return self.brake.try_alone(entries[0], attempt, error)
             except GivenUp as given_up:
                 return self._pass_poison(start, entries[0], given_up.error)
+
+    def _try(self, call: Callable[[], Result], entries: Sequence[Entry]) -> Result:
+        """One attempt to fold entries, as long as what is in its way passes by itself."""
+        result = self.retries.call(call, may_halve=len(entries) > 1)
+        self.brake.passed()
+        return result
 
     def _pass_poison(self, start: Checkpoint, entry: Entry, error: Exception) -> Checkpoint:
         """Record the entry as a dead letter and go on behind it."""
@@ -345,7 +338,7 @@ class Runner:
             current = transaction.lock(self.stage.name, partition)
             if current is None:
                 return
-            self._test_version(current)
+            self.rules.refuse_other(current)
             passed = [entry for entry in entries if entry.position <= current.position]
             if len(passed) < len(entries):
                 derived = self._derive(self._decode(passed))
@@ -360,16 +353,15 @@ class Runner:
         Raises:
             Stopped: `stop` was set meanwhile.
         """
-        if self.stage.upstream is not None:
-            upstream, wanted = self.stage.upstream, {end.partition: end.seq for end in ends}
+        upstream = self.stage.upstream
+        if upstream is None:
+            return
 
-            def passed() -> bool:
-                for found in self.writer.checkpoints(upstream):
-                    if found.seq >= wanted.get(found.partition, -1):
-                        wanted.pop(found.partition, None)
-                return not wanted
+        def passed() -> bool:
+            seqs = {c.partition: c.seq for c in self.writer.checkpoints(upstream)}
+            return all(seqs.get(end.partition, -1) >= end.seq for end in ends)
 
-            self.retries.wait_until(passed)
+        self.retries.wait_until(passed)
 
     def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
         begun = perf_counter()
@@ -431,7 +423,7 @@ class Runner:
         """Why the fence held: a commit of ours whose answer was lost, other rules, or a rival."""
         for found in self.writer.checkpoints(self.stage.name):
             if found.partition == start.partition:
-                self._test_version(found)
+                self.rules.refuse_other(found)
                 if found == end:
                     return end
         telemetry.FENCED_BLOCKS.labels(**self._labels).inc()
@@ -447,18 +439,6 @@ class Runner:
 
     def _forget(self, start: Checkpoint) -> None:
         self._known.pop(start.partition, None)
-
-    def _test_version(self, found: Checkpoint) -> None:
-        if found.fold_version != self.stage.fold_version:
-            raise FoldVersionMismatch(
-                stage=self.stage.name,
-                found=found.fold_version,
-                expected=self.stage.fold_version,
-            )
-        if found.models != self.rules.models:
-            raise ModelsMismatch(
-                stage=self.stage.name, found=found.models or "none", expected=self.rules.models
-            )
 
     def _observe(self, phase: telemetry.Phase, begun: float) -> float:
         now = perf_counter()

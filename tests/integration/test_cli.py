@@ -118,6 +118,7 @@ def test_help_teaches_commands_and_exit_codes() -> None:
         "dead-letters show",
         "dead-letters retry",
         "dead-letters drop",
+        "dead-letters release",
     ],
 )
 def test_every_command_has_an_example_and_the_shared_options(command: str) -> None:
