@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from consolidation.sources import Mentioned, SourceEvent
-from enrichment.shapes import FAILED
+from enrichment.event_kinds import FAILED
 from enrichment.text import cut
 
 Kind = Literal["said", "call", "result", "instruction", "happened"]

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from consolidation.sources import SourceEvent
+from enrichment.event_kinds import FAILED
 from enrichment.patterns import identifiers
-from enrichment.shapes import FAILED
 from enrichment.words import STOP_WORDS
 
 SIGNATURE_CHARACTERS: Final = 200

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from enrichment.event_kinds import OUTCOMES, OWN_WORDS, EventKind
 from enrichment.features import Features, features
 from enrichment.values import ValueKind, value_kind
 
@@ -152,7 +153,7 @@ def inferred_causes(before: Sequence[Features], effect: Features) -> list[Inferr
 
 
 def _tool_results(window: Sequence[Features], effect: Features) -> Iterator[InferredCause]:
-    if effect.kind not in ("result", "error") or effect.parent_event_id is not None:
+    if effect.kind not in OUTCOMES or effect.parent_event_id is not None:
         return
     call = _call_by_id(window, effect)
     if call is not None:
@@ -170,8 +171,8 @@ def _call_by_id(window: Sequence[Features], result: Features) -> Features | None
     wanted = set(result.call_ids)
     if not wanted:
         return None
-    calls = (f for f in reversed(window) if f.kind == "call" and not wanted.isdisjoint(f.call_ids))
-    return next(calls, None)
+    calls = (earlier for earlier in reversed(window) if earlier.kind is EventKind.CALL)
+    return next((call for call in calls if not wanted.isdisjoint(call.call_ids)), None)
 
 
 def _unanswered_call(window: Sequence[Features], result: Features) -> Features | None:
@@ -180,11 +181,11 @@ def _unanswered_call(window: Sequence[Features], result: Features) -> Features |
     for earlier in reversed(window):
         if earlier.tool_name != result.tool_name or earlier.trace_id != result.trace_id:
             continue
-        if earlier.kind in ("result", "error"):
+        if earlier.kind in OUTCOMES:
             if earlier.parent_event_id is None:
                 answers += 1
             answered.add(earlier.parent_event_id)
-        elif earlier.kind == "call" and earlier.event_id not in answered:
+        elif earlier.kind is EventKind.CALL and earlier.event_id not in answered:
             if not answers:
                 return earlier
             answers -= 1
@@ -231,7 +232,7 @@ def value_origins(window: Sequence[Features], effect: Features) -> dict[str, str
                     outputs[value] = outputs.get(value, 0) + 1
                 elif value not in used:
                     # what comes back after its first use repeats that use: no second origin
-                    again = earlier.kind == "message" and origin is not earlier
+                    again = earlier.kind is EventKind.MESSAGE and origin is not earlier
                     weight = PRODUCERS_AFTER_SPEECH if again else 1
                     outputs[value] = outputs.get(value, 0) + weight
     return {
@@ -243,29 +244,30 @@ def value_origins(window: Sequence[Features], effect: Features) -> dict[str, str
 
 def _speaks_for(earlier: Features, effect: Features) -> bool:
     """Whether what an event puts out is no news to the agent: its own words, or instructions."""
-    if earlier.kind == "message":
+    if earlier.kind is EventKind.MESSAGE:
         return earlier.agent_id == effect.agent_id
-    return earlier.kind in ("instruction", "thought")
+    return earlier.kind in OWN_WORDS
 
 
 def _producers(value: str, first: Features) -> int:
     limit = PRODUCERS[value_kind(value)]
-    return max(limit, PRODUCERS_AFTER_SPEECH) if first.kind == "message" else limit
+    return max(limit, PRODUCERS_AFTER_SPEECH) if first.kind is EventKind.MESSAGE else limit
 
 
 def _retries(window: Sequence[Features], effect: Features) -> Iterator[InferredCause]:
-    if effect.kind != "call" or effect.tool_name is None or not effect.arguments:
+    if effect.kind is not EventKind.CALL or effect.tool_name is None or not effect.arguments:
         return
     for place in range(len(window) - 1, -1, -1):
         outcome = window[place]
         if outcome.tool_name != effect.tool_name:
             continue
-        if outcome.kind == "call":
+        if outcome.kind is EventKind.CALL:
             if not outcome.failed:
                 continue  # it says nothing of how it ended
             call: Features | None = outcome
         else:
-            call = _call_of(window[:place], outcome)
+            # a failure may be all that there is of a call, and say what was asked for
+            call = _call_of(window[:place], outcome) or (outcome if outcome.arguments else None)
         if call is None or call.agent_id != effect.agent_id:
             continue
         confidence = _arguments_confidence(call.arguments, effect.arguments)
@@ -281,7 +283,7 @@ def _call_of(window: Sequence[Features], outcome: Features) -> Features | None:
     """The call that a result belongs to."""
     if outcome.parent_event_id is not None:
         same = (f for f in reversed(window) if f.event_id == outcome.parent_event_id)
-        return next((f for f in same if f.kind == "call"), None)
+        return next((f for f in same if f.kind is EventKind.CALL), None)
     if outcome.call_ids:
         return _call_by_id(window, outcome)
     return _unanswered_call(window, outcome)
@@ -296,9 +298,9 @@ def _arguments_confidence(earlier: frozenset[bytes], later: frozenset[bytes]) ->
 
 
 def _replies(window: Sequence[Features], effect: Features) -> Iterator[InferredCause]:
-    if effect.kind != "message" or effect.parent_event_id is not None:
+    if effect.kind is not EventKind.MESSAGE or effect.parent_event_id is not None:
         return
-    messages = [earlier for earlier in window if earlier.kind == "message"]
+    messages = [earlier for earlier in window if earlier.kind is EventKind.MESSAGE]
     speakers = {message.agent_id for message in messages} | {effect.agent_id}
     if not messages or len(speakers) > _MAX_SPEAKERS:
         return

@@ -101,7 +101,7 @@ def text_facts(
         mentions: of the event; an end of a fact that is one of them is that entity.
         position_ms: when the ledger took the event in.
     """
-    if text.kind not in ("message", "text"):
+    if not text.spoken:
         return []
     sentences = _Sentences(text.text, analysis)
     reader = _Reader(sentences, _speaker(event, text, mentions), _by_name(mentions))

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-FOLD_VERSION: Final = 2
+from enrichment.event_kinds import TOOL_USE, EventKind
+
+FOLD_VERSION: Final = 3
 """Of Stage 2; rises when its rules change what the graph holds."""
 
 EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]
 Role = Literal["subject", "object", "tool", "target", "participant"]
-TextKind = Literal["message", "call", "result", "error", "text", "json", "none"]
 
 
 class EventText(NamedTuple):
     """The text of an event.
 
     Attributes:
-        kind: which rule made it.
+        kind: of the event.
         text: what was said, asked for or returned, bounded; empty for an event without content.
         speaker: who or what it comes from (role, agent or tool), kept apart from what was said.
+        only_fields: of another kind than TOOL_USE, that nothing in the payload is language.
     """
 
-    kind: TextKind
+    kind: EventKind
     text: str
     speaker: str | None = None
+    only_fields: bool = False
+
+    @property
+    def structured(self) -> bool:
+        """Whether it is lines of fields rather than language."""
+        return self.only_fields or self.kind in TOOL_USE
+
+    @property
+    def spoken(self) -> bool:
+        """Whether it is language."""
+        return bool(self.text) and not self.structured
 
 
 class Mention(NamedTuple):

@@ -23,6 +23,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from enrichment.derived import EntityType, EventText, Mention, Role
+from enrichment.event_kinds import EventKind
 from enrichment.fields import is_plumbing, named_values
 from enrichment.phrases import (
     addressed_names,
@@ -213,7 +214,7 @@ def _display(name: str) -> str:
 
 def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
     yield from _envelope(event, parts)
-    role: Role = "target" if parts.kind == "call" else "object"
+    role: Role = "target" if parts.kind is EventKind.CALL else "object"
     # codes first: of a listing they tell more than its places and names
     for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
         yield _Found(named.name, named.entity_type, named.subtype, role, named.exact)
@@ -235,7 +236,7 @@ def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) 
             yield one
     taken = [(start, end) for start, end, _ in spans]
     language = language_spans(text)
-    if parts.kind == "message":
+    if parts.kind is EventKind.MESSAGE:
         for start, end, name in addressed_names(words):
             taken.append((start, end))
             yield _Found(name, "concept", "person", "participant", False)

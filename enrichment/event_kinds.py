@@ -176,7 +176,7 @@ def _kind_of_tool_use(
             return EventKind.CALL
     if event.status in FAILED:
         return EventKind.FAILURE
-    if returned or (outcome and event.tool_name is not None):
+    if returned or (outcome and of_tool):
         return EventKind.RESULT
     return None
 

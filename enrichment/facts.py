@@ -31,6 +31,7 @@ import orjson
 
 from enrichment.derived import EntityType, EventText
 from enrichment.entities import canonical_name, entity_id
+from enrichment.event_kinds import EventKind, is_failed
 from enrichment.relations import (
     EdgeType,
     edge_type_of,
@@ -160,7 +161,8 @@ def structured_facts(
         content: the payload, when it was read from `payload_ref`.
         position_ms: when the ledger took the event in.
     """
-    if text.kind not in ("result", "json") or event.status in ("failed", "timeout"):
+    stated = text.kind is EventKind.RESULT or text.only_fields
+    if not stated or is_failed(text.kind, event.status):
         return []
     value = _result(event.payload if content is None else content)
     once: dict[tuple[object, ...], _Found] = {}

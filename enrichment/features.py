@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from enrichment.values import Values, embedded, values_in
+from enrichment.event_kinds import (
+    ARGUMENT_FIELDS,
+    OUTCOME_FIELDS,
+    EventKind,
+    calls_in,
+    content_parts,
+    event_kind,
+    is_chat_message,
+    is_failed,
+    parsed_json,
+)
+from enrichment.values import Values, values_in
 from projections.events import Event
 
 MAX_CONSUMED: Final = 200
@@ -18,34 +28,11 @@ MAX_CALL_IDS: Final = 32
 MAX_NAME_CHARACTERS: Final = 200
 """Of a call id or a recipient; a longer one, or one that cannot be printed, is none."""
 
-Kind = Literal["call", "result", "message", "thought", "instruction", "error", "other"]
-
-_INPUT = ("arguments", "args", "kwargs", "input", "inputs", "params", "parameters", "tool_input")
-_OUTPUT = ("result", "results", "output", "outputs", "response", "returned")
 _CALL_IDS = ("tool_call_id", "call_id", "tool_use_id")
 _RECIPIENT = ("to", "recipient", "recipient_id")
 _FORM = frozenset(("role", "type", "name", *_CALL_IDS, *_RECIPIENT))
 """Fields that say what a payload is, not what it holds."""
-_ROLES: Final[Mapping[str, Kind]] = {
-    "system": "instruction",
-    "developer": "instruction",
-    "user": "message",
-    "human": "message",
-    "assistant": "message",
-    "tool": "result",
-    "function": "result",
-}
-_WORD = re.compile(r"[a-z0-9]+")
-_CALL = frozenset(("call", "called", "invoke", "invoked", "execute", "executed"))
-_RESULT = frozenset(
-    (*("result", "results", "returned", "output", "response"), "completed", "finished", "succeeded")
-)
-_ERROR = frozenset(("error", "failed", "failure", "exception", "timeout"))
-_MESSAGE = frozenset(("message", "utterance", "chat"))
-_INSTRUCTION = frozenset(("system", "developer", "instruction", "instructions"))
-_THOUGHT = frozenset(("thought", "thinking", "reasoning", "plan", "reflection", "decision"))
-_TOOL = frozenset(("tool", "function"))
-_FAILED = frozenset(("failed", "timeout"))
+_NOT_OUTPUT = _FORM.union(ARGUMENT_FIELDS, OUTCOME_FIELDS, ("tool_calls", "function_call"))
 _NOTHING = Values(frozenset(), frozenset())
 
 
@@ -55,7 +42,7 @@ class Features(NamedTuple):
     Attributes:
         event_id: of the event.
         occurred_at_ms: milliseconds since the epoch, UTC.
-        kind: what the event does.
+        kind: of the event.
         agent_id: who did it.
         trace_id: its trace.
         parent_event_id: the cause that its producer named.
@@ -67,12 +54,13 @@ class Features(NamedTuple):
         stated: values of its input, and of what a call's agent says beside it; twice as many.
         consumed: values of its input that are looked for in earlier outputs; at most
             MAX_CONSUMED.
-        arguments: digests of a call's arguments with their places; at most MAX_ARGUMENTS.
+        arguments: digests of a call's arguments with their places; at most MAX_ARGUMENTS. A
+            failure has those that it repeats.
     """
 
     event_id: str
     occurred_at_ms: int
-    kind: Kind
+    kind: EventKind
     agent_id: str
     trace_id: str
     parent_event_id: str | None = None
@@ -94,16 +82,12 @@ class _Parts(NamedTuple):
         output: what came of it, or what a message says; None when there is none.
         beside: what stands next to the inputs and is no output.
         call_ids: see `Features`.
-        role: of a chat message.
-        answer: whether a block of the message says that it is a tool's result.
     """
 
     inputs: list[Any]
     output: Any
     beside: Any
     call_ids: list[str]
-    role: str | None
-    answer: bool
 
 
 def features(event: Event, content: Any = None) -> Features:
@@ -113,12 +97,12 @@ def features(event: Event, content: Any = None) -> Features:
         event: any event.
         content: the payload behind `payload_ref`, used instead of `event.payload`.
     """
-    payload = embedded(event.payload if content is None else content)
+    payload = parsed_json(event.payload if content is None else content)
     fields: Mapping[str, Any] = payload if isinstance(payload, Mapping) else {}
     parts = _parts(payload)
-    kind = _kind(event, parts)
+    kind = event_kind(event, content)
     inputs, output, beside = parts.inputs, parts.output, parts.beside
-    if kind == "call":
+    if kind is EventKind.CALL:
         if not inputs and output is None and beside is not None:
             inputs, beside = [beside], None
     elif output is None:
@@ -128,7 +112,8 @@ def features(event: Event, content: Any = None) -> Features:
     asked = values_in(inputs) if inputs else _NOTHING
     stated = asked.stated if beside is None else asked.stated | values_in(beside).stated
     # a result that repeats what its call asked for took in nothing itself
-    repeats = kind == "result" and (event.parent_event_id is not None or parts.call_ids)
+    repeats = kind is EventKind.RESULT and (event.parent_event_id is not None or parts.call_ids)
+    asks = kind is EventKind.CALL or (kind is EventKind.FAILURE and bool(inputs))
     return Features(
         event_id=event.event_id,
         occurred_at_ms=event.occurred_at_ms,
@@ -137,67 +122,35 @@ def features(event: Event, content: Any = None) -> Features:
         trace_id=event.trace_id,
         parent_event_id=event.parent_event_id,
         tool_name=event.tool_name,
-        failed=event.status in _FAILED or kind == "error" or fields.get("is_error") is True,
+        failed=is_failed(kind, event.status),
         call_ids=tuple(dict.fromkeys(parts.call_ids))[:MAX_CALL_IDS],
         recipient=next(_names(fields, _RECIPIENT), None),
         produced=values_in(output).stated if output is not None else frozenset(),
         stated=stated,
         consumed=frozenset(() if repeats else sorted(asked.followed)[:MAX_CONSUMED]),
-        arguments=_arguments(inputs) if kind == "call" else frozenset(),
+        arguments=_arguments(inputs) if asks else frozenset(),
     )
 
 
 def _parts(payload: Any) -> _Parts:
     if not isinstance(payload, Mapping):
-        return _Parts([], None, payload, [], None, False)
+        return _Parts([], None, payload, [])
     call_ids = list(_names(payload, _CALL_IDS))
     inputs: list[Any] = []
-    for call in _calls(payload):
+    for call in calls_in(payload):
         inputs.append(_input_of(call))
         call_ids.extend(_names(call, ("id", *_CALL_IDS)))
-    role = payload.get("role")
-    if isinstance(role, str) and role in _ROLES:
-        content, answer = payload.get("content"), False
+    if is_chat_message(payload):
+        content = payload.get("content")
         if isinstance(content, list):
-            content, answer = _said(content), any(_block(b) == "tool_result" for b in content)
-            for block in content_blocks(payload, "tool_result"):
-                call_ids.extend(_names(block, _CALL_IDS))
-        return _Parts(inputs, None, content, call_ids, role, answer)
-    inputs.extend(payload[name] for name in _INPUT if name in payload)
-    found = {name: payload[name] for name in _OUTPUT if name in payload}
-    left = {
-        name: value
-        for name, value in payload.items()
-        if name not in _FORM and name not in _INPUT and name not in _OUTPUT and name not in _CALLS
-    }
-    return _Parts(inputs, found or None, left or None, call_ids, None, False)
-
-
-_CALLS = ("tool_calls", "function_call")
-
-
-def _calls(payload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Calls in the shapes of chat messages: lists of calls, one call, blocks of content."""
-    listed = payload.get("tool_calls")
-    for call in listed if isinstance(listed, list) else ():
-        if isinstance(call, Mapping):
-            yield call
-    single = payload.get("function_call")
-    if isinstance(single, Mapping):
-        yield single
-    yield from content_blocks(payload, "tool_use")
-
-
-def content_blocks(payload: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
-    """The blocks of that type in the content of a chat message."""
-    content = payload.get("content")
-    for block in content if isinstance(content, list) else ():
-        if _block(block) == kind:
-            yield block
-
-
-def _block(block: Any) -> Any:
-    return block.get("type") if isinstance(block, Mapping) else None
+            content = _said(content)
+            for part in content_parts(payload, "tool_result"):
+                call_ids.extend(_names(part, _CALL_IDS))
+        return _Parts(inputs, None, content, call_ids)
+    inputs.extend(payload[name] for name in ARGUMENT_FIELDS if name in payload)
+    found = {name: payload[name] for name in OUTCOME_FIELDS if name in payload}
+    left = {name: value for name, value in payload.items() if name not in _NOT_OUTPUT}
+    return _Parts(inputs, found or None, left or None, call_ids)
 
 
 def _said(content: list[Any]) -> list[Any]:
@@ -214,7 +167,7 @@ def _said(content: list[Any]) -> list[Any]:
 def _input_of(call: Mapping[str, Any]) -> Any:
     function = call.get("function")
     holder = function if isinstance(function, Mapping) else call
-    return [embedded(holder[name]) for name in _INPUT if name in holder]
+    return [parsed_json(holder[name]) for name in ARGUMENT_FIELDS if name in holder]
 
 
 def _names(fields: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
@@ -224,36 +177,13 @@ def _names(fields: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
             yield value
 
 
-def _kind(event: Event, parts: _Parts) -> Kind:
-    """By the role of a chat message, else by the words of the event's type, else by the fields."""
-    if parts.role is not None:
-        if parts.answer:
-            return "result"
-        return "call" if parts.inputs else _ROLES[parts.role]
-    words = set(_WORD.findall(event.event_type))
-    of_a_tool = event.tool_name is not None or not words.isdisjoint(_TOOL) or bool(parts.inputs)
-    if of_a_tool and not words.isdisjoint(_RESULT):
-        return "result"
-    if not words.isdisjoint(_ERROR):
-        return "error"
-    if of_a_tool and not words.isdisjoint(_CALL):
-        return "call"
-    if not words.isdisjoint(_MESSAGE):
-        return "instruction" if not words.isdisjoint(_INSTRUCTION) else "message"
-    if not words.isdisjoint(_THOUGHT):
-        return "thought"
-    if parts.inputs and event.tool_name is not None:
-        return "call"
-    return "other"
-
-
 def _arguments(inputs: list[Any]) -> frozenset[bytes]:
     """A digest of each argument (scalar or empty container) with its place in the input."""
     found: set[bytes] = set()
     stack: list[tuple[str, Any]] = [("", inputs)]
     while stack and len(found) < MAX_ARGUMENTS:
         path, item = stack.pop()
-        item = embedded(item)
+        item = parsed_json(item)
         inner: list[tuple[str, Any]] = []
         if isinstance(item, Mapping):
             names = sorted(item)[:MAX_ARGUMENTS]

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from enrichment.derived import EventText
+from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.patterns import identifiers
-from enrichment.shapes import FAILED
 from enrichment.words import GREETINGS, STOP_WORDS, word_set
 from projections.events import Event
 
@@ -109,9 +109,12 @@ def _of_types(words: frozenset[str]) -> Callable[[Event, EventText], bool]:
     return lambda event, text: not words.isdisjoint(_segments(event))
 
 
+_speaks_of_an_outcome = _of_types(_OUTCOMES)
+
+
 def _tool_begins(words: frozenset[str]) -> Callable[[Event, EventText], bool]:
     def condition(event: Event, text: EventText) -> bool:
-        if text.kind not in ("call", "result", "error"):
+        if text.kind not in TOOL_USE:
             return False
         word = _FIRST_WORD.search(text.speaker or event.tool_name or "")
         return word is not None and word[0].lower() in words
@@ -123,18 +126,24 @@ def _says(pattern: re.Pattern[str]) -> Callable[[Event, EventText], bool]:
     """Whether words somebody said match; what a tool returns or a policy says decides nothing."""
 
     def condition(event: Event, text: EventText) -> bool:
-        spoken = text.kind in ("message", "text") and not _is_instruction(event, text)
+        spoken = text.spoken and not _is_instruction(event, text)
         return spoken and pattern.search(text.text.translate(_APOSTROPHE)) is not None
 
     return condition
 
 
 def _is_failed(event: Event, text: EventText) -> bool:
-    return event.status in FAILED or text.kind == "error"
+    """Whether it failed; what an event's type says of it is counted as an outcome, not twice."""
+    reported = text.kind is EventKind.FAILURE and not _speaks_of_an_outcome(event, text)
+    return event.status in FAILED or reported
 
 
 def _is_instruction(event: Event, text: EventText) -> bool:
-    return event.event_type in ("message.system", "message.developer")
+    return text.kind is EventKind.INSTRUCTION
+
+
+def _is_message(text: EventText) -> bool:
+    return text.kind is EventKind.MESSAGE and text.spoken
 
 
 def _has_amount(event: Event, text: EventText) -> bool:
@@ -142,7 +151,7 @@ def _has_amount(event: Event, text: EventText) -> bool:
 
 
 def _is_chatter(event: Event, text: EventText) -> bool:
-    if text.kind != "message" or len(text.text) > _CHATTER_CHARACTERS or identifiers(text.text):
+    if not _is_message(text) or len(text.text) > _CHATTER_CHARACTERS or identifiers(text.text):
         return False
     if any(c.isdigit() for c in text.text):
         return False  # `Pay 4712, please.` is short, but it asks for something
@@ -151,17 +160,17 @@ def _is_chatter(event: Event, text: EventText) -> bool:
 
 
 def _is_question(event: Event, text: EventText) -> bool:
-    spoken = text.kind == "message" and len(text.text) <= _QUESTION_CHARACTERS
+    spoken = _is_message(text) and len(text.text) <= _QUESTION_CHARACTERS
     return spoken and text.text.rstrip(_QUOTES).endswith("?") and not identifiers(text.text)
 
 
 def _is_short(event: Event, text: EventText) -> bool:
-    return text.kind in ("message", "text", "none") and len(text.text) < _SHORT_CHARACTERS
+    return not text.structured and len(text.text) < _SHORT_CHARACTERS
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("failed", _is_failed, 3, "the status is failed or timeout, or the payload is an error"),
-    Rule("outcome", _of_types(_OUTCOMES), 3, "the type speaks of an incident, alert or refusal"),
+    Rule("failed", _is_failed, 3, "the status is failed or timeout, or an error is reported"),
+    Rule("outcome", _speaks_of_an_outcome, 3, "the type speaks of an incident, alert or refusal"),
     Rule("decision", _of_types(_DECISIONS), 3, "the type speaks of a decision, plan or approval"),
     Rule("change", _of_types(_CHANGES), 2, "the type says that something was changed or settled"),
     Rule("acting tool", _tool_begins(_CHANGING_TOOLS), 2, "the tool changes something: book, send"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from enrichment.derived import EventText
+from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.phrases import (
     INSIDE,
     NOUNS,
@@ -22,7 +23,6 @@ from enrichment.phrases import (
     with_compounds,
 )
 from enrichment.ports import Analysis, Span, Token
-from enrichment.shapes import FAILED
 from enrichment.text import cut, key_spans, language_spans
 from enrichment.words import GREETINGS
 from projections.events import Event
@@ -79,7 +79,7 @@ def keywords(text: EventText, analysis: Analysis) -> tuple[str, ...]:
 
     ranked = sorted(firsts.values(), key=lambda c: (-score(c), c.place, c.name))
     kept: list[str] = []
-    if text.speaker and text.kind in ("call", "result", "error"):
+    if text.speaker and text.kind in TOOL_USE:
         kept.append(text.speaker.lower()[:_KEYWORD_CHARACTERS])
     written = {found.name for found in codes}
     left = MAX_IDENTIFIERS
@@ -165,27 +165,27 @@ def summary(event: Event, text: EventText, analysis: Analysis) -> str:
     Who said it and the most telling sentence; which tool was called with what, returned what or
     failed why; for any other event its type and what it carries.
     """
+    return cut(" ".join(_summary_line(event, text, analysis).split()), SUMMARY_CHARACTERS)
+
+
+def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
     who = text.speaker or event.agent_id
-    match text.kind:
-        case "message":
-            line = _after(who, _telling_sentence(text, analysis))
-        case "call":
-            line = _after(who, _fields_line(text))
-        case "result":
-            line = _after(f"{who} returned", _fields_line(text)) if text.text else f"{who} returned"
-        case "error":
-            failed = " timed out" if event.status == "timeout" else " failed"
-            tool = event.tool_name is not None or who != event.agent_id
-            what = f"{who}{failed}" if tool else event.event_type
-            line = _after(what, _ERROR.sub("", _fields_line(text)))
-        case "text":
-            line = _after(event.event_type, _telling_sentence(text, analysis))
-        case "json":
-            line = _after(event.event_type, _fields_line(text))
-        case _:
-            status = f" {event.status}" if event.status in (*FAILED, "completed") else ""
-            line = f"{who}: {event.event_type}{status}"
-    return cut(" ".join(line.split()), SUMMARY_CHARACTERS)
+    if text.kind is EventKind.RESULT:
+        return _after(f"{who} returned", _fields_line(text) if text.text else "")
+    if text.kind is EventKind.FAILURE or (text.kind is EventKind.CALL and event.status in FAILED):
+        failed = "timed out" if event.status == "timeout" else "failed"
+        tool = event.tool_name is not None or who != event.agent_id
+        what = f"{who} {failed}" if tool else event.event_type
+        return _after(what, _ERROR.sub("", _fields_line(text)))
+    if not text.text and not (text.kind is EventKind.CALL and who != event.agent_id):
+        status = f" {event.status}" if event.status in (*FAILED, "completed") else ""
+        return f"{who}: {event.event_type}{status}"
+    if text.kind is EventKind.CALL:
+        return _after(who, _fields_line(text))
+    if text.structured:
+        return _after(event.event_type, _fields_line(text))
+    message = text.kind in (EventKind.MESSAGE, EventKind.INSTRUCTION)
+    return _after(who if message else event.event_type, _telling_sentence(text, analysis))
 
 
 def _after(who: str, what: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from enrichment.clause_patterns import USERS, VOICELESS
 from enrichment.derived import EventText, Mention
 from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
+from enrichment.event_kinds import EventKind
 from enrichment.facts import (
     MAX_FACTS,
     WHOLE_CONFIDENCE,
@@ -56,7 +57,7 @@ def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str,
     A summary is asked for when the text is longer than one.
     """
     event, text = derived.event, derived.text
-    if derived.statement is not None or text.kind != "message":
+    if derived.statement is not None or text.kind is not EventKind.MESSAGE or not text.spoken:
         return {}
     if canonical_name(text.speaker or "") in _INSTRUCTING:
         return {}

@@ -22,6 +22,7 @@ from enrichment.clauses import text_facts
 from enrichment.derived import EventText, Mention
 from enrichment.entities import entity_id, mentions
 from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
+from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, groups_of, intervals
@@ -190,7 +191,7 @@ def derive_statement(position: Position, event: Event) -> Derived:
         InvalidEvent: it breaks the rules of its payload.
     """
     statement = parse_statement(event.event_type, event.payload)
-    bare = Derived(position, event, EventText("none", ""), statement=statement)
+    bare = Derived(position, event, EventText(EventKind.OTHER, ""), statement=statement)
     if isinstance(statement, FactAsserted):
         return bare._replace(assertions=(stated_fact(event, statement, position_ms=position.ms),))
     if isinstance(statement, FactRetracted):
@@ -294,6 +295,7 @@ def _event_operations(one: Derived, entities: _Entities) -> Iterable[Operation]:
         label=EVENT.label,
         key=event.key,
         values={
+            "kind": one.text.kind.value,
             "text": stored_text(one.text.text) or None,
             "speaker": one.text.speaker,
             "keywords": list(one.keywords),

@@ -12,7 +12,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from enrichment.derived import EventText, TextKind
+from enrichment.derived import EventText
+from enrichment.event_kinds import TOOL_USE
 from enrichment.shapes import shape
 from projections.events import Event
 
@@ -33,7 +34,6 @@ _WORD_REACH = 40
 _SPEAKER_CHARACTERS = 200
 _BINARY_SAMPLE = 4_096
 _BINARY_SHARE = 0.1
-_STRUCTURED: frozenset[TextKind] = frozenset(("call", "result", "error", "json"))
 _LANGUAGE_WORDS = 4
 
 INVISIBLE = re.compile(
@@ -66,7 +66,12 @@ def event_text(event: Event, content: Any = None) -> EventText:
     parts.extend(_lines(found.fields))
     text = cut("\n".join(part for part in parts if part), TEXT_CHARACTERS)
     speaker = clean_text((found.speaker or "")[: 2 * _SPEAKER_CHARACTERS]).replace("\n", " ")
-    return EventText(found.kind, text, cut(speaker, _SPEAKER_CHARACTERS) or None)
+    return EventText(
+        kind=found.kind,
+        text=text,
+        speaker=cut(speaker, _SPEAKER_CHARACTERS) or None,
+        only_fields=not found.words and bool(found.fields) and found.kind not in TOOL_USE,
+    )
 
 
 def stored_text(text: str) -> str:
@@ -117,7 +122,7 @@ def clean_text(text: str) -> str:
 
 def key_spans(text: EventText) -> list[tuple[int, int]]:
     """Stretches of the text that are keys of fields, each with its colon."""
-    return [match.span() for match in _KEY.finditer(text.text)] if _has_fields(text) else []
+    return [match.span() for match in _KEY.finditer(text.text)] if text.structured else []
 
 
 def language_spans(text: EventText) -> list[tuple[int, int]]:
@@ -126,7 +131,7 @@ def language_spans(text: EventText) -> list[tuple[int, int]]:
     A language model reads all of it, but what it says about `origin: JFK` is worth nothing; a
     value of at least four words that is no list of them is taken for a sentence.
     """
-    if not _has_fields(text):
+    if not text.structured:
         return [(0, len(text.text))] if text.text else []
     spans: list[tuple[int, int]] = []
     place = 0
@@ -138,10 +143,6 @@ def language_spans(text: EventText) -> list[tuple[int, int]]:
             spans.append((place + start, place + len(line)))
         place += len(line) + 1
     return spans
-
-
-def _has_fields(text: EventText) -> bool:
-    return text.kind in _STRUCTURED
 
 
 def _lines(fields: Any) -> list[str]:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-import orjson
+from enrichment.event_kinds import parsed_json
 
 MAX_IDENTIFIERS = 300
 MAX_NUMBERS = 150
@@ -125,16 +125,6 @@ def values_in(content: Any) -> Values:
     return Values(followed | frozenset(found.prose), followed)
 
 
-def embedded(value: Any) -> Any:
-    """The object or list that a string holds as JSON; anything else as it is."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return orjson.loads(value)
-        except ValueError:  # also lone surrogates and nesting that is too deep
-            return value
-    return value
-
-
 def _leaves(content: Any) -> Iterator[Any]:
     """Strings (keys too) and numbers, in the order of the text."""
     stack: list[Iterator[Any]] = [iter((content,))]
@@ -143,7 +133,7 @@ def _leaves(content: Any) -> Iterator[Any]:
         if item is stack:
             stack.pop()
             continue
-        item = embedded(item)
+        item = parsed_json(item)
         if isinstance(item, Mapping):
             stack.append(part for pair in item.items() for part in pair)
         elif isinstance(item, list | tuple):

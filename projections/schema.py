@@ -188,6 +188,7 @@ EVENT: Final = NodeRow(
         Property("payload_ref", Kind.STRING),
         Property("importance_hint", Kind.INTEGER),
         Property("global_position", Kind.STRING, certainty=Certainty.POSITION),
+        Property("kind", Kind.STRING, "enrichment"),
         Property("text", Kind.STRING, "enrichment"),
         Property("speaker", Kind.STRING, "enrichment"),
         Property("keywords", Kind.STRINGS, "enrichment"),

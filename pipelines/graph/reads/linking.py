@@ -8,8 +8,8 @@ from typing import NamedTuple
 from consolidation.digests import summary_id
 from consolidation.links import FoundLink, SessionLink
 from consolidation.neighbours import FailedEvent
+from enrichment.event_kinds import FAILED
 from enrichment.resolution import components
-from enrichment.shapes import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (

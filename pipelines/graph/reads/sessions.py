@@ -16,8 +16,8 @@ from consolidation.recorded import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
 from consolidation.summaries import EpisodeSummary
 from consolidation.summary_payloads import Summary, from_payload
+from enrichment.event_kinds import FAILED
 from enrichment.resolution import components
-from enrichment.shapes import FAILED
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import (

@@ -20,6 +20,7 @@ from enrichment.entities import (
     entity_id,
     mentions,
 )
+from enrichment.event_kinds import EventKind
 from enrichment.patterns import RECOGNISERS
 from enrichment.ports import Analysis
 from enrichment.text import event_text
@@ -324,7 +325,7 @@ def test_any_analysis_is_taken(text: str, choice: Any) -> None:
     labels = tuple((word, choice.choice([*LABELS, "DATE"])) for word in text.split())
     analysis = analysis_of(text, f"[ {tags} ]" if tags else "", labels)
     made = said(text)
-    assert len(mentions(made, EventText("message", text, "ana"), analysis)) <= MAX_MENTIONS
+    assert len(mentions(made, EventText(EventKind.MESSAGE, text, "ana"), analysis)) <= MAX_MENTIONS
 
 
 def test_every_label_of_the_patterns_has_a_type_but_the_time_of_day() -> None:

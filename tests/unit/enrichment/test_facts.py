@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from enrichment.derived import EventText
+from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS, Assertion, structured_facts
 from enrichment.text import event_text
 from projections.events import Event
@@ -183,7 +184,7 @@ def test_what_a_reference_led_to_is_read_instead_of_the_payload() -> None:
 def test_any_json_is_read_without_harm(value: Any) -> None:
     for payload in (value, {"id": "a1", "items": value, "user_id": value}):
         made = event(event_type="tool.result", tool_name="get_user", payload=payload)
-        facts = structured_facts(made, EventText("result", ""), position_ms=1)
+        facts = structured_facts(made, EventText(EventKind.RESULT, ""), position_ms=1)
         assert len(facts) <= MAX_FACTS
         assert [one.ordinal for one in facts] == list(range(len(facts)))
         assert all(one.source_id and one.target_id and one.fact for one in facts)

@@ -51,7 +51,7 @@ def tool(event_type: str, payload: Any, **fields: Any) -> Features:
         (tool("tool.execute", {"user_id": "u"}), "call"),
         (tool("search.started", {"args": {"q": "x"}}), "call"),
         (tool("tool.result", "anything"), "result"),
-        (tool("tool.failed", {"error": "no such user"}), "error"),
+        (tool("tool.failed", {"error": "no such user"}), "failure"),
         (of("text", event_type="agent.message.sent"), "message"),
         (of("text", event_type="agent.thought"), "thought"),
         (of({"order": "4711"}, event_type="session.started"), "other"),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrichment.derived import EventText, TextKind
+from enrichment.derived import EventText
+from enrichment.event_kinds import EventKind
 from enrichment.keywords import MAX_KEYWORDS, SUMMARY_CHARACTERS, keywords, summary
 from enrichment.ports import Analysis
 from enrichment.text import event_text
@@ -24,7 +25,7 @@ AGENCY_TAGS = (
 
 
 def message(text: str) -> EventText:
-    return EventText("message", text, "Caroline")
+    return EventText(EventKind.MESSAGE, text, "Caroline")
 
 
 def test_a_phrase_has_its_head_as_lemma() -> None:
@@ -52,7 +53,7 @@ def test_hyphens_join_words() -> None:
 
 def test_the_tool_comes_first_and_names_of_fields_are_no_keywords() -> None:
     text = EventText(
-        "call", "payment_id: gift_card_98\nreservation_id: GV1N64", "cancel_reservation"
+        EventKind.CALL, "payment_id: gift_card_98\nreservation_id: GV1N64", "cancel_reservation"
     )
     assert keywords(text, Analysis()) == ("cancel_reservation", "gift_card_98", "GV1N64")
 
@@ -157,12 +158,15 @@ def test_sentences_are_those_of_the_analysis() -> None:
     assert actual == "ana: I applied to adoption agencies!"
 
 
-KINDS: list[TextKind] = ["message", "call", "result", "error", "text", "json", "none"]
 texts = st.text(max_size=300) | st.text("aA1 \n.:?-_['\u202e\u0301", max_size=120)
 
 
 @settings(deadline=None)  # machines that run tests are shared
-@given(st.builds(EventText, st.sampled_from(KINDS), texts, st.none() | st.text(max_size=9)))
+@given(
+    st.builds(
+        EventText, st.sampled_from(EventKind), texts, st.none() | st.text(max_size=9), st.booleans()
+    )
+)
 def test_any_text_gives_bounded_keywords_and_one_line(text: EventText) -> None:
     found, line = keywords(text, Analysis()), summary(event(), text, Analysis())
     assert (len(found) <= MAX_KEYWORDS, len(set(found))) == (True, len(found))
@@ -175,6 +179,6 @@ def test_any_analysis_is_taken(made: Any, text: str, choice: Any) -> None:
     kinds = ("NOUN", "PROPN", "ADJ", "VERB", "PUNCT", "ADV")
     tags = " ".join(f"{word}/{choice.choice(kinds)}" for word in text.split())
     analysis = analysis_of(text, f"[ {tags} ]" if tags else "")
-    spoken = EventText("message", text, "x")
+    spoken = EventText(EventKind.MESSAGE, text, "x")
     assert keywords(spoken, analysis) == keywords(spoken, analysis)
     assert len(summary(made, spoken, analysis)) <= SUMMARY_CHARACTERS

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from enrichment.entities import MAX_MENTIONS
+from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS
 from enrichment.model_answers import MAX_CONFIDENCE, derived_with_model, questions
 from enrichment.ports import Analysis
@@ -61,7 +62,7 @@ def test_a_long_message_is_asked_about_twice_and_a_short_one_once() -> None:
 )
 def test_only_conversation_is_sent(payload: Any) -> None:
     one = derived(payload)
-    assert one.text.kind != "message"
+    assert one.text.kind is not EventKind.MESSAGE or not one.text.spoken
     assert questions(one, TASKS) == {}
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enrichment.derived import EventText
+from enrichment.event_kinds import EventKind
 from enrichment.text import (
     STORED_CHARACTERS,
     TEXT_CHARACTERS,
@@ -38,31 +39,31 @@ def text_of(payload: Any, **fields: Any) -> EventText:
 
 @pytest.mark.parametrize("payload", [None, "", {}, []])
 def test_an_event_without_content_has_no_text(payload: Any) -> None:
-    assert text_of(payload) == EventText("none", "", "agent-1")
+    assert text_of(payload) == EventText(EventKind.OTHER, "", "agent-1")
 
 
 def test_a_string_is_its_own_text() -> None:
-    assert text_of("Disk is full.") == EventText("text", "Disk is full.", "agent-1")
+    assert text_of("Disk is full.") == EventText(EventKind.OTHER, "Disk is full.", "agent-1")
 
 
 def test_a_string_of_a_message_event_is_a_message() -> None:
     actual = text_of("Hello.", event_type="message.user", agent_id="ana")
-    assert actual == EventText("message", "Hello.", "ana")
+    assert actual == EventText(EventKind.MESSAGE, "Hello.", "ana")
 
 
 def test_a_turn_with_its_words_under_text_is_a_message_of_its_agent() -> None:
     actual = text_of({"text": "I drew it!"}, event_type="message.user", agent_id="Caroline")
-    assert actual == EventText("message", "I drew it!", "Caroline")
+    assert actual == EventText(EventKind.MESSAGE, "I drew it!", "Caroline")
 
 
 def test_words_beside_other_fields_come_first() -> None:
     actual = text_of({"text": "The key is new.", "score": 3}, event_type="hypothesis.formed")
-    assert actual == EventText("text", "The key is new.\nscore: 3", "agent-1")
+    assert actual == EventText(EventKind.OTHER, "The key is new.\nscore: 3", "agent-1")
 
 
 def test_a_chat_message_keeps_its_role_out_of_the_text() -> None:
     actual = text_of({"role": "user", "content": "Pay 4712, please."}, agent_id="ben")
-    assert actual == EventText("message", "Pay 4712, please.", "ben")
+    assert actual == EventText(EventKind.MESSAGE, "Pay 4712, please.", "ben")
 
 
 def test_a_chat_message_is_of_the_name_it_carries() -> None:
@@ -75,7 +76,7 @@ def test_a_list_of_parts_is_its_words_and_says_that_there_was_an_image() -> None
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
     actual = text_of({"role": "user", "content": parts})
-    assert actual == EventText("message", "What is this?\n[image_url]", "agent-1")
+    assert actual == EventText(EventKind.MESSAGE, "What is this?\n[image_url]", "agent-1")
 
 
 QUERY = {"query": "cheap flights"}
@@ -89,7 +90,7 @@ def call(name: str, arguments: str) -> dict[str, Any]:
 def test_a_tool_call_is_its_arguments_and_the_tool_is_kept_apart() -> None:
     calls = [call("cancel_reservation", '{"reservation_id":"GV1N64"}')]
     actual = text_of({"role": "assistant", "content": None, "tool_calls": calls})
-    assert actual == EventText("call", "reservation_id: GV1N64", "cancel_reservation")
+    assert actual == EventText(EventKind.CALL, "reservation_id: GV1N64", "cancel_reservation")
 
 
 def test_what_was_said_beside_a_tool_call_comes_first() -> None:
@@ -101,7 +102,9 @@ def test_what_was_said_beside_a_tool_call_comes_first() -> None:
 def test_arguments_of_several_tools_stay_apart() -> None:
     calls = [call("get_order", '{"order": 7}'), call("get_user", '{"user_id": "ana"}')]
     actual = text_of({"role": "assistant", "content": None, "tool_calls": calls})
-    assert actual == EventText("call", "get_order.order: 7\nget_user.user_id: ana", "agent-1")
+    assert actual == EventText(
+        EventKind.CALL, "get_order.order: 7\nget_user.user_id: ana", "agent-1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,18 +120,18 @@ def test_arguments_of_several_tools_stay_apart() -> None:
     ],
 )
 def test_the_common_shapes_of_a_call_give_one_text(payload: Any) -> None:
-    assert text_of(payload) == EventText("call", "query: cheap flights", "search")
+    assert text_of(payload) == EventText(EventKind.CALL, "query: cheap flights", "search")
 
 
 def test_a_call_may_leave_its_tool_to_the_envelope() -> None:
     payload = {"arguments": {"order": "4711"}, "attempt": 2}
     actual = text_of(payload, event_type="tool.call", tool_name="get_cart")
-    assert actual == EventText("call", "attempt: 2\norder: 4711", "get_cart")
+    assert actual == EventText(EventKind.CALL, "attempt: 2\norder: 4711", "get_cart")
 
 
 def test_arguments_that_are_no_json_are_read_as_words() -> None:
     actual = text_of({"name": "search", "arguments": "{not json"})
-    assert actual == EventText("call", "{not json", "search")
+    assert actual == EventText(EventKind.CALL, "{not json", "search")
 
 
 @pytest.mark.parametrize(
@@ -145,12 +148,12 @@ def test_arguments_that_are_no_json_are_read_as_words() -> None:
 )
 def test_a_result_reads_the_same_as_text_as_json_text_and_as_json(payload: Any) -> None:
     actual = text_of(payload, event_type="tool.result", tool_name="get_cart", status="completed")
-    assert actual == EventText("result", "items: 3\ntotal: 84.00", "get_cart")
+    assert actual == EventText(EventKind.RESULT, "items: 3\ntotal: 84.00", "get_cart")
 
 
 def test_a_result_in_words_is_those_words() -> None:
     actual = text_of("Transfer successful", event_type="tool.result", tool_name="transfer")
-    assert actual == EventText("result", "Transfer successful", "transfer")
+    assert actual == EventText(EventKind.RESULT, "Transfer successful", "transfer")
 
 
 @pytest.mark.parametrize(
@@ -167,26 +170,26 @@ def test_a_result_in_words_is_those_words() -> None:
     ],
 )
 def test_an_error_begins_with_what_went_wrong(payload: Any, expected: str) -> None:
-    assert text_of(payload, tool_name="refund") == EventText("error", expected, "refund")
+    assert text_of(payload, tool_name="refund") == EventText(EventKind.FAILURE, expected, "refund")
 
 
 def test_a_failed_event_is_an_error_whatever_it_carries() -> None:
     payload = {"role": "tool", "name": "book", "content": "Error: no seats"}
     actual = text_of(payload, event_type="tool.result", status="failed")
-    assert actual == EventText("error", "Error: no seats", "book")
+    assert actual == EventText(EventKind.FAILURE, "Error: no seats", "book")
 
 
-@pytest.mark.parametrize(("wrong", "kind"), [(False, "result"), (True, "error")])
-def test_a_user_message_of_nothing_but_results_is_a_result(wrong: bool, kind: str) -> None:
+@pytest.mark.parametrize(("wrong", "kind"), [(False, EventKind.RESULT), (True, EventKind.FAILURE)])
+def test_a_user_message_of_nothing_but_results_is_a_result(wrong: bool, kind: EventKind) -> None:
     part = {"type": "tool_result", "tool_use_id": "t", "content": "no seats", "is_error": wrong}
     actual = text_of({"role": "user", "content": [part]}, tool_name="book")
-    assert actual == EventText(kind, "no seats", "book")  # type: ignore[arg-type]  # one of the kinds
+    assert actual == EventText(kind, "no seats", "book")
 
 
 def test_a_message_with_a_code_is_no_error_when_all_went_well() -> None:
     payload = {"message": "Your table is booked.", "code": "A1B2"}
     assert text_of(payload, status="completed").text == "Your table is booked.\ncode: A1B2"
-    assert text_of(payload, status="completed").kind == "text"
+    assert text_of(payload, status="completed").kind is EventKind.OTHER
 
 
 def test_an_error_that_is_null_is_none() -> None:
@@ -198,7 +201,7 @@ def test_any_other_json_is_lines_in_the_order_of_keys() -> None:
     payload = {"to": 3, "from": {"b": True, "a": None}, "tags": ["x", "y"]}
     payload["rows"] = [{"id": 1}, {"id": 2}]
     expected = "from.a: none\nfrom.b: yes\nrows.id: 1\nrows.id: 2\ntags: x, y\nto: 3"
-    assert text_of(payload) == EventText("json", expected, "agent-1")
+    assert text_of(payload) == EventText(EventKind.OTHER, expected, "agent-1", only_fields=True)
 
 
 def test_content_from_elsewhere_takes_the_place_of_the_payload() -> None:
@@ -213,7 +216,7 @@ def test_imported_chat_has_text_for_every_message_but_keeps_speakers_apart() -> 
         made = event(payload=payload, tool_name=tool, event_type=mapped.envelope["event_type"])
         kinds.append(event_text(made).kind)
     turn = ["message", "call", "result", "message"]
-    assert kinds == ["message", *turn, *turn]
+    assert kinds == ["instruction", *turn, *turn]
 
 
 @pytest.mark.parametrize("character", list("\x00\x1b\x9f\u202e\u2066\ufeff\ud800\u200b"))
@@ -278,14 +281,14 @@ def test_the_graph_keeps_the_beginning() -> None:
 
 
 def test_keys_are_told_from_language() -> None:
-    text = EventText("call", "thought: I need to look at it\norigin: JFK\nids: A, B, C, D")
+    text = EventText(EventKind.CALL, "thought: I need to look at it\norigin: JFK\nids: A, B, C, D")
     said = [text.text[a:b] for a, b in language_spans(text)]
     keys = [text.text[a:b] for a, b in key_spans(text)]
     assert (said, keys) == (["I need to look at it"], ["thought: ", "origin: ", "ids: "])
 
 
 def test_all_of_a_message_is_language() -> None:
-    assert language_spans(EventText("message", "Note: yes")) == [(0, 9)]
+    assert language_spans(EventText(EventKind.MESSAGE, "Note: yes")) == [(0, 9)]
 
 
 hostile_text = st.text(max_size=300) | st.text(
