@@ -22,7 +22,7 @@ from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey
 from consolidation.decay import Retrievals, retrieved
 from consolidation.pruning import FactKey
-from enrichment.feedback import Feedback
+from enrichment.payloads import Feedback
 from projections.events import Event
 from projections.operations import DecideNode, Operation, SetEdge
 from projections.positions import Position

@@ -12,7 +12,7 @@
   request_ids, the requests it answered.
 
 Each may carry run_id, chunk and chunks besides. `memory.consolidation_requested` is read by
-`enrichment.requests`, `memory.accessed` by `accesses`, `memory.feedback` by `enrichment.feedback`.
+`enrichment.payloads`, `memory.accessed` by `accesses`, `memory.feedback` by `enrichment.payloads`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,14 @@ from consolidation.summaries import AgentSummary, EpisodeSummary, SessionSummary
 from consolidation.summary_payloads import Summary, as_payload, from_payload
 from consolidation.windows import EPISODE_EVENTS
 from enrichment.entity_matching import DECIDER
-from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
 from enrichment.payload_fields import Fields
-from enrichment.requests import REQUESTED_EVENT, parse_request
+from enrichment.payloads import (
+    FEEDBACK_EVENT,
+    REQUESTED_EVENT,
+    Feedback,
+    parse_feedback,
+    parse_request,
+)
 from projections.errors import InvalidEvent
 from projections.events import Event, canonical_json, derived_event_id
 from projections.positions import START, Position

@@ -49,7 +49,7 @@ from consolidation.summary_content import (
     ToolUse,
 )
 from enrichment.payload_fields import MOST_WHOLE, Fields
-from enrichment.statements import ENTITY_TYPES
+from enrichment.payloads import ENTITY_TYPES
 from projections.errors import InvalidEvent
 from projections.events import MAX_NAME_CHARACTERS
 

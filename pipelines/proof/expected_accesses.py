@@ -9,7 +9,7 @@ from consolidation.accesses import Accessed
 from consolidation.bridging import EventKey
 from consolidation.pruning_payloads import EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
-from enrichment.feedback import Feedback
+from enrichment.payloads import Feedback
 
 
 class _Everywhere(Mapping[NodeKey, Access]):
