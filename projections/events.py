@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -273,41 +274,30 @@ def decode_event(
         raw = orjson.loads(data)
         if upcasters:
             raw = upcast(raw, upcasters)
-        get = raw.get
-        ended_at = get("ended_at")
-        event = Event(
-            tenant=raw["tenant"],
-            event_id=raw["event_id"],
-            event_type=raw["event_type"],
-            occurred_at_ms=_stored_ms(raw["occurred_at"]),
-            session_id=raw["session_id"],
-            agent_id=raw["agent_id"],
-            trace_id=raw["trace_id"],
-            schema_version=get("schema_version", 1),
-            tool_name=get("tool_name"),
-            parent_event_id=get("parent_event_id"),
-            ended_at_ms=None if ended_at is None else _stored_ms(ended_at),
-            status=get("status"),
-            importance_hint=get("importance_hint"),
-            user_id=get("user_id"),
-            consent_ref=get("consent_ref"),
-            payload_ref=get("payload_ref"),
-            payload=get("payload"),
-        )
+        fields = {**_ABSENT, **raw}
+        fields["occurred_at_ms"] = (
+            datetime.fromisoformat(raw["occurred_at"]) - _EPOCH
+        ) // _MILLISECOND
+        if "ended_at" in raw:
+            fields["ended_at_ms"] = (
+                datetime.fromisoformat(raw["ended_at"]) - _EPOCH
+            ) // _MILLISECOND
+        # by name; a call with 17 keywords would take a fifth of the whole longer
+        event = tuple.__new__(Event, _by_name(fields))
         # keys are hashed and stored before anything else looks at them
-        for part in (event.tenant, event.event_id, event.event_type, event.session_id):
-            if type(part) is not str:
-                raise TypeError(f"{part!r:.60} where a string belongs")
+        if not (
+            type(event.tenant) is type(event.event_id) is type(event.event_type) is str
+            and type(event.session_id) is str
+        ):
+            raise TypeError("a number or an object where a string belongs")
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
     return event
 
 
-def _stored_ms(text: str) -> int:
-    since = datetime.fromisoformat(text) - _EPOCH
-    # a division of two durations takes four times as long
-    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+_ABSENT = Event._field_defaults
+_by_name = itemgetter(*Event._fields)
 
 
 def parse_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
