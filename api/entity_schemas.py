@@ -11,7 +11,7 @@ from api.fact_schemas import MAX_FACTS, Fact
 from api.query_schemas import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
 from api.schemas import Edge, Moment, Name, Node, PositionText, Wire
 from enrichment.derived import EntityType
-from enrichment.feedback import MAX_COMMENT_CHARACTERS, MAX_JUDGED
+from enrichment.payloads import MAX_COMMENT_CHARACTERS, MAX_JUDGED
 
 MAX_PAGE = 500
 

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel
 
 from api.schemas import Name, Wire
-from enrichment import requests
 from enrichment.derived import EntityType
-from enrichment.statements import MAX_REASON_CHARACTERS, MAX_SPLIT
+from enrichment.payloads import MAX_REASON_CHARACTERS, MAX_REQUEST_REASON_CHARACTERS, MAX_SPLIT
 
 
 class _Corrected(Wire):
@@ -67,14 +66,14 @@ class EntityCorrection(
 ):
     """A person's correction of one entity.
 
-    This documents the rules; `enrichment.statements` judges.
+    This documents the rules; `enrichment.payloads` judges.
     """
 
 
 class ReconsolidationRequest(Wire):
     """Asks for a pass of consolidation: of a session, of an agent, else of the whole tenant.
 
-    This documents the rules; `enrichment.requests` judges.
+    This documents the rules; `enrichment.payloads` judges.
     """
 
     event_id: str | None = Field(
@@ -88,6 +87,6 @@ class ReconsolidationRequest(Wire):
     reason: str | None = Field(
         default=None,
         min_length=1,
-        max_length=requests.MAX_REASON_CHARACTERS,
+        max_length=MAX_REQUEST_REASON_CHARACTERS,
         description="For people.",
     )

@@ -14,7 +14,7 @@ from api.dependencies import Caller, Services
 from api.errors import current_request_id
 from api.event_schemas import Accepted
 from api.routes.events import refuse_when_busy
-from enrichment.producer_rules import offered_event
+from enrichment.payloads import offered_event
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput

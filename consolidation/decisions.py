@@ -2,7 +2,7 @@
 
 The payloads are in `payloads` (`memory.consolidated`) and `forgetting_payloads`
 (`memory.forgotten`, `memory.recalled`, `memory.accessed`); `memory.consolidation_requested` is read
-by `enrichment.requests`, `memory.feedback` by `enrichment.feedback`.
+by `enrichment.payloads`, `memory.feedback` by `enrichment.payloads`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ from consolidation.payloads import (
     parse_consolidated,
 )
 from enrichment.entity_matching import DECIDER
-from enrichment.feedback import FEEDBACK_EVENT, Feedback, parse_feedback
-from enrichment.requests import REQUESTED_EVENT, parse_request
+from enrichment.payloads import (
+    FEEDBACK_EVENT,
+    REQUESTED_EVENT,
+    Feedback,
+    parse_feedback,
+    parse_request,
+)
 from projections.events import Event, canonical_json, derived_event_id
 from projections.positions import START, Position
 from projections.system_events import PARTITION_KEY

@@ -49,8 +49,8 @@ from consolidation.payloads import (
 )
 from consolidation.scopes import Scopes, Sums
 from consolidation.tombstones import Departures, Tombstone
-from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
+from enrichment.payloads import Feedback
 from enrichment.text import event_text
 from projections.events import Event
 from projections.operations import (

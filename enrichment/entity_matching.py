@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from enrichment.derived import EntityType, Mention
+from enrichment.payloads import MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
 from enrichment.resolution import ASK_COSINE, Candidate, Known, judge, same_as
-from enrichment.statement_payloads import same_as_payload
-from enrichment.statements import MAX_PAIRS, SAME_AS_FOUND, Pair
 from projections.events import Event, derived_event_id
 from projections.positions import Position
 from projections.system_events import PARTITION_KEY
@@ -129,14 +128,14 @@ def _cosines(vectors: Sequence[bytes | None]) -> np.ndarray:
     return cosines
 
 
-def _events(newcomer: Newcomer, pairs: Sequence[Pair], by: str = "") -> list[Event]:
+def _events(newcomer: Newcomer, pairs: Sequence[SameAsPair], by: str = "") -> list[Event]:
     return [
         _event(newcomer, pairs[first : first + MAX_PAIRS], f"{by}{first // MAX_PAIRS}")
         for first in range(0, len(pairs), MAX_PAIRS)
     ]
 
 
-def _event(newcomer: Newcomer, pairs: Sequence[Pair], chunk: str) -> Event:
+def _event(newcomer: Newcomer, pairs: Sequence[SameAsPair], chunk: str) -> Event:
     """The decision; every field follows from its trigger, so deciding twice is deciding once."""
     tenant, own_id = newcomer.event.tenant, newcomer.known.entity_id
     return Event(
@@ -147,5 +146,5 @@ def _event(newcomer: Newcomer, pairs: Sequence[Pair], chunk: str) -> Event:
         session_id=PARTITION_KEY,
         agent_id=DECIDER,
         trace_id=newcomer.event.trace_id,
-        payload=same_as_payload(pairs),
+        payload=SameAsFound(pairs=tuple(pairs)).payload(),
     )

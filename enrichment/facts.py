@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
@@ -55,8 +55,10 @@ MAX_RECORDS = 10
 VALUE = "value"
 """Subtype of a literal."""
 
-SOURCE_KINDS = ("user_edit", "file", "system", "conversation")
-STATUSES = ("staged", "confirmed")
+SourceKind = Literal["user_edit", "file", "system", "conversation"]
+Status = Literal["staged", "confirmed"]
+SOURCE_KINDS: Final[tuple[str, ...]] = get_args(SourceKind)
+FACT_STATUSES: Final[tuple[str, ...]] = get_args(Status)
 
 
 class Party(NamedTuple):

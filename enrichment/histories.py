@@ -38,14 +38,14 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from enrichment.facts import SOURCE_KINDS, STATUSES, Assertion
+from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion
 from enrichment.relations import EdgeType, is_functional
 
 MAX_SUPPORTING = 20
 HISTORY_ID_BYTES = 16
 SOURCE_WEIGHTS: Final = dict(zip(SOURCE_KINDS, (20, 15, 12, 10), strict=True))
 """S1's, times 10, so that products stay integers."""
-STATUS_WEIGHTS: Final = dict(zip(STATUSES, (10, 12), strict=True))
+STATUS_WEIGHTS: Final = dict(zip(FACT_STATUSES, (10, 12), strict=True))
 
 _SEPARATOR = "\x1f"
 _ASSERTED, _RETRACTED = "a", "r"

@@ -31,7 +31,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from enrichment.derived import EntityType
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
-from enrichment.statements import Pair
+from enrichment.payloads import SameAsPair
 from enrichment.words import word_set
 
 SAME_COSINE = 0.85
@@ -111,7 +111,7 @@ def _same(rule: str, cosine: float = 0.0) -> Judgement:
 
 def same_as(
     candidates: Iterable[Candidate], answers: Mapping[tuple[str, str], bool] | None = None
-) -> list[Pair]:
+) -> list[SameAsPair]:
     """The pairs that are the same, sorted by their ids; each pair once.
 
     Args:
@@ -123,19 +123,29 @@ def same_as(
         known = best.setdefault(candidate.entity_ids, candidate)
         if candidate.cosine > known.cosine:
             best[candidate.entity_ids] = candidate
-    found = []
+    pairs = []
+    method: Literal["exact", "cosine", "model"]
     for ids in sorted(best):
         candidate = best[ids]
         judgement = judge(candidate)
         cosine = round(max(-1.0, min(1.0, candidate.cosine)) * WHOLE_CONFIDENCE)
         if judgement.verdict == "same":
-            method: Literal["cosine", "exact"] = (
-                "exact" if judgement.rule in _CONFIDENCE else "cosine"
-            )
-            found.append(Pair(ids, True, judgement.confidence, cosine, method, judgement.rule))
+            method = "exact" if judgement.rule in _CONFIDENCE else "cosine"
+            confidence = judgement.confidence
         elif judgement.verdict == "ask" and (answers or {}).get(ids) is True:
-            found.append(Pair(ids, True, max(0, cosine), cosine, "model", judgement.rule))
-    return found
+            method, confidence = "model", max(0, cosine)
+        else:
+            continue
+        pairs.append(
+            SameAsPair(
+                entity_ids=ids,
+                confidence=confidence,
+                cosine=cosine,
+                method=method,
+                justification=judgement.rule,
+            )
+        )
+    return pairs
 
 
 def question(candidate: Candidate) -> dict[str, Any]:

@@ -29,12 +29,10 @@ from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, gr
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
-from enrichment.ports import Analysis
-from enrichment.resolution import Known
-from enrichment.similarity import Pair as SimilarPair
-from enrichment.similarity import similar_edges
-from enrichment.statements import (
+from enrichment.payloads import (
     EntityCorrected,
+    EntityRenamed,
+    EntityRetyped,
     FactAsserted,
     FactRetracted,
     SameAsFound,
@@ -44,6 +42,10 @@ from enrichment.statements import (
     stated_pairs,
     stated_retraction,
 )
+from enrichment.ports import Analysis
+from enrichment.resolution import Known
+from enrichment.similarity import Pair as SimilarPair
+from enrichment.similarity import similar_edges
 from enrichment.text import stored_text
 from projections.events import Event
 from projections.operations import (
@@ -332,7 +334,7 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
             )
     if isinstance(statement, EntityCorrected):
         key = (tenant, statement.entity_id)
-        if statement.correction == "rename":
+        if isinstance(statement, EntityRenamed):
             yield DecideNode(
                 label=ENTITY.label,
                 key=key,
@@ -340,12 +342,12 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
                 value=statement.name,
                 position=one.position,
             )
-        elif statement.correction == "retype":
+        elif isinstance(statement, EntityRetyped):
             yield DecideNode(
                 label=ENTITY.label,
                 key=key,
                 name="corrected_type",
-                value=statement.entity_type,
+                value=statement.type,
                 position=one.position,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from enrichment.facts import Assertion, Party, named
@@ -79,3 +80,11 @@ def spans(*said: Assertion | Retraction, group: Group = GROUP) -> list[tuple[str
         )
         for fact in facts(*said, group=group)
     ]
+
+
+def feedback_payload(
+    useful: Iterable[str] = (), not_useful: Iterable[str] = (), comment: str | None = None
+) -> dict[str, Any]:
+    """The payload of `memory.feedback`, judged by nobody; ids as on the wire."""
+    payload: dict[str, Any] = {"useful": list(useful), "not_useful": list(not_useful)}
+    return payload if comment is None else {**payload, "comment": comment}

@@ -15,8 +15,7 @@ from api.event_schemas import Accepted
 from api.routes.events import decode_json
 from api.statement_schemas import EntityCorrection, ReconsolidationRequest
 from api.statements import STATEMENT_PROBLEMS, system_event, take_statement
-from enrichment.requests import REQUESTED_EVENT
-from enrichment.statements import ENTITY_CORRECTED
+from enrichment.payloads import ENTITY_CORRECTED, REQUESTED_EVENT
 from projections.errors import InvalidInput
 from projections.events import Event
 

@@ -29,7 +29,7 @@ from api.errors import (
 )
 from api.event_schemas import Accepted, BatchAccepted, BatchCounts, BatchResult, StoredEvent
 from api.query_schemas import LedgerReadQuery
-from enrichment.producer_rules import offered_event
+from enrichment.payloads import offered_event
 from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
 from pipelines.observe import logs
 from pipelines.observe import metrics as telemetry

@@ -15,7 +15,7 @@ from api.errors import problem_responses
 from api.event_schemas import Accepted
 from api.routes.events import decode_json
 from api.statements import STATEMENT_PROBLEMS, system_event, take_statement
-from enrichment.feedback import FEEDBACK_EVENT
+from enrichment.payloads import FEEDBACK_EVENT
 from projections.errors import InvalidInput
 from projections.events import Event
 

@@ -19,10 +19,10 @@ from enrichment import (
     histories,
     importance,
     keywords,
+    payloads,
     relations,
     resolution,
     similarity,
-    statements,
     text,
     values,
 )
@@ -72,7 +72,7 @@ def statements_page(table: Table) -> str:
         "corrections` makes a correction.\n\n"
         + table(("Type", "Applied by", "Public", "What it says"), rows)
         + "\n## Payloads\n\n"
-        + _prose(statements)
+        + _prose(payloads)
     )
 
 

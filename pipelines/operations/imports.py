@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from enrichment.producer_rules import offered_event
+from enrichment.payloads import offered_event
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event

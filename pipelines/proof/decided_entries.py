@@ -10,8 +10,8 @@ from consolidation.forgetting_payloads import Accessed
 from consolidation.payloads import SessionDecided
 from consolidation.scopes import Sums
 from consolidation.stage import Derived, derive
-from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
+from enrichment.payloads import Feedback
 from enrichment.text import event_text
 from pipelines.graph.audits.consolidation import ConsolidationAudit
 from pipelines.ledger.ledger import Entry, Ledger

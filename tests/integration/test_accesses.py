@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
-from enrichment.feedback import feedback_payload
 from pipelines.proof.consolidation import verify_consolidation
 from projections.events import Event
 from projections.schema import RELATES_TO
@@ -15,6 +14,7 @@ from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, sy
 from tests.factories import START_MS, event_id, session
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import PARTITIONS, Stack
+from tests.said import feedback_payload
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,7 @@ import pytest
 from api.event_schemas import Accepted
 from consolidation.decisions import parse_decision
 from consolidation.payloads import Requested
-from enrichment.requests import REQUESTED_EVENT
-from enrichment.statements import ENTITY_CORRECTED, EntityCorrected, parse_statement
+from enrichment.payloads import ENTITY_CORRECTED, REQUESTED_EVENT, EntityCorrected, parse_statement
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enrichment.requests import Asked, request_payload
+from enrichment.payloads import PassRequest
 from pipelines.operations.passes.scopes import PassScope, due
 from projections.events import Event
 from tests.decided import system
@@ -24,7 +24,7 @@ def live(stack: Stack) -> Passing:
 
 
 def asked(number: int, *, tenant: str = "default", **scope: str) -> Event:
-    payload = request_payload(Asked(**scope))
+    payload = PassRequest(**scope).payload()
     return system(number, "memory.consolidation_requested", payload, tenant=tenant)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from consolidation.payloads import PassDecided
 from enrichment.derived import FOLD_VERSION
-from enrichment.requests import REQUESTED_EVENT
+from enrichment.payloads import REQUESTED_EVENT
 from pipelines.cli.status import picture
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from consolidation.payloads import MAX_REQUESTS
-from enrichment.requests import Asked, parse_request
+from enrichment.payloads import RequestedScope, parse_request
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
 from projections.schema import CONSOLIDATION_REQUEST, EVENT, PASS, SCOPE
@@ -47,7 +47,7 @@ class PendingRequest(NamedTuple):
     """A request that no pass has answered."""
 
     event_id: str
-    asked: Asked
+    asked: RequestedScope
 
 
 class LastPass(NamedTuple):
@@ -88,7 +88,7 @@ class RequestReader(GraphQuestions):
         return [
             PendingRequest(
                 row["event_id"],
-                parse_request(orjson.loads(row["request"])) if row["request"] else Asked(),
+                parse_request(orjson.loads(row["request"])) if row["request"] else RequestedScope(),
             )
             for row in rows
         ]

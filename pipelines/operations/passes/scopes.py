@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from enrichment.requests import Asked
+from enrichment.payloads import RequestedScope
 from pipelines.graph.reads.consolidation import ConsolidationReader
 
 REFLECTION_IMPORTANCE = 150
@@ -31,10 +31,10 @@ class PassScope(NamedTuple):
         """Whether the pass looks at the whole tenant, with communities and forgetting."""
         return self.session_id is None and self.agent_id is None and self.least <= 1
 
-    def answers(self, asked: Asked) -> bool:
+    def answers(self, asked: RequestedScope) -> bool:
         """Whether a pass of this scope has done what was asked for."""
         return self.is_whole or (
-            asked != Asked() and asked == Asked(self.session_id, self.agent_id)
+            asked != RequestedScope() and asked == RequestedScope(self.session_id, self.agent_id)
         )
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
-from enrichment.producer_rules import offered_event
+from enrichment.payloads import offered_event
 from pipelines.local import Neo4jServer, ValkeyServer
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event

@@ -12,7 +12,7 @@ from api.errors import PROBLEMS, ApiProblem, describe
 from api.event_schemas import EventEnvelope
 from api.routes.events import decode_json
 from api.statement_schemas import EntityCorrection
-from enrichment.statements import ENTITY_CORRECTED, parse_statement
+from enrichment.payloads import ENTITY_CORRECTED, parse_statement
 from projections import errors
 from projections.errors import InvalidEvent, PassUnderWay, RecollectError
 from projections.events import FIELDS, parse_event

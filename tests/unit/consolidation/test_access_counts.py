@@ -14,7 +14,6 @@ from consolidation.decay import DAY_MS, Retrievals, retrieval_count
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads, expired_payloads
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
-from enrichment.feedback import feedback_payload
 from pipelines.proof.expected_accesses import ExpectedAccesses
 from projections.events import Event
 from projections.operations import Operations
@@ -22,6 +21,7 @@ from projections.positions import START, Position
 from projections.schema import ENTITY, EVENT
 from tests.decided import ENTITIES, forgotten, recalled, system
 from tests.factories import START_MS, event_id
+from tests.said import feedback_payload
 
 ONE: NodeKey = (EVENT.label, "default", event_id(1))
 ADA: NodeKey = (ENTITY.label, "default", ENTITIES[0])

@@ -18,11 +18,12 @@ from consolidation.forgetting_payloads import (
     accessed_payloads,
     parse_accessed,
 )
-from enrichment.feedback import Feedback, feedback_payload, parse_feedback
+from enrichment.payloads import parse_feedback
 from projections.errors import InvalidEvent
 from projections.events import canonical_json
 from tests.decided import ENTITIES
 from tests.factories import START_MS, event_id
+from tests.said import feedback_payload
 
 LARGEST = 128 * 1024
 
@@ -110,8 +111,9 @@ def test_feedback_is_read_as_it_was_given() -> None:
     payload = feedback_payload(
         [event_id(1), f"entity:{ENTITIES[0]}", f"summary:{'a' * 32}"], [event_id(2)], "thanks"
     )
-    expected = Feedback({event_id(1): True, event_id(2): False}, {ENTITIES[0]: True})
-    assert parse_feedback(payload) == expected
+    feedback = parse_feedback(payload)
+    assert feedback.events == {event_id(1): True, event_id(2): False}
+    assert feedback.entities == {ENTITIES[0]: True}
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from enrichment.producer_rules import MAX_ERRORS, PUBLIC, STATEMENTS, WITH_RULES, offered_event
-from enrichment.requests import REQUESTED_EVENT
+from enrichment.payloads import (
+    MAX_ERRORS,
+    PUBLIC,
+    REQUESTED_EVENT,
+    STATEMENTS,
+    WITH_RULES,
+    offered_event,
+)
 from projections.errors import InvalidEvent
 from projections.events import Event
 from projections.system_events import SYSTEM_EVENTS
@@ -132,7 +138,7 @@ def test_the_number_of_errors_is_bounded() -> None:
 
 def test_judging_loads_no_model() -> None:
     code = (
-        "import sys, enrichment.producer_rules; "
+        "import sys, enrichment.payloads; "
         "print({m.split('.')[0] for m in sys.modules} "
         "& {'numpy', 'onnxruntime', 'spacy', 'tokenizers', 'torch', 'asyncio'})"
     )

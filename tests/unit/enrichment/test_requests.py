@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from enrichment.requests import Asked, parse_request, request_payload
+from enrichment.payloads import PassRequest, RequestedScope, parse_request
 from projections.errors import InvalidEvent
 
 
-@pytest.mark.parametrize("asked", [Asked(), Asked(session_id="s"), Asked(agent_id="a")])
-def test_what_is_asked_for_comes_back(asked: Asked) -> None:
-    assert parse_request(request_payload(asked, "because")) == asked
+@pytest.mark.parametrize("scope", [{}, {"session_id": "s"}, {"agent_id": "a"}])
+def test_what_is_asked_for_comes_back(scope: dict[str, str]) -> None:
+    payload = PassRequest(**scope, reason="because").payload()
+    assert payload == {**scope, "reason": "because"}
+    assert parse_request(payload) == RequestedScope(**scope)
 
 
 def test_without_a_payload_the_whole_tenant_is_meant() -> None:
-    assert parse_request(None) == Asked()
+    assert parse_request(None) == RequestedScope()
 
 
 @pytest.mark.parametrize(
