@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from consolidation.accesses import ACCESSED_EVENT, Accessed, accessed_payloads
 from consolidation.pruning import FactKey
-from pipelines.graph.reads.scope import ids_by_label
+from pipelines.graph.rows import ids_by_label
 from pipelines.ledger.ledger import Ledger
 from pipelines.observe import logs
 from pipelines.observe import metrics as telemetry
@@ -80,12 +80,12 @@ class AccessLog:
         with self._lock:
             waiting = self._waiting.setdefault(tenant, _Waiting())
             before = len(waiting)
-            for counter, found in (
+            for counter, keys in (
                 (waiting.events, ids[EVENT.label]),
                 (waiting.entities, ids[ENTITY.label]),
                 (waiting.facts, list(facts)),
             ):
-                self._count(counter, found)
+                self._count(counter, keys)
             self._size += len(waiting) - before
 
     def waiting(self, tenant: str) -> int:
@@ -94,13 +94,13 @@ class AccessLog:
             waiting = self._waiting.get(tenant)
             return 0 if waiting is None else len(waiting)
 
-    def _count(self, counter: Counter[Any], found: Iterable[Any]) -> None:
+    def _count(self, counter: Counter[Any], keys: Iterable[Any]) -> None:
         room = MAX_WAITING - self._size
-        for one in found:
-            if one in counter:
-                counter[one] += 1
+        for key in keys:
+            if key in counter:
+                counter[key] += 1
             elif room > 0:
-                counter[one] = 1
+                counter[key] = 1
                 room -= 1
             else:
                 telemetry.ACCESSES_DROPPED.inc()

@@ -10,7 +10,7 @@ import httpx
 import orjson
 import pytest
 
-from api.event_schemas import Accepted
+from api.schemas import Accepted
 from consolidation.decisions import Requested, parse_decision
 from enrichment.requests import REQUESTED_EVENT
 from enrichment.statements import ENTITY_CORRECTED, EntityCorrected, parse_statement
