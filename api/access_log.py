@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, FactKey, accessed_payloads
-from pipelines.graph.reads.scope import ids_by_label
+from pipelines.graph.rows import ids_by_label
 from pipelines.ledger.ledger import Ledger
 from pipelines.observe import logs
 from pipelines.observe import metrics as telemetry
@@ -79,12 +79,12 @@ class AccessLog:
         with self._lock:
             waiting = self._waiting.setdefault(tenant, _Waiting())
             before = len(waiting)
-            for counter, found in (
+            for counter, keys in (
                 (waiting.events, ids[EVENT.label]),
                 (waiting.entities, ids[ENTITY.label]),
                 (waiting.facts, list(facts)),
             ):
-                self._count(counter, found)
+                self._count(counter, keys)
             self._size += len(waiting) - before
 
     def waiting(self, tenant: str) -> int:
@@ -93,13 +93,13 @@ class AccessLog:
             waiting = self._waiting.get(tenant)
             return 0 if waiting is None else len(waiting)
 
-    def _count(self, counter: Counter[Any], found: Iterable[Any]) -> None:
+    def _count(self, counter: Counter[Any], keys: Iterable[Any]) -> None:
         room = MAX_WAITING - self._size
-        for one in found:
-            if one in counter:
-                counter[one] += 1
+        for key in keys:
+            if key in counter:
+                counter[key] += 1
             elif room > 0:
-                counter[one] = 1
+                counter[key] = 1
                 room -= 1
             else:
                 telemetry.ACCESSES_DROPPED.inc()

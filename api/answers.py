@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.event_schemas import Provenance
-from api.schemas import Edge, Node, NodeProvenance, Scores, ScoringWeights
+from api.query_schemas import GraphReadQuery, SubgraphQuery
+from api.retrieval.answer import Subgraph
+from api.retrieval.gather import Outcome
+from api.retrieval.intent import Intent, strongest_intent
+from api.retrieval.narrative import Evidence, evidence_markdown
+from api.retrieval.ranking import Ranked
+from api.schemas import (
+    AtlasResponse,
+    Bound,
+    Capacity,
+    ChannelReport,
+    Edge,
+    Meta,
+    Node,
+    NodeProvenance,
+    Provenance,
+    Scores,
+    ScoringWeights,
+)
+from api.services import ReadContext
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
-from pipelines.graph.reader import DEFAULT_IMPORTANCE, GraphEdge, GraphNode
-from projections.events import timestamp_text
+from pipelines.graph.reader import GraphEdge, GraphNode
+from pipelines.graph.rows import DEFAULT_IMPORTANCE
+from pipelines.ledger.ledger import Ledger
+from projections.errors import LedgerError, UndecodableEntry
+from projections.events import decode_event, timestamp_ms, timestamp_text
 from projections.positions import Position
 from projections.schema import EDGES, EVENT, NODES, Kind
 
-_PROVENANCE: Final = (
-    "global_position",
-    "occurred_at",
-    "session_id",
-    "agent_id",
-    "trace_id",
-)
+GQ = TypeVar("GQ", bound=GraphReadQuery)
+
+_PROVENANCE: Final = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
 # Said by `scores` or `provenance`, or nobody's business outside.
 _NOT_ATTRIBUTES: Final = frozenset(
     {*_PROVENANCE, "text", "decided_at", "source_event_ids", "source_digest", "gist"}
@@ -100,28 +117,28 @@ def importance_shown(node: GraphNode) -> int:
 
 def used_at_ms(node: GraphNode) -> int:
     """When it was there or was read last; of a derived node, the newest that it is made from."""
-    known = node.properties
-    times = [known.get(name) for name in ("occurred_at", "last_seen", "updated_at")]
-    times += [known.get("last_accessed_at"), *(known.get("time_range") or ())]
-    return max((at for at in times if at is not None), default=known.get("created_at") or 0)
+    properties = node.properties
+    single = ("occurred_at", "last_seen", "updated_at", "last_accessed_at")
+    times = [*map(properties.get, single), *(properties.get("time_range") or ())]
+    return max((at for at in times if at is not None), default=properties.get("created_at") or 0)
 
 
 def node_provenance(node: GraphNode) -> NodeProvenance:
     """The pointer of a node to the ledger."""
-    known = node.properties
+    properties = node.properties
     if node.label == EVENT.label:
-        fields = {**known, "occurred_at": timestamp_text(known["occurred_at"])}
+        fields = {**properties, "occurred_at": timestamp_text(properties["occurred_at"])}
         return NodeProvenance(
             event_id=node.node_id, **{name: fields.get(name) for name in _PROVENANCE}
         )
-    at_ms = known.get("last_seen") or known.get("created_at")
-    supporting = known.get("source_event_ids") or known.get("supporting_event_ids") or []
-    position = known.get("decided_at")
+    at_ms = properties.get("last_seen") or properties.get("created_at")
+    supporting = properties.get("source_event_ids") or properties.get("supporting_event_ids") or []
+    position = properties.get("decided_at")
     return NodeProvenance(
-        event_id=known.get("event_id") or known.get("first_event_id"),
+        event_id=properties.get("event_id") or properties.get("first_event_id"),
         global_position=None if position is None else str(Position(*position)),
         occurred_at=None if at_ms is None else timestamp_text(at_ms),
-        session_id=known.get("session_id"),
+        session_id=properties.get("session_id"),
         agent_id=None,
         trace_id=None,
         supporting_event_ids=list(supporting)[-MAX_SUPPORTING:],
@@ -172,13 +189,6 @@ def atlas_node(
     )
 
 
-def shown_weights(weights: DecayWeights) -> ScoringWeights:
-    """How `rank_score` weighs."""
-    return ScoringWeights(
-        recency=weights.recency, importance=weights.importance, relevance=weights.relevance
-    )
-
-
 def atlas_edges(edges: Iterable[GraphEdge]) -> list[Edge]:
     """Edges in the Atlas form."""
     return [
@@ -193,3 +203,192 @@ def atlas_edges(edges: Iterable[GraphEdge]) -> list[Edge]:
         )
         for edge in edges
     ]
+
+
+def atlas_response(
+    context: ReadContext[GQ],
+    nodes: list[Node],
+    edges: Iterable[GraphEdge],
+    *,
+    cut_by: Iterable[Bound],
+    intent: Intent,
+    weights: DecayWeights,
+    **meta: Any,
+) -> AtlasResponse:
+    """Nodes and edges, and how they were found.
+
+    Args:
+        context: of the read.
+        nodes: the best first.
+        edges: between them.
+        cut_by: the bounds beyond which there is more.
+        intent: that the answer is to.
+        weights: of `rank_score`.
+        meta: further fields of `Meta`.
+    """
+    query, bounds = context.query, sorted(cut_by)
+    return AtlasResponse(
+        nodes=nodes,
+        edges=atlas_edges(edges),
+        meta=Meta(
+            query_ms=context.deadline.elapsed_ms(),
+            nodes_returned=len(nodes),
+            truncated=bool(bounds),
+            truncated_by=bounds,
+            intent=intent,
+            proactive_nodes_count=sum(node.retrieval_reason == "proactive" for node in nodes),
+            scoring_weights=ScoringWeights(
+                recency=weights.recency, importance=weights.importance, relevance=weights.relevance
+            ),
+            capacity=Capacity(
+                max_nodes=query.max_nodes, used_nodes=len(nodes), max_depth=query.max_depth
+            ),
+            **meta,
+        ),
+    )
+
+
+def subgraph_response(
+    context: ReadContext[SubgraphQuery], page: Subgraph, next_cursor: str | None
+) -> AtlasResponse:
+    """The answer to a subgraph query.
+
+    Args:
+        context: of the read.
+        page: of its ranking, with its nodes.
+        next_cursor: of the page behind this one.
+    """
+    intent = context.query.intent
+    return atlas_response(
+        context,
+        [_ranked_node(page, ranked, context.now_ms) for ranked in page.ranking],
+        page.edges,
+        cut_by=page.notes.cut_by,
+        intent=strongest_intent(page.intents),
+        weights=page.weights,
+        inferred_intents=dict(page.inferred) if intent is None else {},
+        intent_override=intent,
+        seed_nodes=page.seeds,
+        retrieval_method=page.method,
+        channels={name: _report(outcome) for name, outcome in page.notes.outcomes.items()},
+        degraded=page.notes.degraded,
+        next_cursor=next_cursor,
+    )
+
+
+def _ranked_node(page: Subgraph, ranked: Ranked, now_ms: int) -> Node:
+    node = atlas_node(
+        page.nodes[ranked.node_id],
+        now_ms=now_ms,
+        relevance=min(1.0, max(0.0, ranked.relevance)),
+        rank=ranked.rank,
+        depth=ranked.depth,
+    )
+    node.found_by = list(ranked.found_by)
+    if ranked.signal is not None:
+        node.retrieval_reason, node.proactive_signal = "proactive", ranked.signal
+    return node
+
+
+def _report(outcome: Outcome) -> ChannelReport:
+    size = len(outcome.value) if isinstance(outcome.value, list | tuple | dict) else 0
+    return ChannelReport(status=outcome.status, found=size, ms=outcome.ms)
+
+
+MAX_CONTENT_BYTES: Final = 1024 * 1024
+"""Of all payloads of an answer, the best nodes' first."""
+
+
+def add_contents(nodes: Iterable[Node], tenant: str, ledger: Callable[[], Ledger]) -> None:
+    """Give each event node its payload, or the reason why it has none."""
+    events = [node for node in nodes if node.type == EVENT.label]
+    if not events:
+        return
+    try:
+        entries = ledger().find_many([(tenant, node.node_id) for node in events])
+    except LedgerError:
+        for node in events:
+            node.content_omitted = "ledger away"
+        return
+    room = MAX_CONTENT_BYTES
+    for node in events:
+        entry = entries.get((tenant, node.node_id))
+        if entry is None:
+            node.content_omitted = "not in the ledger"
+        elif len(entry.data) > room:
+            node.content_omitted = "too large"
+        else:
+            room -= len(entry.data)
+            try:
+                node.content = decode_event(entry.data).payload
+            except UndecodableEntry:
+                node.content_omitted = "not in the ledger"
+
+
+MEDIA_TYPE: Final = "text/markdown"
+
+
+class MarkdownResponse(Response):
+    """Text in Markdown, UTF-8."""
+
+    media_type = MEDIA_TYPE
+
+
+def wants_markdown(accept: str | None) -> bool:
+    """Whether an Accept header names Markdown, and JSON not before it."""
+    qualities = dict(map(_quality, (accept or "").lower().split(",")))
+    return qualities.get(MEDIA_TYPE, 0.0) > qualities.get("application/json", 0.0)
+
+
+def _quality(part: str) -> tuple[str, float]:
+    name, *parameters = (piece.strip() for piece in part.split(";"))
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            try:
+                return name, float(value)
+            except ValueError:
+                return name, 0.0
+    return name, 1.0
+
+
+def also_markdown(description: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for OpenAPI: the same answer as text."""
+    content = {MEDIA_TYPE: {"schema": {"type": "string"}}}
+    return {200: {"description": description, "content": content}}
+
+
+def subgraph_markdown(nodes: Iterable[Node], texts: Mapping[str, str], max_tokens: int) -> str:
+    """The events of an answer in reading order, the best of them if not all fit.
+
+    Args:
+        nodes: the best first.
+        texts: what events say, by id; without it what they are.
+        max_tokens: estimated, see `estimated_tokens`.
+    """
+    events = [evidence for node in nodes if (evidence := _evidence(node, texts)) is not None]
+    return evidence_markdown(events, max_tokens=max_tokens)
+
+
+def _evidence(node: Node, texts: Mapping[str, str]) -> Evidence | None:
+    """An event of an answer; None for other nodes."""
+    attributes, origin = node.attributes, node.provenance
+    if node.type != EVENT.label or origin.occurred_at is None:
+        return None
+
+    def text_of(name: str) -> str | None:
+        value = attributes.get(name)
+        return value if isinstance(value, str) else None
+
+    return Evidence(
+        event_id=node.node_id,
+        occurred_at_ms=timestamp_ms(origin.occurred_at),
+        session_id=origin.session_id or "",
+        agent_id=origin.agent_id or "",
+        event_type=text_of("event_type") or "",
+        text=texts.get(node.node_id) or text_of("summary") or "",
+        speaker=text_of("speaker"),
+        tool_name=text_of("tool_name"),
+        status=text_of("status"),
+        note=(node.proactive_signal or "").replace("_", " ") or None,
+    )

@@ -20,10 +20,10 @@ from pipelines.ledger.reports import Reports
 from pipelines.ledger.targets import Target, Targets
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
+from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
     from pipelines.graph.connect import GraphDriver
-    from projections.operations import Checkpoint
 
 
 class _Graph:
@@ -187,11 +187,11 @@ class Connections:
         if not targets:
             target, _ = self.active_target()
             targets[target.name] = target
-        found = {}
+        checkpoints = {}
         for target in targets.values():
             with connect_neo4j(target.uri, self._settings) as driver:
-                found[target.name] = GraphReader(driver, target.database).checkpoints()
-        return found
+                checkpoints[target.name] = GraphReader(driver, target.database).checkpoints()
+        return checkpoints
 
     def close(self) -> None:
         """Close all of them."""

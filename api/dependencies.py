@@ -1,48 +1,30 @@
-"""What routes ask for: who calls, with which body, on which services, within which time."""
+"""What routes ask for: who calls, with which body, on which services."""
 
 from __future__ import annotations
 
 import hmac
 import re
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-import anyio
-import anyio.to_thread
+import orjson
 import structlog
-from anyio import CapacityLimiter
 from fastapi import Depends, Header, Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ValidationError
 
-from api.access_log import AccessLog
-from api.connections import Connections
 from api.errors import ApiProblem
-from api.result_cache import ResultCache
-from api.retrieval.candidates import PassageCache
-from api.retrieval.proactive import SessionHistory
-from api.watcher import Watch
-from pipelines.ledger.ledger import Ledger
-from pipelines.models.query_embedder import QueryEmbedder
-from pipelines.work.settings import ALL_TENANTS, ApiKey, Role, Settings
-from projections.errors import LedgerUnavailable, QueryTimeout
+from api.services import Services
+from pipelines.work.settings import ALL_TENANTS, ApiKey, Role
 from projections.events import DEFAULT_TENANT
 
-T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 KEY_HEADER: Final = "X-API-Key"
 TENANT_HEADER: Final = "X-Tenant"
-GRACE_MS: Final = 3_000
-"""Beyond a query's own limit, for a database that does not enforce it: it hangs, or the network
-does. Neo4j looks for expired transactions every 2 s unless configured otherwise."""
-
-QUERIES_AT_ONCE: Final = 6
-"""More would wait for the interpreter, and make each other wait."""
-CHANNEL_THREADS: Final = 48
-"""For the parts of queries that run side by side; they wait for the database, mostly."""
 
 _ROLES: Final[tuple[Role, ...]] = ("read", "write", "admin")
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -70,11 +52,11 @@ class Keyring:
         about which key, or how much of one, was right.
         """
         digest = _digest(presented)
-        found: ApiKey | None = None
-        for known, key in self._keys:
-            if hmac.compare_digest(known, digest):
-                found = key
-        return found
+        matching: ApiKey | None = None
+        for configured, key in self._keys:
+            if hmac.compare_digest(configured, digest):
+                matching = key
+        return matching
 
 
 def _digest(text: str) -> bytes:
@@ -90,82 +72,11 @@ class Caller:
     tenant: str
 
 
-class Services:
-    """What the routes of one app share.
-
-    Reads and appends have threads of their own: slow queries never keep events waiting.
-    """
-
-    def __init__(self, settings: Settings, connections: Connections, watch: Watch) -> None:
-        self.settings = settings
-        self.connections = connections
-        self.watch = watch
-        self.embedder = QueryEmbedder(settings)
-        self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
-        self.results = ResultCache(settings.result_cache_s, settings.result_cache_bytes)
-        self.passages = PassageCache(settings.passage_cache_bytes)
-        self.history = SessionHistory()
-        self.accesses = AccessLog(self.ledger, lambda: watch.sample.overloaded(settings))
-        self._read_threads = CapacityLimiter(32)
-        self._query_threads = CapacityLimiter(QUERIES_AT_ONCE)
-        self._append_threads = CapacityLimiter(16)
-
-    def close(self) -> None:
-        """End what runs beside requests; what still waits for a server is not waited for."""
-        self.accesses.stop()
-        self.channels.shutdown(wait=False, cancel_futures=True)
-        self.embedder.close()
-
-    def ledger(self) -> Ledger:
-        """The ledger, unless the last look found it away.
-
-        A call to a Redis that is away goes on trying for seconds; when it is known to be, callers
-        hear so at once and no thread waits.
-
-        Raises:
-            LedgerUnavailable: it was away a moment ago.
-        """
-        error = self.watch.sample.ledger_error
-        if error is not None:
-            raise LedgerUnavailable(reason=error)
-        return self.connections.ledger
-
-    async def append(self, work: Callable[[], T]) -> T:
-        """Run work that appends; it is never abandoned half-way."""
-        return await anyio.to_thread.run_sync(work, limiter=self._append_threads)
-
-    async def read(self, work: Callable[[], T], *, timeout_ms: int) -> T:
-        """Run work that reads; given up when even the database's own limit did not end it.
-
-        Raises:
-            QueryTimeout: it was.
-        """
-        return await self._within(work, timeout_ms, self._read_threads)
-
-    async def query(self, work: Callable[[], T], *, timeout_ms: int) -> T:
-        """As `read`, for what computes as much as it reads: a few at once, the others wait.
-
-        Raises:
-            QueryTimeout: it was given up, or its turn did not come.
-        """
-        return await self._within(work, timeout_ms, self._query_threads)
-
-    async def _within(self, work: Callable[[], T], timeout_ms: int, limiter: CapacityLimiter) -> T:
-        result: list[T] = []
-        with anyio.move_on_after((timeout_ms + GRACE_MS) / 1000):
-            result.append(
-                await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
-            )
-        if not result:
-            raise QueryTimeout(timeout_ms=timeout_ms, reason="no answer in time")
-        return result[0]
-
-
 async def services(request: Request) -> Services:
     """The services of the app."""
-    found = request.app.state.services
-    assert isinstance(found, Services)
-    return found
+    shared = request.app.state.services
+    assert isinstance(shared, Services)
+    return shared
 
 
 ServicesOf = Annotated[Services, Depends(services)]
@@ -173,9 +84,9 @@ ServicesOf = Annotated[Services, Depends(services)]
 
 def keyring(request: Request) -> Keyring:
     """The keys of the app."""
-    found = request.app.state.keyring
-    assert isinstance(found, Keyring)
-    return found
+    keys = request.app.state.keyring
+    assert isinstance(keys, Keyring)
+    return keys
 
 
 async def authenticated(
@@ -268,24 +179,48 @@ async def json_bytes(request: Request) -> bytes:
 JsonBytes = Annotated[bytes, Depends(json_bytes)]
 
 
-class Deadline:
-    """A time limit that several steps share."""
+def decode_json(body: bytes) -> Any:
+    """The JSON value of a body.
 
-    def __init__(self, timeout_ms: int) -> None:
-        self.timeout_ms = timeout_ms
-        self._began_s = time.monotonic()
+    Raises:
+        ApiProblem: it is none.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ApiProblem(
+            "malformed-json", f"{error.msg} (line {error.lineno}, column {error.colno})"
+        ) from None
 
-    def elapsed_ms(self) -> int:
-        """Milliseconds since it began."""
-        return round((time.monotonic() - self._began_s) * 1000)
 
-    def remaining_ms(self) -> int:
-        """What is left, at least 1.
+def body_of(model: type[M]) -> Callable[[JsonBytes], M]:
+    """A dependency: the body as the model, judged with the errors of the other routes.
 
-        Raises:
-            QueryTimeout: nothing is.
-        """
-        left = self.timeout_ms - self.elapsed_ms()
-        if left <= 0:
-            raise QueryTimeout(timeout_ms=self.timeout_ms, reason="no time left")
-        return left
+    Raises, when it is called:
+        ApiProblem: it is no JSON.
+        RequestValidationError: it breaks a rule of the model; every one is named.
+    """
+
+    def parse(body: JsonBytes) -> M:
+        value = decode_json(body)
+        try:
+            # JSON has types: "100" is no number, and what is taken for one hides a mistake.
+            return model.model_validate(value, strict=True)
+        except ValidationError as error:
+            broken = [
+                {**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)
+            ]
+            raise RequestValidationError(broken) from None
+
+    return parse
+
+
+def documented_body(schema: type[BaseModel] | Mapping[str, Any]) -> dict[str, Any]:
+    """The request body for OpenAPI: a model by its name, or a schema.
+
+    Routes take bytes, to be judged by our own rules.
+    """
+    if isinstance(schema, type):
+        schema = {"$ref": f"#/components/schemas/{schema.__name__}"}
+    content = {"application/json": {"schema": schema}}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,9 +1,9 @@
-"""From entities, summaries and communities to what is sent."""
+"""From entities, facts, summaries and communities to what is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from api.answers import atlas_node
 from api.entity_schemas import (
@@ -17,18 +17,34 @@ from api.entity_schemas import (
     SessionLinkItem,
     SummaryItem,
 )
-from api.fact_answers import COMMUNITY_PREFIX, fact_of
-from api.retrieval.facts import MAX_SOURCES, RecalledFact
-from api.retrieval.recall import ENTITY_PREFIX
-from api.schemas import Edge
+from api.query_schemas import (
+    Fact,
+    FactEntity,
+    FactProvenance,
+    FactScores,
+    FactSeed,
+    FactsMeta,
+    FactsResponse,
+    RecallMode,
+)
+from api.retrieval.facts import MAX_SOURCES, RecalledFact, retrievals
+from api.retrieval.narrative import (
+    NARRATIVE_ANCHORS,
+    FactLine,
+    chosen_facts,
+    fact_score,
+    facts_markdown,
+)
+from api.retrieval.recall import Recall, RecallSeeds
+from api.schemas import Bound, Edge
 from consolidation.decay import NEUTRAL_RELEVANCE
+from enrichment.entities import canonical_name
 from pipelines.graph.reader import GraphNode
-from pipelines.graph.reads.entities import EntityNode, Link, Mention
-from pipelines.graph.reads.facts import EntityName
+from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
+from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, End, EntityName
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
 
-SUMMARY_PREFIX = "summary:"
 ACTIVE = "active"
 
 
@@ -48,123 +64,114 @@ def entity_item(entity: EntityName, score: float | None) -> EntityItem:
     )
 
 
-def shown_name(properties: Mapping[str, Any]) -> str:
-    """What an entity is called: by a person, else as it was seen first."""
-    for name in ("display_name", "name", "canonical_name"):
-        if properties.get(name):
-            return str(properties[name])
-    return ""
+class EntityPage(NamedTuple):
+    """One entity with its facts, a page of its events, and how these mention it."""
 
-
-def _shown_type(properties: Mapping[str, Any]) -> str | None:
-    return properties.get("corrected_type") or properties.get("entity_type")
+    group: EntityGroup
+    facts: Sequence[RecalledFact]
+    events: Sequence[GraphNode]
+    mentions: Sequence[Mention]
 
 
 def entity_response(
-    canonical: str,
-    members: Mapping[str, EntityNode],
-    *,
-    facts: Iterable[RecalledFact],
-    events: Sequence[GraphNode],
-    mentions: Iterable[Mention],
-    now_ms: int,
-    next_cursor: str | None,
-    meta: PageMeta,
+    page: EntityPage, *, now_ms: int, next_cursor: str | None, meta: PageMeta
 ) -> EntityResponse:
     """One entity with all that belongs to it."""
-    communities = [one.community for one in members.values() if one.community is not None]
+    group, events = page.group, page.events
+    aliases = [own_id for own_id in group.members if own_id != group.canonical]
     return EntityResponse(
-        entity=_details(canonical, members, events),
-        aliases=[_alias(canonical, members, own_id) for own_id in members if own_id != canonical],
-        community=community_item(communities[0]) if communities else None,
-        facts=[fact_of(one) for one in facts],
-        events=[atlas_node(one, now_ms=now_ms, relevance=NEUTRAL_RELEVANCE) for one in events],
+        entity=_details(group, events),
+        aliases=[_alias(group, own_id) for own_id in aliases],
+        community=None if group.community is None else community_item(group.community),
+        facts=[fact_of(fact) for fact in page.facts],
+        events=[atlas_node(node, now_ms=now_ms, relevance=NEUTRAL_RELEVANCE) for node in events],
         edges=[
             Edge(
-                source=one.event_id,
-                target=ENTITY_PREFIX + one.entity_id,
+                source=mention.event_id,
+                target=ENTITY_PREFIX + mention.entity_id,
                 type=REFERENCES.type,
-                properties={"role": one.role},
+                properties={"role": mention.role},
             )
-            for one in mentions
+            for mention in page.mentions
         ],
         next_cursor=next_cursor,
         meta=meta,
     )
 
 
-def _details(
-    canonical: str, members: Mapping[str, EntityNode], events: Sequence[GraphNode]
-) -> EntityDetails:
-    own = members[canonical].node.properties
-    known = [one.node.properties for one in members.values()]
-    seen = [one for one in known if "first_seen" in one]
-    first = min(seen, key=lambda one: int(one["first_seen"]), default={})
+def _details(group: EntityGroup, events: Sequence[GraphNode]) -> EntityDetails:
+    properties = group.members[group.canonical].node.properties
+    members = [member.node.properties for member in group.members.values()]
+    seen = [member for member in members if "first_seen" in member]
+    first = min(seen, key=lambda member: int(member["first_seen"]), default={})
+    last = max((one["last_seen"] for one in seen if "last_seen" in one), default=None)
     return EntityDetails(
-        entity_id=ENTITY_PREFIX + canonical,
-        name=shown_name(own),
-        canonical_name=own.get("canonical_name"),
-        type=_shown_type(own),
-        subtype=own.get("subtype"),
-        status=own.get("status") or ACTIVE,
+        entity_id=ENTITY_PREFIX + group.canonical,
+        name=shown_name(properties),
+        canonical_name=properties.get("canonical_name"),
+        type=shown_type(properties),
+        subtype=properties.get("subtype"),
+        status=properties.get("status") or ACTIVE,
         first_seen=moment(first.get("first_seen")),
-        last_seen=moment(
-            max((one["last_seen"] for one in seen if "last_seen" in one), default=None)
-        ),
-        mention_count=sum(one.mentions for one in members.values()),
+        last_seen=moment(last),
+        mention_count=group.mentions,
         provenance=EntityProvenance(
             event_id=first.get("first_event_id"),
-            supporting_event_ids=[one.node_id for one in events[:MAX_SOURCES]],
+            supporting_event_ids=[event.node_id for event in events[:MAX_SOURCES]],
         ),
     )
 
 
-def _alias(canonical: str, members: Mapping[str, EntityNode], own_id: str) -> Alias:
+def _alias(group: EntityGroup, own_id: str) -> Alias:
     """A member; what is said of its pair with the canonical one, else of its strongest pair."""
-    one = members[own_id]
-    said = sorted(one.same, key=lambda pair: (pair[0] != canonical, -(pair[1] or 0.0), pair[0]))
-    properties = one.node.properties
+    member = group.members[own_id]
+    properties = member.node.properties
+    _, confidence, justification = min(
+        member.same,
+        key=lambda pair: (pair[0] != group.canonical, -(pair[1] or 0.0), pair[0]),
+        default=("", None, None),
+    )
     return Alias(
         entity_id=ENTITY_PREFIX + own_id,
         name=shown_name(properties),
-        type=_shown_type(properties),
-        mention_count=one.mentions,
-        confidence=said[0][1] if said else None,
-        justification=said[0][2] if said else None,
+        type=shown_type(properties),
+        mention_count=member.mentions,
+        confidence=confidence,
+        justification=justification,
     )
 
 
 def community_item(node: GraphNode) -> CommunityItem:
     """A community."""
-    known = node.properties
+    properties = node.properties
     return CommunityItem(
         community_id=COMMUNITY_PREFIX + node.node_id,
-        name=known.get("name"),
-        summary=known.get("summary"),
-        member_count=known.get("member_count"),
-        updated_at=moment(known.get("updated_at")),
-        event_id=known.get("event_id"),
+        name=properties.get("name"),
+        summary=properties.get("summary"),
+        member_count=properties.get("member_count"),
+        updated_at=moment(properties.get("updated_at")),
+        event_id=properties.get("event_id"),
     )
 
 
 def summary_item(node: GraphNode) -> SummaryItem:
     """A summary."""
-    known = node.properties
-    times = known.get("time_range")
+    properties = node.properties
+    times = properties.get("time_range")
     return SummaryItem(
         summary_id=SUMMARY_PREFIX + node.node_id,
-        scope=known["scope"],
-        scope_id=known["scope_id"],
-        session_id=known.get("session_id"),
-        content=known.get("content"),
-        level=known.get("level"),
-        event_count=known.get("event_count"),
-        importance_total=known.get("importance_total"),
-        failed_count=known.get("failed_count"),
+        scope=properties["scope"],
+        scope_id=properties["scope_id"],
+        session_id=properties.get("session_id"),
+        content=properties.get("content"),
+        level=properties.get("level"),
+        event_count=properties.get("event_count"),
+        importance_total=properties.get("importance_total"),
+        failed_count=properties.get("failed_count"),
         time_range=None if times is None else [timestamp_text(one) for one in times],
-        created_at=moment(known.get("created_at")),
-        source_event_ids=known.get("source_event_ids") or [],
-        event_id=known.get("event_id"),
+        created_at=moment(properties.get("created_at")),
+        source_event_ids=properties.get("source_event_ids") or [],
+        event_id=properties.get("event_id"),
     )
 
 
@@ -176,4 +183,146 @@ def link_item(link: Link) -> SessionLinkItem:
             "summary_id": SUMMARY_PREFIX + link.summary_id,
             "evidence": list(link.evidence),
         }
+    )
+
+
+def fact_entity(end: End) -> FactEntity:
+    """One end of a fact."""
+    return FactEntity(
+        entity_id=ENTITY_PREFIX + end.entity_id,
+        name=end.name,
+        type=end.entity_type,
+        subtype=end.subtype,
+    )
+
+
+def fact_of(recalled: RecalledFact) -> Fact:
+    """A fact as it is sent."""
+    properties, scores = recalled.properties, recalled.scores
+    return Fact(
+        source=fact_entity(recalled.source),
+        relation=properties["relation"],
+        edge_type=properties["edge_type"],
+        target=fact_entity(recalled.target),
+        fact=properties["fact"],
+        confidence=properties["confidence"],
+        valid_from=timestamp_text(properties["valid_from"]),
+        valid_to=moment(properties.get("valid_to")),
+        expired_at=moment(properties.get("expired_at")),
+        source_kind=properties["source"],
+        status=properties["status"],
+        user_id=properties.get("user_id"),
+        hop_distance=scores.hop,
+        scores=FactScores(
+            composite_score=scores.composite,
+            entity_match_score=scores.match,
+            effective_confidence=scores.confidence,
+            rank_score=scores.score,
+        ),
+        provenance=FactProvenance(
+            event_id=properties["event_id"],
+            supporting_event_ids=list(recalled.sources),
+            support_count=properties.get("support_count") or len(recalled.sources),
+        ),
+    )
+
+
+def fact_lines(facts: Iterable[RecalledFact], now_ms: int) -> list[FactLine]:
+    """Facts as a narrative takes them, by S1's score."""
+    return [
+        FactLine(
+            subject_id=one.source.entity_id,
+            subject=one.source.name,
+            relation=one.properties["relation"],
+            target=one.target.name,
+            hop=one.scores.hop,
+            score=fact_score(
+                confidence=one.properties["confidence"],
+                source_kind=one.properties["source"],
+                status=one.properties["status"],
+                used_at_ms=one.properties.get("last_retrieved_at") or one.properties["valid_from"],
+                now_ms=now_ms,
+                retrieval_count=retrievals(one.properties, now_ms),
+            ),
+            event_id=one.properties["event_id"],
+        )
+        for one in facts
+    ]
+
+
+class FactsAnswer(NamedTuple):
+    """What was recalled, and how; never changed, for it may be given again.
+
+    Attributes:
+        facts: of the page.
+        more: there are facts behind them.
+        next_cursor: of the page behind this one.
+        complete: nothing was left out for want of time or of the embedder.
+    """
+
+    recall: Recall
+    seeds: RecallSeeds
+    facts: Sequence[RecalledFact]
+    cut_by: frozenset[Bound] = frozenset()
+    more: bool = False
+    next_cursor: str | None = None
+    timed_out: bool = False
+    complete: bool = True
+
+
+def facts_narrative(answer: FactsAnswer, max_tokens: int) -> str:
+    """S1's narrative of the facts around the three best seeds."""
+    recall = answer.recall
+    anchors = [seed.entity_id for seed in answer.seeds.seeds[:NARRATIVE_ANCHORS]]
+    lines = fact_lines(answer.facts, recall.now_ms)
+    users = [
+        fact.source.entity_id
+        for fact in answer.facts
+        if recall.user_id is not None
+        and fact.source.entity_type == "user"
+        and canonical_name(fact.source.name) == canonical_name(recall.user_id)
+    ]
+    return facts_markdown(
+        chosen_facts(lines, anchors), max_tokens=max_tokens, user=next(iter(users), None)
+    )
+
+
+def facts_response(
+    answer: FactsAnswer, *, mode: RecallMode, query_ms: int, cached: bool
+) -> FactsResponse:
+    """The whole answer."""
+    recall, seeds = answer.recall, answer.seeds.seeds
+    bounds = [str(bound) for bound in sorted(answer.cut_by)]
+    if answer.more:
+        bounds.append("max_facts")
+    return FactsResponse(
+        facts=[fact_of(fact) for fact in answer.facts],
+        seeds=[
+            FactSeed(
+                entity_id=ENTITY_PREFIX + seed.entity_id,
+                name=seed.name,
+                match_score=seed.match,
+                structural_score=seed.structural,
+                score=seed.score,
+                community_id=seed.community_id and COMMUNITY_PREFIX + seed.community_id,
+            )
+            for seed in seeds
+        ],
+        meta=FactsMeta(
+            query_ms=query_ms,
+            mode=mode,
+            facts_returned=len(answer.facts),
+            truncated=bool(bounds) or answer.timed_out,
+            truncated_by=bounds,
+            timed_out=answer.timed_out,
+            seed_nodes=[ENTITY_PREFIX + seed.entity_id for seed in seeds],
+            seed_channel=answer.seeds.channel,
+            edge_types=list(recall.edge_types),
+            at_timestamp=timestamp_text(recall.at_ms),
+            user_id=recall.user_id,
+            max_depth=recall.max_depth,
+            max_facts=recall.max_facts,
+            cached=cached,
+            next_cursor=answer.next_cursor,
+        ),
     )

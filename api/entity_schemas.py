@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.cursors import MAX_CHARACTERS
-from api.fact_schemas import MAX_FACTS, Fact
-from api.query_schemas import MAX_TIMEOUT_MS, MIN_TIMEOUT_MS
+from api.query_schemas import MAX_FACTS, Fact, TimeoutMs
 from api.schemas import Edge, Moment, Name, Node, PositionText, Wire
 from enrichment.derived import EntityType
 from enrichment.payloads import MAX_COMMENT_CHARACTERS, MAX_JUDGED
 
 MAX_PAGE = 500
+MAX_PLACE_CHARACTERS = 2_048
+"""Of the cursor of a list."""
 
 SummaryScope = Literal["episode", "session", "agent"]
 
@@ -25,12 +25,10 @@ class PageQuery(Wire):
     cursor: str | None = Field(
         default=None,
         min_length=1,
-        max_length=MAX_CHARACTERS,
+        max_length=MAX_PLACE_CHARACTERS,
         description="Opaque: `next_cursor` of the page before, with the same parameters.",
     )
-    timeout_ms: int = Field(
-        default=5_000, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS, description="Enforced in the database."
-    )
+    timeout_ms: TimeoutMs = 5_000
     min_position: PositionText | None = Field(
         default=None,
         description="Wait until the projection has this position; what is derived from it follows.",

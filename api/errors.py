@@ -63,6 +63,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "not-ready": Kind(503, "Not ready", retry=True),
     "time-limit": Kind(504, "The time limit was reached"),
 }
+READ_PROBLEMS: Final = (
+    "unauthenticated",
+    "forbidden",
+    "invalid-input",
+    "graph-unavailable",
+    "ledger-unavailable",
+    "time-limit",
+    "internal",
+)
+"""What a route may answer that reads the graph."""
+BODY_PROBLEMS: Final = ("malformed-json", "body-too-large", "unsupported-media-type")
+"""What a route may answer that takes a body."""
 _BY_STATUS = {
     401: "unauthenticated",
     403: "forbidden",
@@ -260,10 +272,10 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for OpenAPI."""
-    found: dict[int | str, dict[str, Any]] = {}
+    responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         row = PROBLEMS[kind]
-        entry = found.setdefault(
+        entry = responses.setdefault(
             row.status,
             {
                 "description": row.title,
@@ -278,4 +290,4 @@ def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
             entry["headers"] = {
                 "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
             }
-    return found
+    return responses

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import anyio.to_thread
 import uvicorn
@@ -19,28 +22,15 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.connections import Connections, check_settings
-from api.dependencies import Keyring, Services
+from api.dependencies import Keyring
 from api.entity_schemas import FeedbackBody
 from api.errors import install_problem_handlers
-from api.event_schemas import EventBatch, EventEnvelope
-from api.fact_schemas import FactsQuery
 from api.middleware import BodyLimit, RequestContext
-from api.query_schemas import SubgraphQuery
-from api.routes import (
-    admin,
-    context,
-    entities,
-    events,
-    facts,
-    feedback,
-    lineage,
-    operations,
-    query,
-    summaries,
-)
-from api.schemas import Problem
-from api.statement_schemas import EntityCorrection
-from api.warm_up import start_warming
+from api.query_schemas import FactsQuery, SubgraphQuery
+from api.routes import entities, events, facts, nodes, operations, query, statements
+from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
+from api.services import Services
+from api.warm_up import start_warming, warm_up
 from api.watcher import Watch
 from pipelines.observe import logs
 from pipelines.observe.process import collect_rarely
@@ -98,44 +88,30 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     install_problem_handlers(app)
-    for module in (
-        events,
-        context,
-        lineage,
-        query,
-        facts,
-        entities,
-        summaries,
-        feedback,
-        admin,
-        operations,
-    ):
+    for module in (events, nodes, query, facts, entities, statements, operations):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
-    _document_models(
-        app,
-        EventEnvelope,
-        EventBatch,
-        EntityCorrection,
-        FactsQuery,
-        FeedbackBody,
-        Problem,
-        SubgraphQuery,
-    )
+    _document_models(app)
     if not settings.api_keys:
         _log.warning("serving without API keys: whoever reaches this port is admin")
     return app
 
 
-def _document_models(app: FastAPI, *models: type[BaseModel]) -> None:
-    """Add models to OpenAPI that routes refer to by name only."""
+_REFERRED_TO: Final[tuple[type[BaseModel], ...]] = (
+    *(EventEnvelope, EventBatch, EntityCorrection, FeedbackBody),
+    *(FactsQuery, SubgraphQuery, Problem),
+)
+
+
+def _document_models(app: FastAPI) -> None:
+    """Add the models to OpenAPI that routes refer to by name only."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             _, definitions = models_json_schema(
-                [(model, "validation") for model in models],
+                [(model, "validation") for model in _REFERRED_TO],
                 ref_template="#/components/schemas/{model}",
             )
             document = generate()
@@ -185,3 +161,81 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
 
 def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(0)
+
+
+_STOPPED_S: Final = 10.0
+
+
+class InProcess:
+    """One app, started, on an event loop of its own.
+
+    Args:
+        settings: with the key that its one caller sends.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._app = create_app(settings)
+        self._is_warm = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._lifespan = AsyncExitStack()
+        self._run(self._lifespan.enter_async_context(self._app.router.lifespan_context(self._app)))
+
+    def _run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Status and body of the answer; `path` with the query, percent-encoded.
+
+        Whoever asks a single question waits once, rather than get half an answer: for the model of
+        queries, and for the database to plan what it has never been asked.
+        """
+        if body and not self._is_warm:
+            self._is_warm = True
+            warm_up(self._app.state.services)
+        status, data = self._run(self._call(method, path, body, headers))
+        return int(status), bytes(data)
+
+    async def _call(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 0),
+            "server": ("127.0.0.1", 0),
+        }
+        sent = [{"type": "http.request", "body": body, "more_body": False}]
+        status, parts = 500, []
+
+        async def receive() -> dict[str, Any]:
+            return sent.pop() if sent else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                parts.append(message.get("body", b""))
+
+        await self._app(scope, receive, send)
+        return status, b"".join(parts)
+
+    def close(self) -> None:
+        """Stop the app and its threads."""
+        self._run(self._lifespan.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOPPED_S)
+        self._loop.close()

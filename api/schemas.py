@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from api.retrieval.intent import Intent
-from api.retrieval.traverse import Bound
-from projections.events import MAX_NAME_CHARACTERS, timestamp_ms
+from enrichment.derived import EntityType
+from enrichment.payloads import MAX_REASON_CHARACTERS, MAX_REQUEST_REASON_CHARACTERS, MAX_SPLIT
+from projections.events import (
+    MAX_NAME_CHARACTERS,
+    MAX_PAYLOAD_REF_CHARACTERS,
+    STATUSES,
+    timestamp_ms,
+)
 from projections.positions import Position
 from projections.schema import EDGES, NODES
 
 RetrievalMethod = Literal["intent_weighted", "ppr", "activation"]
+
+
+class Bound(StrEnum):
+    """What cut an answer off."""
+
+    NODES = "max_nodes"
+    DEPTH = "max_depth"
+    TIME = "timeout_ms"
+
+
+class Direction(StrEnum):
+    """Which way lineage is followed."""
+
+    CAUSES = "causes"
+    EFFECTS = "effects"
+    BOTH = "both"
+
+
 Channel = Literal["text", "vector", "entity", "context", "graph", "given", "proactive"]
 
 
@@ -223,4 +248,193 @@ class Ready(Wire):
     lag_seconds: float | None
     overloaded: str | None = Field(
         description="Why events are refused with 429; null: they are not."
+    )
+
+
+class EventEnvelope(Wire):
+    """An event as producers send it.
+
+    This documents the rules; `projections.events.parse_event` judges.
+    """
+
+    event_id: str = Field(
+        description="UUID chosen by the producer (version 7 advised); sending it again is safe.",
+        examples=["019c4d2e-8f00-7a31-9c54-0d9f6c1b2a77"],
+        json_schema_extra={"format": "uuid"},
+    )
+    event_type: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$",
+        max_length=MAX_NAME_CHARACTERS,
+        description="Dot-namespaced; unknown types are legal.",
+        examples=["tool.execute"],
+    )
+    occurred_at: Moment = Field(description="At most 300 s in the future; kept to the millisecond.")
+    session_id: Name
+    agent_id: Name
+    trace_id: Name
+    tenant: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="The caller's own; left out, it is filled in.",
+    )
+    schema_version: int | None = Field(default=1, ge=1, le=2**31 - 1)
+    tool_name: Name | None = None
+    parent_event_id: str | None = Field(
+        default=None,
+        description="The event that caused this one; may arrive later.",
+        json_schema_extra={"format": "uuid"},
+    )
+    ended_at: Moment | None = Field(default=None, description="Not before occurred_at.")
+    status: Literal["pending", "running", "completed", "failed", "timeout"] | None = None
+    importance_hint: int | None = Field(default=None, ge=1, le=10)
+    user_id: Name | None = Field(default=None, description="The person concerned.")
+    consent_ref: Name | None = None
+    payload_ref: str | None = Field(default=None, max_length=MAX_PAYLOAD_REF_CHARACTERS)
+    payload: JsonValue = Field(default=None, description="Any JSON, at most 256 KiB.")
+
+
+assert set(STATUSES) == {"pending", "running", "completed", "failed", "timeout"}
+
+
+class EventBatch(Wire):
+    """Up to 1,000 events, each judged alone. A bare array of them is accepted too."""
+
+    events: list[EventEnvelope] = Field(max_length=1_000)
+
+
+class Accepted(Wire):
+    """The event is in the ledger."""
+
+    event_id: str
+    global_position: PositionText
+    duplicate: bool = Field(description="It was there already, with the same content.")
+
+
+class BatchResult(Wire):
+    """What became of one event of a batch."""
+
+    status: Literal[200, 201, 409, 422, 503] = Field(
+        description="201 new, 200 duplicate, else the status of `error`."
+    )
+    event_id: str | None = Field(description="As sent, when it was a string.")
+    global_position: PositionText | None = None
+    duplicate: bool = False
+    error: Problem | None = None
+
+
+class BatchCounts(Wire):
+    """How many events had which outcome."""
+
+    accepted: int
+    duplicates: int
+    conflicts: int
+    invalid: int
+    unavailable: int
+
+
+class BatchAccepted(Wire):
+    """Outcomes in the order in which the events were sent."""
+
+    results: list[BatchResult]
+    counts: BatchCounts
+
+
+class Provenance(Wire):
+    """Where something comes from: the event in the ledger."""
+
+    event_id: str
+    global_position: PositionText
+    source: Literal["redis"] = "redis"
+    occurred_at: Moment
+    session_id: str
+    agent_id: str
+    trace_id: str
+
+
+class StoredEvent(EventEnvelope):
+    """An event as the ledger has it, absent fields null."""
+
+    tenant: str
+    schema_version: int
+    global_position: PositionText
+    provenance: Provenance
+
+
+class _Corrected(Wire):
+    event_id: str | None = Field(
+        default=None,
+        description="Of the event that this becomes. With one, sending the same request again is "
+        "safe; without, each is a correction of its own, and the last one counts.",
+        json_schema_extra={"format": "uuid"},
+    )
+    reason: str | None = Field(default=None, min_length=1, max_length=MAX_REASON_CHARACTERS)
+
+
+Subtype = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="Finer than the type, snake_case.")
+]
+EntityId = Annotated[
+    str, Field(pattern=r"^(entity:)?[0-9a-f]{16,64}$", examples=["entity:" + "0f" * 16])
+]
+
+
+class Rename(_Corrected):
+    """The name to display; the entity's id and its other names stay."""
+
+    correction: Literal["rename"]
+    name: Name
+
+
+class Retype(_Corrected):
+    """What it is shown as, type, subtype or both; its id stays."""
+
+    correction: Literal["retype"]
+    type: EntityType | None = None
+    subtype: Subtype | None = None
+
+
+class Alias(_Corrected):
+    """The same was seen under another name."""
+
+    correction: Literal["alias"]
+    name: Name
+    type: EntityType
+    subtype: Subtype | None = None
+
+
+class Split(_Corrected):
+    """Entities that it is not the same as."""
+
+    correction: Literal["split"]
+    apart_from: list[EntityId] = Field(alias="from", min_length=1, max_length=MAX_SPLIT)
+
+
+class EntityCorrection(
+    RootModel[Annotated[Rename | Retype | Alias | Split, Field(discriminator="correction")]]
+):
+    """A person's correction of one entity.
+
+    This documents the rules; `enrichment.payloads` judges.
+    """
+
+
+class ReconsolidationRequest(Wire):
+    """Asks for a pass of consolidation: of a session, of an agent, else of the whole tenant.
+
+    This documents the rules; `enrichment.payloads` judges.
+    """
+
+    event_id: str | None = Field(
+        default=None,
+        description="Of the event that this becomes. With one, sending the same request again is "
+        "safe; without, each asks anew.",
+        json_schema_extra={"format": "uuid"},
+    )
+    session_id: Name | None = Field(default=None, description="Not together with agent_id.")
+    agent_id: Name | None = None
+    reason: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_REQUEST_REASON_CHARACTERS,
+        description="For people.",
     )

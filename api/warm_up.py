@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk
 from api.retrieval.gather import Notes
-from api.retrieval.traverse import Bound
+from api.schemas import Bound
+from api.services import Deadline, ReadContext, Services, clock_ms
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
-from pipelines.graph.reads.scope import RETRIEVED, wire_id
+from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.observe import logs
 from pipelines.work.settings import ALL_TENANTS
 from projections.errors import QueryTimeout, RecollectError
@@ -69,8 +69,8 @@ def _warm_later(services: Services) -> None:
 def _is_reached(services: Services) -> bool:
     """Whether ledger and graph answered at the last look."""
     sample = services.watch.sample
-    known = services.connections.graph.target is not None
-    return known and sample.graph_error is None and sample.ledger_error is None
+    has_target = services.connections.graph.target is not None
+    return has_target and sample.graph_error is None and sample.ledger_error is None
 
 
 def warm_up(services: Services) -> bool:
@@ -105,12 +105,16 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
         seed_nodes=None if places is None else list(places),
     )
     for _ in range(MAX_ROUNDS):
-        now_ms = time.time_ns() // 1_000_000
+        deadline = Deadline(TIMEOUT_MS)
+        context = ReadContext(
+            services, tenant, question, deadline=deadline, now_ms=clock_ms(as_of=None)
+        )
         try:
-            found = Retrieval(services, tenant, question, Deadline(TIMEOUT_MS), now_ms).answer()
+            with services.connections.graph.reader() as reader:
+                answer = Retrieval(context, reader).answer()
         except QueryTimeout:  # what was planned until then is planned
             continue
-        if not _was_late(found.notes):
+        if not _was_late(answer.notes):
             return True
     return False
 
@@ -126,18 +130,18 @@ def _places(services: Services, tenant: str) -> list[str]:
 
     The facts around the latter are read, too.
     """
-    found: list[str] = []
+    mentioned: list[str] = []
     with services.connections.graph.reader() as reader, suppress(QueryTimeout):
-        found = reader.read(
+        mentioned = reader.read(
             lambda graph: EntityReads(graph, tenant).most_mentioned(MOST_MENTIONED),
             timeout_ms=TIMEOUT_MS,
         )
-        walk = FactWalk(FactFilter(time.time_ns() // 1_000_000), max_depth=1)
+        walk = FactWalk(wanted=FactFilter(clock_ms(as_of=None)), max_depth=1)
         reader.read(
-            lambda graph: walk.walk(FactReads(graph, tenant), [*found, _NOBODY.hex]),
+            lambda graph: walk.walk(FactReads(graph, tenant), [*mentioned, _NOBODY.hex]),
             timeout_ms=TIMEOUT_MS,
         )
     nobody = (
         wire_id(row.label, str(_NOBODY) if row is EVENT else _NOBODY.hex) for row in RETRIEVED
     )
-    return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in found)]
+    return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in mentioned)]

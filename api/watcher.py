@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 
 from api.connections import Connections
+from pipelines.graph.reader import GraphReader
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.reports import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs
@@ -188,25 +189,29 @@ class Watch:
             self._checkpoints, self._checkpoints_of = {}, None
         try:
             with self._connections.graph.reader() as reader:
-                found = reader.read(lambda graph: graph.checkpoints(), timeout_ms=SAMPLE_TIMEOUT_MS)
-                self._checkpoints = by_stage(found)
+                self._checkpoints = by_stage(
+                    reader.read(lambda graph: graph.checkpoints(), timeout_ms=SAMPLE_TIMEOUT_MS)
+                )
                 self._checkpoints_of = name
                 if name is not None:
-                    for stage, held in self._checkpoints.items():
-                        stale = is_stale(stage, held.values(), self._models[stage])
-                        telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
-                        if STAGES[stage].decides:
-                            telemetry.LAST_RUN.labels(name)  # 0 until a pass has ended
-                if name is not None and time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
-                    counts = reader.counts()
-                    telemetry.observe_graph(name, counts.nodes, counts.edges)
-                    none = dict.fromkeys(self._checkpoints, 0)
-                    for stage, number in {**none, **reader.dead_letter_counts()}.items():
-                        telemetry.DEAD_LETTERS.labels(stage, name).set(number)
-                    self._counted_at_s = time.monotonic()
+                    self._export_graph(reader, name)
         except GraphError as error:
             return str(error)
         return None
+
+    def _export_graph(self, reader: GraphReader, name: str) -> None:
+        for stage, held in self._checkpoints.items():
+            stale = is_stale(stage, held.values(), self._models[stage])
+            telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
+            if STAGES[stage].decides:
+                telemetry.LAST_RUN.labels(name)  # 0 until a pass has ended
+        if time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
+            counts = reader.counts()
+            telemetry.observe_graph(name, counts.nodes, counts.edges)
+            none = dict.fromkeys(self._checkpoints, 0)
+            for stage, number in {**none, **reader.dead_letter_counts()}.items():
+                telemetry.DEAD_LETTERS.labels(stage, name).set(number)
+            self._counted_at_s = time.monotonic()
 
     def _look_at_ledger(self, ledger: Ledger, seen: Sample) -> Sample:
         tails = ledger.tails()
@@ -223,10 +228,7 @@ class Watch:
         self._export_reports()
         self._export_holds()
         seen = replace(
-            seen,
-            ledger_error=None,
-            halted=halted,
-            memory_ratio=used / limit if limit else None,
+            seen, ledger_error=None, halted=halted, memory_ratio=used / limit if limit else None
         )
         if self._checkpoints_of is None:
             return replace(seen, lag_entries=None, lag_seconds=None)
@@ -275,11 +277,11 @@ def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:
 
     A stage that no worker was ever started for is not behind: nobody asked for it.
     """
-    found: dict[str, dict[int, Checkpoint]] = {PROJECTION.name: {}}
+    stages: dict[str, dict[int, Checkpoint]] = {PROJECTION.name: {}}
     for checkpoint in checkpoints:
         if checkpoint.stage in STAGES:  # of others this installation knows nothing
-            found.setdefault(checkpoint.stage, {})[checkpoint.partition] = checkpoint
-    return dict(found)
+            stages.setdefault(checkpoint.stage, {})[checkpoint.partition] = checkpoint
+    return dict(stages)
 
 
 def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | None) -> bool:

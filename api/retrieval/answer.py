@@ -12,36 +12,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from api.dependencies import Deadline, Services
 from api.query_schemas import SubgraphQuery
-from api.retrieval.activation import activation_config
-from api.retrieval.candidate_text import Candidate, HalfVector
-from api.retrieval.candidates import Candidates
-from api.retrieval.channels import Outcome, Work, run_side_by_side
-from api.retrieval.diversity import diversified
-from api.retrieval.gather import Context, Gathered, Gathering, Notes
+from api.retrieval.gather import (
+    Candidates,
+    Gathered,
+    Gathering,
+    Notes,
+    Outcome,
+    QueryAnalysis,
+    Work,
+    run_side_by_side,
+)
 from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
-from api.retrieval.proactive import BEST_ENTITIES, BEST_EVENTS, with_proactive
 from api.retrieval.ranking import (
+    BEST_ENTITIES,
+    BEST_EVENTS,
     MAX_CANDIDATES,
     MAX_RANKING,
     MAX_WITH_NEIGHBOURS,
     Pool,
     Ranked,
+    diversified,
     in_turn,
     ranking,
     ranking_without_candidates,
+    with_proactive,
 )
-from api.retrieval.traverse import Bound
+from api.retrieval.relevance import Candidate, HalfVector
 from api.retrieval.walk import Walk
-from api.schemas import RetrievalMethod
+from api.schemas import Bound, RetrievalMethod
+from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_id
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphReader
-from pipelines.graph.reads.channels import SessionEvent, session_events
-from pipelines.graph.reads.proactive import Beside, Signalled, proactive
-from pipelines.graph.reads.scope import Scope, wire_id
+from pipelines.graph.reads.channels import session_events
+from pipelines.graph.reads.proactive import Beside, proactive
+from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes
+from pipelines.graph.rows import SessionEvent, Signalled, wire_id
 from pipelines.observe import metrics as telemetry
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
@@ -64,12 +72,12 @@ class _Walked(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class Subgraph:
     """A page of a ranking, and how it came about.
 
     Attributes:
         ranking: the best first; what is shown, once it was read.
-        rest: of the ranking, behind what is shown.
+        behind: of the ranking, behind what is shown.
         nodes: those that are shown, by id.
         edges: between them.
     """
@@ -81,285 +89,246 @@ class Found:
     notes: Notes = field(default_factory=Notes)
     seeds: list[str] = field(default_factory=list)
     ranking: list[Ranked] = field(default_factory=list)
-    rest: list[Ranked] = field(default_factory=list)
+    behind: list[Ranked] = field(default_factory=list)
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     edges: list[GraphEdge] = field(default_factory=list)
 
 
 class Retrieval:
-    """One query, answered on a thread of its own.
+    """One query, answered once, on a thread of its own.
 
     Args:
-        services: graph, embedder, threads, settings.
-        tenant: whose memory.
-        asked: the query.
-        deadline: of the request.
-        now_ms: the clock for recency and for facts that hold.
+        context: of the request.
+        reader: of the graph that it is answered from.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        tenant: str,
-        asked: SubgraphQuery,
-        deadline: Deadline,
-        now_ms: int,
-    ) -> None:
-        self._services = services
-        self._graph = services.connections.graph
-        self._settings = services.settings
-        self._tenant = tenant
-        self._asked = asked
-        self._deadline = deadline
-        self._now_ms = now_ms
-        self._gathering = Gathering(services, tenant, asked, deadline, now_ms)
+    def __init__(self, context: ReadContext[SubgraphQuery], reader: GraphReader) -> None:
+        self._context = context
+        self._query = context.query
+        self._deadline = context.deadline
+        self._services = context.services
+        self._reader = reader
+        self._gathering = Gathering(context, reader)
+        with _timed("understand"):
+            self._page = _understood(context)
 
-    def answer(self) -> Found:
+    def answer(self) -> Subgraph:
         """The ranking, with the nodes and edges of its first page.
 
         Raises:
             QueryTimeout: nothing could be answered in time.
             GraphUnavailable: Neo4j is away.
         """
-        found = self._understood()
-        with self._graph.reader() as reader:
-            with _timed("seeds"):
-                context = self._gathering.context(reader, found.notes)
-                gathered = self._gathering.channels(reader, found.notes, context)
-                seeds = self._gathering.seeds(gathered, context)
-                found.seeds = list(self._asked.seed_nodes or seeds)
-            with _timed("walk"):
-                walked = self._side_by_side(reader, found, context, gathered, seeds)
-            with _timed("rank"):
-                self._rank(reader, found, context, gathered, walked)
-            with _timed("read"):
-                self._read(reader, found, context.scope)
-        return found
+        page = self._page
+        with _timed("seeds"):
+            analysis = self._gathering.analysis(page.notes)
+            gathered = self._gathering.channels(page.notes, analysis)
+            seeds = self._gathering.seeds(gathered, analysis)
+            page.seeds = list(self._query.seed_nodes or seeds)
+        with _timed("walk"):
+            walked = self._side_by_side(analysis, gathered, seeds)
+        with _timed("rank"):
+            page.ranking = self._ranked(analysis, gathered, walked)
+        with _timed("read"):
+            self._read(analysis.scope)
+        return page
 
-    def page(self, ranked: Sequence[Ranked]) -> Found:
+    def next_page(self, ranked: Sequence[Ranked]) -> Subgraph:
         """The next page of a ranking that was made before; in scope as if it were made now."""
-        found = self._understood()
-        found.ranking = list(ranked)
-        with self._graph.reader() as reader:
-            events: list[SessionEvent] = []
-            if self._asked.user_id is None:
-                events = reader.read(
-                    lambda graph: session_events(graph, self._tenant, self._asked.session_id),
-                    timeout_ms=self._deadline.remaining_ms(),
-                )
-            with _timed("read"):
-                self._read(reader, found, self._gathering.scope(events))
-        return found
-
-    def _understood(self) -> Found:
-        asked, settings = self._asked, self._settings
-        with _timed("understand"):
-            inferred = inferred_intents(asked.query)
-            intents = traversed_intents(inferred, asked.intent)
-        given = asked.scoring_weights
-        weights = (
-            DecayWeights(
-                settings.recency_weight, settings.importance_weight, settings.relevance_weight
+        self._page.ranking = list(ranked)
+        events: list[SessionEvent] = []
+        if self._query.user_id is None:
+            tenant, session_id = self._context.tenant, self._query.session_id
+            events = self._context.read(
+                self._reader, lambda graph: session_events(graph, tenant, session_id)
             )
-            if given is None
-            else DecayWeights(given.recency, given.importance, given.relevance)
-        )
-        return Found(intents, inferred, weights, asked.retrieval_method)
+        with _timed("read"):
+            self._read(self._gathering.scope(events))
+        return self._page
 
     # -- walk, and what else needs the seeds alone -------------------------------------------------
 
     def _side_by_side(
-        self,
-        reader: GraphReader,
-        found: Found,
-        context: Context,
-        gathered: Gathered,
-        seeds: Mapping[str, float],
+        self, analysis: QueryAnalysis, gathered: Gathered, seeds: Mapping[str, float]
     ) -> _Walked:
         """The walk, what the channels' events say, and what nobody asked for: all at once."""
-        walk = Walk(context.scope, found.intents, seeds, self._asked.max_depth)
+        walk = Walk(
+            scope=analysis.scope,
+            intents=self._page.intents,
+            seeds=seeds,
+            max_depth=self._query.max_depth,
+        )
         hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
         near, others = hits[:MAX_WITH_NEIGHBOURS], hits[MAX_WITH_NEIGHBOURS:]
-
-        candidates = self._candidates(reader, context, gathered)
+        candidates = self._candidates(analysis, gathered)
         work: dict[str, Work] = {
-            "graph": lambda ms: self._walked(reader, found, walk, ms),
+            "graph": lambda ms: self._walked(walk, ms),
             "candidates": lambda ms: candidates.read(around=near, ids=others, timeout_ms=ms),
         }
-        if self._asked.proactive:
-            work["beside"] = lambda ms: self._beside(reader, context, gathered, hits, ms)
+        if self._query.proactive:
+            beside = self._beside(hits, gathered)
+            work["beside"] = lambda ms: self._reader.read(
+                lambda graph: proactive(graph, analysis.scope, beside), timeout_ms=ms
+            )
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
         walked = _Walked(
             walk,
-            outcomes["graph"].value or walk.scores(),
-            outcomes["candidates"].value,
-            outcomes["beside"].value if "beside" in outcomes else None,
+            worth=outcomes["graph"].value or walk.scores(),
+            candidates=outcomes["candidates"].value,
+            beside=outcomes["beside"].value if "beside" in outcomes else None,
         )
-        self._note(found.notes, outcomes, walked)
+        self._note(outcomes, walked)
         return walked
 
-    def _note(self, notes: Notes, outcomes: Mapping[str, Outcome], walked: _Walked) -> None:
+    def _note(self, outcomes: Mapping[str, Outcome], walked: _Walked) -> None:
+        notes = self._page.notes
         notes.take("graph", outcomes["graph"]._replace(value=dict(walked.walk.depths)))
         if outcomes["graph"].status == "timeout" or outcomes["candidates"].status == "timeout":
             notes.cut_by.add(Bound.TIME)
         if walked.candidates is None:
             notes.degraded.append("candidates could not be compared: ranks in the channels alone")
-        if self._asked.proactive:
+        if self._query.proactive:
             notes.take("proactive", outcomes["beside"])
 
-    def _walked(
-        self, reader: GraphReader, found: Found, walk: Walk, timeout_ms: int
-    ) -> dict[str, float]:
+    def _walked(self, walk: Walk, timeout_ms: int) -> dict[str, float]:
         """What the paths from the seeds are worth, by wire id.
 
         Raises:
-            QueryTimeout: the time was over; the walk has what was found until then.
+            QueryTimeout: the time was over; the walk has what was met until then.
         """
-        own = Deadline(timeout_ms)
+        deadline = Deadline(timeout_ms)
         worth = None
-        if found.method == "activation":
-            worth = self._activated(reader, found, walk, timeout_ms)
+        if self._page.method == "activation":
+            worth = self._activated(walk, timeout_ms)
         if worth is None:
-            reader.read(walk.walk, timeout_ms=own.remaining_ms())
-            worth = walk.pagerank() if found.method == "ppr" else walk.scores()
+            self._reader.read(walk.walk, timeout_ms=deadline.remaining_ms())
+            worth = walk.pagerank() if self._page.method == "ppr" else walk.scores()
         return worth
 
-    def _activated(
-        self, reader: GraphReader, found: Found, walk: Walk, timeout_ms: int
-    ) -> dict[str, float] | None:
+    def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""
-        settings = self._settings
-        config = activation_config(settings, min(settings.max_hops, self._asked.max_depth))
+        settings = self._context.settings
+        config = self._context.activation_config(min(settings.max_hops, self._query.max_depth))
         limit_ms = min(settings.activation_timeout_ms, timeout_ms)
         try:
-            return reader.read(lambda graph: walk.activate(graph, config), timeout_ms=limit_ms)
+            return self._reader.read(
+                lambda graph: walk.activate(graph, config), timeout_ms=limit_ms
+            )
         except QueryTimeout:
-            found.method = "intent_weighted"
-            found.notes.degraded.append(
+            self._page.method = "intent_weighted"
+            self._page.notes.degraded.append(
                 f"activation took more than {limit_ms} ms: intents weigh instead"
             )
             return None
 
-    def _beside(
-        self,
-        reader: GraphReader,
-        context: Context,
-        gathered: Gathered,
-        hits: Sequence[str],
-        timeout_ms: int,
-    ) -> list[Signalled]:
-        """What nobody asked for; an answer is as good without it."""
-        beside = Beside(
-            [summary_id(self._tenant, "session", self._asked.session_id)],
-            hits[:BEST_EVENTS],
-            [one.entity_id for one in gathered.entities[:BEST_ENTITIES]],
-            self._services.history.shown(self._tenant, self._asked.session_id),
-        )
-        return reader.read(
-            lambda graph: proactive(graph, context.scope, beside), timeout_ms=timeout_ms
+    def _beside(self, hits: Sequence[str], gathered: Gathered) -> Beside:
+        """What context that nobody asked for starts from."""
+        tenant, session_id = self._context.tenant, self._query.session_id
+        return Beside(
+            session_ids=[summary_id(tenant, "session", session_id)],
+            event_ids=hits[:BEST_EVENTS],
+            entity_ids=[seed.entity_id for seed in gathered.entities[:BEST_ENTITIES]],
+            history=self._services.history.shown(tenant, session_id),
         )
 
     # -- rank --------------------------------------------------------------------------------------
 
-    def _rank(
-        self,
-        reader: GraphReader,
-        found: Found,
-        context: Context,
-        gathered: Gathered,
-        walked: _Walked,
-    ) -> None:
+    def _ranked(self, analysis: QueryAnalysis, gathered: Gathered, walked: _Walked) -> list[Ranked]:
         """The ranking; in want of what events say, by what the channels say alone."""
-        pool = self._pool(reader, found, context.scope, gathered, walked)
+        page, query = self._page, self._query
+        pool = self._pool(analysis.scope, gathered, walked)
         if walked.candidates is None:
-            ranked = ranking_without_candidates(pool, found.weights)
+            ranked = ranking_without_candidates(pool, page.weights)
         else:
-            known = walked.candidates
-            known = [*known, *self._met(reader, found, context, gathered, pool, known)]
-            ranked = ranking(pool, known, found.weights, self._now_ms, terms=context.terms)
-            if self._asked.diversity:
-                ranked = diversified(ranked, _vectors(known), self._asked.diversity)
-        found.ranking = with_proactive(ranked, walked.beside or (), self._asked.max_nodes)
+            met = self._met(pool, walked.candidates, self._candidates(analysis, gathered))
+            candidates = [*walked.candidates, *met]
+            now_ms = self._context.now_ms
+            ranked = ranking(pool, candidates, page.weights, now_ms, terms=analysis.terms)
+            if query.diversity:
+                ranked = diversified(ranked, _vectors(candidates), query.diversity)
+        return with_proactive(ranked, walked.beside or (), query.max_nodes)
 
-    def _candidates(self, reader: GraphReader, context: Context, gathered: Gathered) -> Candidates:
-        return Candidates(reader, context.scope, self._services.passages, gathered.vector)
+    def _candidates(self, analysis: QueryAnalysis, gathered: Gathered) -> Candidates:
+        return Candidates(self._reader, analysis.scope, self._services.passages, gathered.vector)
 
-    def _pool(
-        self,
-        reader: GraphReader,
-        found: Found,
-        scope: Scope,
-        gathered: Gathered,
-        walked: _Walked,
-    ) -> Pool:
+    def _pool(self, scope: Scope, gathered: Gathered, walked: _Walked) -> Pool:
         """What may be ranked: only what is in the graph, for a seed may be a name nobody has."""
-        walk = walked.walk
-        known = {end for edge in list(walk.edges.values()) for end in (edge.source, edge.target)}
-        known.update(wire_id(ENTITY.label, one.entity_id) for one in gathered.entities)
-        if self._asked.seed_nodes is not None:
-            given = [one for one in walk.seeds if one not in known]
-            limit_ms = self._deadline.remaining_ms()
-            known.update(reader.read(lambda graph: nodes(graph, scope, given), timeout_ms=limit_ms))
-        beside = path_intents(self._asked.query, found.intents)
-        spreads = found.method == "intent_weighted" and not beside
+        walk, method = walked.walk, self._page.method
+        present = walk.ends()
+        present.update(wire_id(ENTITY.label, seed.entity_id) for seed in gathered.entities)
+        if self._query.seed_nodes is not None:
+            given = [node_id for node_id in walk.seeds if node_id not in present]
+            present.update(
+                self._context.read(self._reader, lambda graph: nodes(graph, scope, given))
+            )
+        beside = path_intents(self._query.query, self._page.intents)
+        spreads = method == "intent_weighted" and not beside
         return Pool(
-            {hit.event_id: hit for hit in gathered.text},
-            {hit.event_id: hit for hit in gathered.near},
-            {one: score for one, score in walked.worth.items() if one in known},
-            dict(walk.depths),
-            found.method,
-            list(walk.edges.values()),
-            beside,
-            walk.pagerank(walked.worth) if spreads else {},
+            text={hit.event_id: hit for hit in gathered.text},
+            near={hit.event_id: hit for hit in gathered.near},
+            graph={one: score for one, score in walked.worth.items() if one in present},
+            depths=dict(walk.depths),
+            method=method,
+            edges=list(walk.edges.values()),
+            path_intents=beside,
+            spread=walk.pagerank(walked.worth) if spreads else {},
         )
 
     def _met(
-        self,
-        reader: GraphReader,
-        found: Found,
-        context: Context,
-        gathered: Gathered,
-        pool: Pool,
-        known: Sequence[Candidate],
+        self, pool: Pool, compared: Sequence[Candidate], candidates: Candidates
     ) -> list[Candidate]:
         """What the events say that the walk alone has met, the most promising of them."""
-        compared = {one.event_id for one in known}
-        met = [one for one in pool.reached_events() if one not in compared][:MAX_MET]
+        ids = {candidate.event_id for candidate in compared}
+        met = [event_id for event_id in pool.reached_events() if event_id not in ids][:MAX_MET]
         if not met:
             return []
         limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
         try:
-            candidates = self._candidates(reader, context, gathered)
             return candidates.read(around=(), ids=met, timeout_ms=limit_ms)
         except QueryTimeout:
-            found.notes.cut_by.add(Bound.TIME)
-            found.notes.degraded.append("what the walk met could not be compared in time")
+            self._page.notes.cut("what the walk met could not be compared in time")
             return []
 
     # -- read --------------------------------------------------------------------------------------
 
-    def _read(self, reader: GraphReader, found: Found, scope: Scope) -> None:
+    def _read(self, scope: Scope) -> None:
         """The nodes of the page and the edges between them."""
-        most = self._asked.max_nodes
-        page, found.rest = found.ranking[:most], found.ranking[most : max(most, MAX_RANKING)]
-        if found.rest:
-            found.notes.cut_by.add(Bound.NODES)
-
-        ids = [one.node_id for one in page]
+        page, most = self._page, self._query.max_nodes
+        shown, page.behind = page.ranking[:most], page.ranking[most : max(most, MAX_RANKING)]
+        if page.behind:
+            page.notes.cut_by.add(Bound.NODES)
+        ids = [ranked.node_id for ranked in shown]
         limit_ms = self._deadline.remaining_ms()
         edges = self._services.channels.submit(
-            reader.read, lambda graph: edges_between(graph, scope, ids), timeout_ms=limit_ms
+            self._reader.read, lambda graph: edges_between(graph, scope, ids), timeout_ms=limit_ms
         )
-        found.nodes = reader.read(lambda graph: nodes(graph, scope, ids), timeout_ms=limit_ms)
+        page.nodes = self._reader.read(lambda graph: nodes(graph, scope, ids), timeout_ms=limit_ms)
         try:
-            between = edges.result(timeout=limit_ms / 1000)
-            found.edges = [one for one in between if {one.source, one.target} <= found.nodes.keys()]
+            page.edges = [
+                edge
+                for edge in edges.result(timeout=limit_ms / 1000)
+                if {edge.source, edge.target} <= page.nodes.keys()
+            ]
         except (FutureTimeout, QueryTimeout):
-            found.notes.cut_by.add(Bound.TIME)
-            found.notes.degraded.append("the edges could not be read in time")
+            page.notes.cut("the edges could not be read in time")
         # What has left the graph since it was ranked has left the answer.
-        found.ranking = [one for one in page if one.node_id in found.nodes]
+        page.ranking = [ranked for ranked in shown if ranked.node_id in page.nodes]
+
+
+def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:
+    """What the question wants to know, and how its answer weighs."""
+    query, settings = context.query, context.settings
+    inferred = inferred_intents(query.query)
+    given = query.scoring_weights
+    if given is None:
+        weights = DecayWeights(
+            settings.recency_weight, settings.importance_weight, settings.relevance_weight
+        )
+    else:
+        weights = DecayWeights(given.recency, given.importance, given.relevance)
+    intents = traversed_intents(inferred, query.intent)
+    return Subgraph(intents, inferred, weights, query.retrieval_method)
 
 
 def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from api.retrieval.entity_seeds import Seed
-from api.retrieval.traverse import Bound
+import orjson
+
+from api.retrieval.seeds import Seed
+from api.retrieval.walk import BoundedWalk
+from api.schemas import Bound
 from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrieval_count
 from consolidation.forgetting_payloads import FactKey
 from enrichment.facts import VALUE
 from enrichment.resolution import components
-from pipelines.graph.reads.facts import End, FactFilter, FactReads, FactRow
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.rows import End, FactRow
 
 MIN_COST: Final = 0.01
 """Of an edge: a path of sure facts has a length all the same (S2, PRISM)."""
@@ -25,6 +30,7 @@ MAX_FRONTIER: Final = 500
 MAX_FACTS_READ: Final = 5_000
 """Of one recall: a hub in the middle of a large graph leads everywhere."""
 MAX_SOURCES: Final = 20
+"""Events that a fact names."""
 _LOOKED_AT_BEYOND = 10
 """Facts of an entity of the last level, to tell whether there are more."""
 
@@ -53,7 +59,7 @@ class RecalledFact(NamedTuple):
     Attributes:
         source, target: as the canonical entities of their components.
         properties: of the edge.
-        confidence, match, hop, composite, score: as of `FactScore`.
+        scores: why it stands where it stands.
         sources: ids of the events that say so, the one that names it first, at most 20.
         key: of the edge, between the entities as they were mentioned.
     """
@@ -61,11 +67,7 @@ class RecalledFact(NamedTuple):
     source: End
     target: End
     properties: Mapping[str, Any]
-    confidence: float
-    match: float
-    hop: int
-    composite: float
-    score: float
+    scores: FactScore
     sources: tuple[str, ...]
     key: FactKey
 
@@ -113,31 +115,27 @@ def age_days(properties: Mapping[str, Any], now_ms: int) -> float:
     return max(0, now_ms - began_ms) / DAY_MS
 
 
-@dataclass(slots=True)
-class FactWalk:
-    """A bounded walk along facts, breadth first; what was found stays when time runs out.
+@dataclass(slots=True, kw_only=True)
+class FactWalk(BoundedWalk[FactReads, list[str]]):
+    """A bounded walk along facts, breadth first.
 
     Attributes:
         wanted: which facts count.
-        max_depth: levels of facts that are read, at least 1.
         query_vector: PRISM's, to prefer what is near to the query; None: confidence alone.
         facts: in order of discovery, by key.
         canonical: entity id → id of its component, for all that were met and are not their own.
         names: canonical id → how it is shown.
-        costs: canonical id → cost of the cheapest known path from a seed.
-        cut_by: the bounds beyond which there is more.
+        costs: canonical id → cost of the cheapest path from a seed.
     """
 
     wanted: FactFilter
-    max_depth: int
     query_vector: Sequence[float] | None = None
     facts: dict[tuple[Any, ...], FactRow] = field(default_factory=dict)
     canonical: dict[str, str] = field(default_factory=dict)
     names: dict[str, End] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
-    cut_by: set[Bound] = field(default_factory=set)
     _pairs: list[tuple[str, str]] = field(default_factory=list)
-    _asked: set[str] = field(default_factory=set)
+    _expanded: set[str] = field(default_factory=set)
 
     def of(self, entity_id: str) -> str:
         """The canonical id of an entity."""
@@ -147,59 +145,58 @@ class FactWalk:
         """Read the facts up to `max_depth` levels around the seeds.
 
         Raises:
-            QueryTimeout: the time was over; what was found until then is here.
+            QueryTimeout: the time was over; what was met until then is here.
         """
         self._begin()
         frontier = self._met(reads, seeds)
-        self.costs = dict.fromkeys((self.of(one) for one in frontier), 0.0)
-        for _ in range(self.max_depth):
-            if not frontier:
-                return
-            frontier = self._step(reads, frontier)
-        few = self.wanted._replace(per_entity=_LOOKED_AT_BEYOND)
-        beyond = reads.facts_of(self._cheapest(frontier), few) if frontier else ()
-        if any(row.key not in self.facts for row in beyond):
-            self.cut_by.add(Bound.DEPTH)
+        self.costs = dict.fromkeys((self.of(entity_id) for entity_id in frontier), 0.0)
+        self._follow(reads, frontier)
 
     def _begin(self) -> None:
-        """A second attempt starts from nothing."""
-        for kept in (self.facts, self.canonical, self.names, self.costs, self.cut_by):
-            kept.clear()
+        BoundedWalk._begin(self)
+        for met in (self.facts, self.canonical, self.names, self.costs, self._expanded):
+            met.clear()
         self._pairs.clear()
-        self._asked.clear()
 
-    def _met(self, reads: FactReads, ids: Iterable[str]) -> list[str]:
-        """All members of the components of the entities, those asked about before left out."""
-        new = {one for one in ids if one not in self._asked}
-        pairs = reads.same_as(new)
-        self._pairs += pairs
-        if pairs:
-            self.canonical = components(self._pairs)
-        new |= {one for pair in pairs for one in pair} - self._asked
-        return sorted(new)
+    def _is_full(self) -> bool:
+        return len(self.facts) >= MAX_FACTS_READ
 
-    def _step(self, reads: FactReads, frontier: Sequence[str]) -> list[str]:
-        """Read the facts of a level; the entities of the next one."""
+    def _expand(self, reads: FactReads, frontier: list[str], depth: int) -> list[str]:
         walked = self._cheapest(frontier)
-        self._asked |= set(walked)
+        self._expanded.update(walked)
         rows = reads.facts_of(walked, self.wanted)
         if len(rows) > (room := MAX_FACTS_READ - len(self.facts)):
             self.cut_by.add(Bound.NODES)
             rows = rows[:room]
-        found = self.take(reads, rows)
+        following = self.take(reads, rows)
         self._spend(reads, rows)
-        return found if len(self.facts) < MAX_FACTS_READ else []
+        return following
+
+    def _has_more(self, reads: FactReads, frontier: list[str]) -> bool:
+        few = self.wanted._replace(per_entity=_LOOKED_AT_BEYOND)
+        beyond = reads.facts_of(self._cheapest(frontier), few)
+        return any(row.key not in self.facts for row in beyond)
+
+    def _met(self, reads: FactReads, ids: Iterable[str]) -> list[str]:
+        """All members of the components of the entities, those walked on from left out."""
+        new = {entity_id for entity_id in ids if entity_id not in self._expanded}
+        pairs = reads.same_as(new)
+        self._pairs += pairs
+        if pairs:
+            self.canonical = components(self._pairs)
+        new |= {entity_id for pair in pairs for entity_id in pair} - self._expanded
+        return sorted(new)
 
     def take(self, reads: FactReads, rows: Sequence[FactRow]) -> list[str]:
         """Facts that were met; the entities that they lead to, those that are the same included."""
         self.facts.update((row.key, row) for row in rows)
         ends = {end.entity_id: end for row in rows for end in (row.source, row.target)}
         # a literal is everybody's, so nothing that shares one is connected by it
-        found = self._met(reads, (own for own, end in ends.items() if end.subtype != VALUE))
+        following = self._met(reads, (own for own, end in ends.items() if end.subtype != VALUE))
         for own_id, end in ends.items():
             if own_id == self.of(own_id) or self.of(own_id) not in self.names:
                 self.names[self.of(own_id)] = end._replace(entity_id=self.of(own_id))
-        return found
+        return following
 
     def _cheapest(self, frontier: Sequence[str]) -> list[str]:
         """The entities of a level in order of their cost, as many as are walked on from."""
@@ -219,11 +216,11 @@ class FactWalk:
         cosines: Mapping[str, float] = {}
         if self.query_vector is not None and new:
             cosines = reads.cosines(new, self.query_vector)
-        known = dict(self.costs)
+        before = dict(self.costs)
         for row in rows:
             confidence = confidence_of(row.properties, self.wanted.at_ms)
             for here, there in ((row.source, row.target), (row.target, row.source)):
-                if (start := known.get(self.of(here.entity_id))) is None:
+                if (start := before.get(self.of(here.entity_id))) is None:
                     continue
                 to = self.of(there.entity_id)
                 cost = start + edge_cost(confidence, cosines.get(there.entity_id))
@@ -247,10 +244,10 @@ def hop_distances(
 ) -> dict[str, dict[str, int]]:
     """Of each start, the edges of the shortest undirected path to what it reaches (S2)."""
     neighbours: dict[str, set[str]] = {}
-    for one, other, _ in links:
-        neighbours.setdefault(one, set()).add(other)
-        neighbours.setdefault(other, set()).add(one)
-    found = {}
+    for source, target, _ in links:
+        neighbours.setdefault(source, set()).add(target)
+        neighbours.setdefault(target, set()).add(source)
+    reached = {}
     for start in starts:
         distances = {start: 0}
         frontier = [start]
@@ -262,8 +259,8 @@ def hop_distances(
                         distances[there] = distances[here] + 1
                         following.append(there)
             frontier = following
-        found[start] = distances
-    return found
+        reached[start] = distances
+    return reached
 
 
 def recalled(
@@ -281,24 +278,32 @@ def recalled(
     links = walk.links()
     distances = hop_distances((seed.entity_id for seed in seeds), links)
     scored = []
-    for one, other, row in links:
-        best: tuple[float, float, int] | None = None
-        for seed in seeds:
-            known = distances[seed.entity_id]
-            hops = [known[end] for end in (one, other) if end in known]
-            if not hops:
-                continue
-            hop = min(hops)
-            if best is None or seed.score / (1 + hop) > best[0]:
-                best = (seed.score / (1 + hop), seed.score, hop)
-        if best is None:
+    for source, target, row in links:
+        nearest = _nearest(seeds, distances, (source, target))
+        if nearest is None:
             continue
+        share, match, hop = nearest
         confidence = confidence_of(row.properties, now_ms)
-        composite = best[0] * confidence
+        composite = share * confidence
         score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
-        scores = FactScore(confidence, best[1], best[2], composite, score)
+        scores = FactScore(
+            confidence=confidence, match=match, hop=hop, composite=composite, score=score
+        )
         scored.append(recalled_fact(walk, row, scores))
     return _best_of_each(walk, scored)[:limit]
+
+
+def _nearest(
+    seeds: Sequence[Seed], distances: Mapping[str, Mapping[str, int]], ends: tuple[str, str]
+) -> tuple[float, float, int] | None:
+    """Of the seed that a fact scores most by: score / (1 + hop), score, hop; None: none reaches."""
+    best: tuple[float, float, int] | None = None
+    for seed in seeds:
+        reached = distances[seed.entity_id]
+        hop = min((reached[end] for end in ends if end in reached), default=None)
+        if hop is not None and (best is None or seed.score / (1 + hop) > best[0]):
+            best = (seed.score / (1 + hop), seed.score, hop)
+    return best
 
 
 def activated(
@@ -316,18 +321,23 @@ def activated(
     links = walk.links()
     matches = {seed.entity_id: seed.score for seed in seeds}
     hops: dict[str, int] = {}
-    for known in hop_distances(matches, links).values():
-        for own_id, hop in known.items():
+    for distances in hop_distances(matches, links).values():
+        for own_id, hop in distances.items():
             hops[own_id] = min(hop, hops.get(own_id, hop))
     scored = []
-    for one, other, row in links:
-        if one not in activation or other not in activation:
+    for source, target, row in links:
+        ends = (source, target)
+        if not all(end in activation for end in ends):
             continue
-        score = min(activation[one], activation[other])
-        match = max(matches.get(one, 0.0), matches.get(other, 0.0))
-        hop = min(hops.get(one, walk.max_depth), hops.get(other, walk.max_depth))
-        confidence = confidence_of(row.properties, now_ms)
-        scored.append(recalled_fact(walk, row, FactScore(confidence, match, hop, score, score)))
+        score = min(activation[end] for end in ends)
+        scores = FactScore(
+            confidence=confidence_of(row.properties, now_ms),
+            match=max(matches.get(end, 0.0) for end in ends),
+            hop=min(hops.get(end, walk.max_depth) for end in ends),
+            composite=score,
+            score=score,
+        )
+        scored.append(recalled_fact(walk, row, scores))
     return _best_of_each(walk, scored)[:limit]
 
 
@@ -335,32 +345,87 @@ def recalled_fact(walk: FactWalk, row: FactRow, scores: FactScore) -> RecalledFa
     """A fact of a walk with its scores."""
     properties = row.properties
     said_by = [properties["event_id"], *reversed(properties.get("supporting_event_ids") or ())]
-    sources = tuple(dict.fromkeys(said_by))[:MAX_SOURCES]
     return RecalledFact(
-        walk.end(row.source),
-        walk.end(row.target),
-        properties,
-        scores.confidence,
-        scores.match,
-        scores.hop,
-        scores.composite,
-        scores.score,
-        sources,
-        key_of(row),
+        source=walk.end(row.source),
+        target=walk.end(row.target),
+        properties=properties,
+        scores=scores,
+        sources=tuple(dict.fromkeys(said_by))[:MAX_SOURCES],
+        key=key_of(row),
     )
 
 
 def key_of(row: FactRow) -> FactKey:
     """What tells a fact from every other."""
-    known = row.properties
+    properties = row.properties
     return FactKey(
         source_id=row.source.entity_id,
-        relation=known["relation"],
-        edge_type=known["edge_type"],
+        relation=properties["relation"],
+        edge_type=properties["edge_type"],
         target_id=row.target.entity_id,
-        valid_from_ms=known["valid_from"],
-        event_id=known["event_id"],
+        valid_from_ms=properties["valid_from"],
+        event_id=properties["event_id"],
     )
+
+
+class RankedFact(NamedTuple):
+    """A place in a ranking of facts: where the fact is found again, and its scores.
+
+    Attributes:
+        digest: of the fact's whole key; tells it from others that the event says of these ends.
+    """
+
+    source_id: str
+    target_id: str
+    event_id: str
+    digest: str
+    scores: FactScore
+
+
+def _digest(key: FactKey) -> str:
+    return blake2b(orjson.dumps(key.parts), digest_size=4).hexdigest()
+
+
+def ranked_fact(fact: RecalledFact) -> RankedFact:
+    """The place of a fact that was found."""
+    key = fact.key
+    return RankedFact(
+        source_id=key.source_id,
+        target_id=key.target_id,
+        event_id=key.event_id,
+        digest=_digest(key),
+        scores=fact.scores,
+    )
+
+
+def read_page(
+    reads: FactReads, walk: FactWalk, page: Sequence[RankedFact], user_id: str | None
+) -> list[RecalledFact]:
+    """The facts of a page as they are now, in its order; those that are gone are left out.
+
+    Args:
+        reads: the transaction.
+        walk: that has not begun; it is given the facts.
+        page: of a ranking.
+        user_id: whose facts beside those of nobody.
+
+    Returns:
+        Facts with the scores of the ranking. What other events said the same is not looked for.
+    """
+    rows = reads.facts_between(
+        ((one.source_id, one.target_id, one.event_id) for one in page), user_id
+    )
+    walk.take(reads, rows)
+    by_place = {(*_place(key := key_of(row)), _digest(key)): row for row in rows}
+    return [
+        recalled_fact(walk, row, one.scores)
+        for one in page
+        if (row := by_place.get(one[:4])) is not None
+    ]
+
+
+def _place(key: FactKey) -> tuple[str, str, str]:
+    return key.source_id, key.target_id, key.event_id
 
 
 def _best_of_each(walk: FactWalk, scored: Iterable[RecalledFact]) -> list[RecalledFact]:
@@ -368,16 +433,17 @@ def _best_of_each(walk: FactWalk, scored: Iterable[RecalledFact]) -> list[Recall
 
     def order(fact: RecalledFact) -> tuple[Any, ...]:
         cost = max(walk.costs.get(end.entity_id, 1.0) for end in (fact.source, fact.target))
-        known = fact.properties
-        return (-fact.score, cost, -known["valid_from"], known["event_id"], known["relation"])
+        properties = fact.properties
+        newest = -properties["valid_from"]
+        return -fact.scores.score, cost, newest, properties["event_id"], properties["relation"]
 
-    kept: dict[tuple[str, str, str], RecalledFact] = {}
+    best: dict[tuple[str, str, str], RecalledFact] = {}
     for fact in sorted(scored, key=order):
         key = (fact.source.entity_id, fact.properties["relation"], fact.target.entity_id)
-        first = kept.get(key)
+        first = best.get(key)
         if first is None:
-            kept[key] = fact
+            best[key] = fact
         else:
             sources = tuple(dict.fromkeys([*first.sources, *fact.sources]))[:MAX_SOURCES]
-            kept[key] = first._replace(sources=sources)
-    return list(kept.values())
+            best[key] = first._replace(sources=sources)
+    return list(best.values())

@@ -1,46 +1,52 @@
 """The first half of a query: where it is asked, what it names, and what each channel finds.
 
 Two rounds: the session's last events together with the people that the query names, and then all
-channels side by side. What fails or is too slow is left out, and noted.
+channels side by side, each with its own time. What fails or is too slow is left out, and noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from api.dependencies import Deadline, Services
+import numpy
+
+from api.caches import PassageCache
 from api.query_schemas import SubgraphQuery
-from api.retrieval.channels import Outcome, Work, run_side_by_side
-from api.retrieval.entity_seeds import Seed, name_terms
-from api.retrieval.query_terms import QueryTerms, query_terms
-from api.retrieval.recall import ENTITY_PREFIX, Recall, SeedRules, seeds_of
+from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
+from api.retrieval.recall import Recall, seeds_of
+from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
 from api.retrieval.seeds import (
     CONTEXT_SCORE,
     MAX_ENTITY_SEEDS,
-    MAX_SEEDS,
+    MAX_EVENT_SEEDS,
+    Seed,
     fused_ranks,
     joined_seeds,
     most_important,
 )
-from api.retrieval.traverse import Bound
-from api.schemas import Channel
+from api.schemas import Bound, Channel
+from api.services import Deadline, ReadContext
 from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import (
-    Hit,
-    SessionEvent,
+    contents,
     session_and_agents,
     session_user,
+    standings,
     text_hits,
     vector_hits,
 )
 from pipelines.graph.reads.facts import FactReads
-from pipelines.graph.reads.scope import Scope, wire_id
+from pipelines.graph.reads.scope import Scope
+from pipelines.graph.rows import ENTITY_PREFIX, Hit, SessionEvent, wire_id
 from pipelines.observe import metrics as telemetry
-from projections.errors import GraphUnavailable, QueryTimeout
+from projections.errors import GraphUnavailable, QueryTimeout, RecollectError
 from projections.positions import Position
 from projections.schema import ENTITY
 
@@ -48,25 +54,57 @@ CHANNEL_HITS: Final = 100
 """Events of a channel; a ranking is made of them, of their neighbours, of what the walk meets."""
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
+GRACE_MS: Final = 50
+"""Beyond a channel's time, for the database to end it and say so."""
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
 
-
-class Context(NamedTuple):
-    """Where and about what is asked: the session's last events, the terms, the scope."""
-
-    events: list[SessionEvent]
-    terms: QueryTerms
-    scope: Scope
+Status = Literal["ok", "timeout", "failed", "unavailable", "off"]
+Work = Callable[[int], Any]
+"""What a channel does, given its milliseconds."""
 
 
-class Gathered(NamedTuple):
-    """What the channels found, each the best first; `vector` is the query's, None without one."""
+class Outcome(NamedTuple):
+    """What became of a channel; `value` is None unless the status is `ok`."""
 
-    text: list[Hit]
-    near: list[Hit]
-    entities: list[Seed]
-    vector: list[float] | None
+    value: Any
+    status: Status
+    ms: int
+
+
+def run_side_by_side(
+    pool: Executor, channels: Mapping[str, Work], timeout_ms: int
+) -> dict[str, Outcome]:
+    """All channels at once, each within `timeout_ms`; what is not back by then is given up.
+
+    A channel that is given up may go on until the database ends it; nobody waits for it.
+    """
+    begun_s = time.monotonic()
+    deadline_s = begun_s + (timeout_ms + GRACE_MS) / 1000
+    futures = {name: pool.submit(_timed, work, timeout_ms) for name, work in channels.items()}
+    return {name: _outcome(future, begun_s, deadline_s) for name, future in futures.items()}
+
+
+def _timed(work: Work, timeout_ms: int) -> tuple[Any, int]:
+    begun_s = time.monotonic()
+    value = work(timeout_ms)
+    return value, round((time.monotonic() - begun_s) * 1000)
+
+
+def _outcome(future: Future[tuple[Any, int]], begun_s: float, deadline_s: float) -> Outcome:
+    status: Status = "failed"
+    try:
+        value, ms = future.result(timeout=max(0.0, deadline_s - time.monotonic()))
+    except (FutureTimeout, QueryTimeout):
+        future.cancel()
+        status = "timeout"
+    except GraphUnavailable:
+        status = "unavailable"
+    except RecollectError:
+        status = "failed"
+    else:
+        return Outcome(value, "ok", ms)
+    return Outcome(None, status, round((time.monotonic() - begun_s) * 1000))
 
 
 @dataclass(slots=True)
@@ -90,66 +128,73 @@ class Notes:
             telemetry.CHANNEL_FAILURES.labels(channel=channel).inc()
             self.degraded.append(f"the channel {channel}: {outcome.status}")
 
+    def cut(self, reason: str) -> None:
+        """Note what time did not suffice for."""
+        self.cut_by.add(Bound.TIME)
+        self.degraded.append(reason)
+
+
+class QueryAnalysis(NamedTuple):
+    """Where and about what is asked: the session's last events, the terms, the scope."""
+
+    events: list[SessionEvent]
+    terms: QueryTerms
+    scope: Scope
+
+
+class Gathered(NamedTuple):
+    """What the channels found, each the best first; `vector` is the query's, None without one."""
+
+    text: list[Hit]
+    near: list[Hit]
+    entities: list[Seed]
+    vector: list[float] | None
+
 
 class Gathering:
-    """One query's.
+    """What one query begins with.
 
     Args:
-        services: graph, embedder, threads, settings.
-        tenant: whose memory.
-        asked: the query.
-        deadline: of the request.
-        now_ms: the clock for facts that hold.
+        context: of the request.
+        reader: of the graph that it is answered from.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        tenant: str,
-        asked: SubgraphQuery,
-        deadline: Deadline,
-        now_ms: int,
-    ) -> None:
-        self._services = services
-        self._settings = services.settings
-        self._tenant = tenant
-        self._asked = asked
-        self._deadline = deadline
-        self._now_ms = now_ms
+    def __init__(self, context: ReadContext[SubgraphQuery], reader: GraphReader) -> None:
+        self._context = context
+        self._reader = reader
 
-    def context(self, reader: GraphReader, notes: Notes) -> Context:
+    def analysis(self, notes: Notes) -> QueryAnalysis:
         """The session's last events, and the terms of the query: whom it names says the graph."""
-        asked = self._asked
-        names = name_terms(asked.query).names[:MAX_NAMES]
+        tenant, query = self._context.tenant, self._context.query
+        names = name_terms(query.query).names[:MAX_NAMES]
         work: dict[str, Work] = {
-            "context": lambda ms: reader.read(
-                lambda graph: session_and_agents(graph, self._tenant, asked.session_id, names),
+            "context": lambda ms: self._reader.read(
+                lambda graph: session_and_agents(graph, tenant, query.session_id, names),
                 timeout_ms=ms,
             )
         }
         (outcome,) = self._run(work).values()
         events, agents = outcome.value or ([], [])
         notes.take("context", outcome._replace(value=events))
-        terms = query_terms(asked.query, agents, now_ms=self._now_ms)
-        return Context(events, terms, self.scope(events))
+        terms = query_terms(query.query, agents, now_ms=self._context.now_ms)
+        return QueryAnalysis(events, terms, self.scope(events))
 
     def scope(self, events: Sequence[SessionEvent]) -> Scope:
         """Whose memory: the named user's, else that of the session's events, newest first."""
-        user_id = self._asked.user_id
-        if user_id is None:
-            user_id = session_user(events)
-        position = self._asked.as_of_position
+        query = self._context.query
+        user_id = session_user(events) if query.user_id is None else query.user_id
+        position = query.as_of_position
         until = None if position is None else Position.parse(position)
-        return Scope(self._tenant, user_id, self._now_ms, until)
+        return Scope(self._context.tenant, user_id, self._context.now_ms, until)
 
-    def channels(self, reader: GraphReader, notes: Notes, context: Context) -> Gathered:
+    def channels(self, notes: Notes, analysis: QueryAnalysis) -> Gathered:
         """What each channel found.
 
         Raises:
             QueryTimeout: none answered in time.
             GraphUnavailable: Neo4j is away.
         """
-        scope, words = context.scope, context.terms.words
+        reader, scope, words = self._reader, analysis.scope, analysis.terms.words
         outcomes = self._run(
             {
                 "text": lambda ms: reader.read(
@@ -158,82 +203,177 @@ class Gathering:
                 "entity": lambda ms: reader.read(
                     lambda graph: self._entities(graph, scope), timeout_ms=ms
                 ),
-                "vector": lambda ms: self._near(reader, context, ms),
+                "vector": lambda ms: self._near(analysis, ms),
             }
         )
-        vector, near = outcomes["vector"].value or (None, [])
-        if outcomes["vector"].status == "ok" and vector is None:
-            outcomes["vector"] = outcomes["vector"]._replace(status="unavailable")
+        text, entity, vector = outcomes["text"], outcomes["entity"], outcomes["vector"]
+        embedded, near = vector.value or (None, [])
+        if vector.status == "ok" and embedded is None:
+            vector = vector._replace(status="unavailable")
             notes.degraded.append("the query could not be embedded: keywords alone answer")
-        notes.take("text", outcomes["text"])
-        notes.take("entity", outcomes["entity"])
-        notes.take("vector", outcomes["vector"]._replace(value=near))
-        self._check([outcomes["text"], outcomes["entity"], outcomes["vector"]])
-        return Gathered(outcomes["text"].value or [], near, outcomes["entity"].value or [], vector)
+        notes.take("text", text)
+        notes.take("entity", entity)
+        notes.take("vector", vector._replace(value=near))
+        self._check([text, entity, vector])
+        return Gathered(text.value or [], near, entity.value or [], embedded)
 
-    def seeds(self, gathered: Gathered, context: Context) -> dict[str, float]:
+    def seeds(self, gathered: Gathered, analysis: QueryAnalysis) -> dict[str, float]:
         """Wire ids with scores from 0 to 1, the best first."""
+        given = self._context.query.seed_nodes
         entities = {
-            wire_id(ENTITY.label, one.entity_id): min(1.0, one.score)
-            for one in gathered.entities[:MAX_ENTITY_SEEDS]
+            wire_id(ENTITY.label, seed.entity_id): min(1.0, seed.score)
+            for seed in gathered.entities[:MAX_ENTITY_SEEDS]
         }
-        if self._asked.seed_nodes is not None:
-            others = [one for one in self._asked.seed_nodes if not one.startswith(ENTITY_PREFIX)]
-            return dict.fromkeys([*(one.lower() for one in others), *entities], 1.0)
+        if given is not None:
+            others = (node_id for node_id in given if not node_id.startswith(ENTITY_PREFIX))
+            return dict.fromkeys([*(node_id.lower() for node_id in others), *entities], 1.0)
         ranked = fused_ranks([hit.event_id for hit in hits] for hits in gathered[:2])
-        events = dict(list(ranked.items())[:MAX_SEEDS])
-        return joined_seeds(entities, events, self._context_seeds(context))
+        events = dict(list(ranked.items())[:MAX_EVENT_SEEDS])
+        return joined_seeds(entities, events, self._context_seeds(analysis))
 
     def _run(self, work: Mapping[str, Work]) -> dict[str, Outcome]:
-        return run_side_by_side(self._services.channels, work, self._channel_ms())
+        return run_side_by_side(self._context.services.channels, work, self._channel_ms())
 
     def _channel_ms(self) -> int:
-        share_ms = round(self._deadline.remaining_ms() * CHANNEL_SHARE)
-        return max(1, min(self._settings.channel_timeout_ms, share_ms))
+        share_ms = round(self._context.deadline.remaining_ms() * CHANNEL_SHARE)
+        return max(1, min(self._context.settings.channel_timeout_ms, share_ms))
 
     def _near(
-        self, reader: GraphReader, context: Context, timeout_ms: int
+        self, analysis: QueryAnalysis, timeout_ms: int
     ) -> tuple[list[float], list[Hit]] | None:
         """The vector of the query and the events near to it; None: it could not be embedded."""
-        own = Deadline(timeout_ms)
-        text = context.terms.embedding_text
-        vector = self._services.embedder.embed(text, timeout_ms=timeout_ms)
+        deadline = Deadline(timeout_ms)
+        text = analysis.terms.embedding_text
+        vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
         if vector is None:
             return None
-        filtered = reader.searches_within_tenant(timeout_ms=own.remaining_ms())
+        filtered = self._reader.searches_within_tenant(timeout_ms=deadline.remaining_ms())
 
         def ask(graph: GraphRead) -> list[Hit]:
-            return vector_hits(graph, context.scope, vector, CHANNEL_HITS, filtered=filtered)
+            return vector_hits(graph, analysis.scope, vector, CHANNEL_HITS, filtered=filtered)
 
-        return vector, reader.read(ask, timeout_ms=own.remaining_ms())
+        return vector, self._reader.read(ask, timeout_ms=deadline.remaining_ms())
 
     def _check(self, outcomes: Sequence[Outcome]) -> None:
         statuses = [outcome.status for outcome in outcomes]
         if "ok" in statuses:
             return
         if "timeout" in statuses:
-            raise QueryTimeout(timeout_ms=self._asked.timeout_ms, reason="no channel answered")
+            timeout_ms = self._context.query.timeout_ms
+            raise QueryTimeout(timeout_ms=timeout_ms, reason="no channel answered")
         raise GraphUnavailable(reason="no channel answered")
 
     def _entities(self, graph: GraphRead, scope: Scope) -> list[Seed]:
         """The entities that the query names, or that the caller does."""
-        asked, settings = self._asked, self._settings
-        given = tuple(one for one in asked.seed_nodes or () if one.startswith(ENTITY_PREFIX))
-        if asked.seed_nodes and not given:
+        query = self._context.query
+        given = tuple(one for one in query.seed_nodes or () if one.startswith(ENTITY_PREFIX))
+        if query.seed_nodes and not given:
             return []
-        now_ms = scope.now_ms
-        recall = Recall(asked.query, now_ms, now_ms, 1, 1, given, (), scope.user_id)
-        rules = SeedRules(settings.seed_structural_weight, settings.seed_community_cap)
-        return seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded).seeds
+        recall = Recall(
+            query=query.query,
+            at_ms=scope.now_ms,
+            now_ms=scope.now_ms,
+            max_depth=1,
+            max_facts=1,
+            given=given,
+            user_id=scope.user_id,
+        )
+        reads = FactReads(graph, self._context.tenant)
+        return seeds_of(reads, recall, self._context.seed_rules(), self._embedded).seeds
 
     def _embedded(self, text: str) -> list[float] | None:
-        return self._services.embedder.embed(text, timeout_ms=self._channel_ms())
+        return self._context.services.embedder.embed(text, timeout_ms=self._channel_ms())
 
-    def _context_seeds(self, context: Context) -> dict[str, float]:
+    def _context_seeds(self, analysis: QueryAnalysis) -> dict[str, float]:
         """The session's user, else its agent, and the most important of its last events."""
-        user_id = context.scope.user_id
+        user_id = analysis.scope.user_id
         kind: EntityType = "agent" if user_id is None else "user"
-        name = canonical_name(user_id or self._asked.agent_id)
-        own = wire_id(ENTITY.label, entity_id(self._tenant, name, kind))
-        mine = [one for one in context.events if one.user_id in (None, user_id)]
-        return dict.fromkeys([own, *most_important(mine)], CONTEXT_SCORE)
+        name = canonical_name(user_id or self._context.query.agent_id)
+        person = wire_id(ENTITY.label, entity_id(self._context.tenant, name, kind))
+        mine = [event for event in analysis.events if event.user_id in (None, user_id)]
+        return dict.fromkeys([person, *most_important(mine)], CONTEXT_SCORE)
+
+
+class Candidates:
+    """The candidates of one query.
+
+    Args:
+        reader: of the graph.
+        scope: whose memory.
+        cache: of passages.
+        vector: of the question; None: it has none.
+    """
+
+    def __init__(
+        self, reader: GraphReader, scope: Scope, cache: PassageCache, vector: Sequence[float] | None
+    ) -> None:
+        self._reader = reader
+        self._scope = scope
+        self._cache = cache
+        self._vector = None if vector is None else unit_vector(vector)
+
+    def read(
+        self, *, around: Sequence[str], ids: Sequence[str], timeout_ms: int
+    ) -> list[Candidate]:
+        """The events that are in scope, in no order.
+
+        Args:
+            around: these, and a few events before and after each in its session.
+            ids: these alone.
+            timeout_ms: for all of it.
+
+        Raises:
+            QueryTimeout: the time was over.
+            GraphUnavailable: Neo4j is away.
+        """
+
+        def ask(graph: GraphRead) -> list[Candidate]:
+            rows = standings(graph, self._scope, around=around, ids=ids)
+            passages = self._passages(graph, [row.event_id for row in rows])
+            rows = [row for row in rows if row.event_id in passages]
+            cosines = self._cosines([passages[row.event_id] for row in rows])
+            return [
+                Candidate(
+                    passages[row.event_id],
+                    previous_id=row.previous_id,
+                    cosine=cosine,
+                    importance=row.importance,
+                    access_count=row.access_count,
+                    accessed_at_ms=row.accessed_at_ms,
+                )
+                for row, cosine in zip(rows, cosines, strict=True)
+            ]
+
+        return self._reader.read(ask, timeout_ms=timeout_ms)
+
+    def _passages(self, graph: GraphRead, event_ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Of the events, as far as they are there still."""
+        tenant = self._scope.tenant
+        passages = self._cache.get(self._reader, tenant, event_ids)
+        missing = [event_id for event_id in event_ids if event_id not in passages]
+        if missing:
+            rows = contents(graph, tenant, missing)
+            read = {row.event_id: Passage.of(row) for row in rows}
+            # What has no text yet is about to be enriched.
+            enriched = [read[row.event_id] for row in rows if row.text is not None]
+            self._cache.put(self._reader, tenant, enriched)
+            passages |= read
+        return passages
+
+    def _cosines(self, passages: Sequence[Passage]) -> list[float | None]:
+        """With the question's vector; None: one of the two has none, or of another length."""
+        wanted = self._vector
+        cosines: list[float | None] = [None] * len(passages)
+        if wanted is None:
+            return cosines
+        places: list[int] = []
+        rows: list[HalfVector] = []
+        for place, passage in enumerate(passages):
+            if passage.vector is not None and passage.vector.shape == wanted.shape:
+                places.append(place)
+                rows.append(passage.vector)
+        if rows:
+            values = numpy.stack(rows).astype(numpy.float32) @ wanted
+            for place, value in zip(places, values.tolist(), strict=True):
+                cosines[place] = value
+        return cosines

@@ -1,7 +1,7 @@
 """What a question wants to know: intents with confidences, and which facts go with that (S0, S2).
 
-Rules, not a model: each marker is a pattern, what it speaks for, and how strongly. Markers of one
-intent confirm each other, 1 - Π(1 - strength), so a confidence grows and stays below 1. The
+Pure. Rules, not a model: each marker is a pattern, what it speaks for, and how strongly. Markers
+of one intent confirm each other, 1 - Π(1 - strength), so a confidence grows and stays below 1. The
 question of S0, "Why do my customers' payments keep failing?", has `why` 0.7 by its first word,
 `when` 0.4 because something recurs, and `what` 0.5 because it is about somebody's something.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from api.retrieval.query_terms import MAX_QUERY_CHARACTERS
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
 from enrichment.relations import EdgeType
 
 Intent = Literal["why", "when", "what", "related", "general"]
@@ -140,7 +140,7 @@ def path_intents(query: str, intents: Mapping[Intent, float]) -> dict[Intent, fl
         intents: that are traversed, with their confidences.
     """
     least: dict[Intent, float] = {"why": STRONG, "related": STRONG}
-    if _SEQUENCE.search(query[:MAX_QUERY_CHARACTERS]):
+    if _SEQUENCE.search(query[:MAX_SEARCHED_CHARACTERS]):
         least["when"] = CLEAR
     return {one: value for one, value in intents.items() if value >= least.get(one, math.inf)}
 
@@ -151,8 +151,8 @@ def _inferred(query: str) -> tuple[tuple[Intent, float], ...]:
     for marker in MARKERS:
         if marker.pattern.search(query):
             missing[marker.intent] = missing.get(marker.intent, 1.0) * (1 - marker.strength)
-    found = {intent: round(1 - rest, 2) for intent, rest in missing.items()}
-    return tuple(sorted(found.items(), key=lambda item: -item[1]))
+    confidences = {intent: round(1 - left, 2) for intent, left in missing.items()}
+    return tuple(sorted(confidences.items(), key=lambda item: -item[1]))
 
 
 def inferred_intents(query: str) -> dict[Intent, float]:
@@ -160,7 +160,7 @@ def inferred_intents(query: str) -> dict[Intent, float]:
 
     A question that nothing is known about is `general`, with confidence 1.
     """
-    return dict(_inferred(query[:MAX_QUERY_CHARACTERS])) or {"general": 1.0}
+    return dict(_inferred(query[:MAX_SEARCHED_CHARACTERS])) or {"general": 1.0}
 
 
 def traversed_intents(
@@ -174,8 +174,8 @@ def traversed_intents(
     """
     if override is not None:
         return {override: 1.0}
-    kept = {intent: value for intent, value in inferred.items() if value >= THRESHOLD}
-    return kept or {"general": 1.0}
+    clear = {intent: value for intent, value in inferred.items() if value >= THRESHOLD}
+    return clear or {"general": 1.0}
 
 
 def strongest_intent(intents: Mapping[Intent, float]) -> Intent:

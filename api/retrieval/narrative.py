@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from projections.events import timestamp_text
 
-MAX_ANCHORS: Final = 3
-MAX_HOPS: Final = 2
-MAX_FACTS_AN_ENTITY: Final = 10
-MAX_FACTS: Final = 30
+NARRATIVE_ANCHORS: Final = 3
+NARRATIVE_HOPS: Final = 2
+NARRATIVE_FACTS_AN_ENTITY: Final = 10
+NARRATIVE_FACTS: Final = 30
 
 SOURCE_WEIGHTS: Final = {"user_edit": 2.0, "file": 1.5, "system": 1.2, "conversation": 1.0}
 CONFIRMED_WEIGHT: Final = 1.2
@@ -110,11 +110,11 @@ def chosen_facts(facts: Iterable[FactLine], anchors: Sequence[str]) -> list[Fact
 
     for fact in sorted(facts, key=order):
         count = taken.get(fact.subject_id, 0)
-        if fact.hop >= MAX_HOPS or count >= MAX_FACTS_AN_ENTITY:
+        if fact.hop >= NARRATIVE_HOPS or count >= NARRATIVE_FACTS_AN_ENTITY:
             continue
         taken[fact.subject_id] = count + 1
         chosen.append(fact)
-        if len(chosen) == MAX_FACTS:
+        if len(chosen) == NARRATIVE_FACTS:
             break
     return chosen
 
@@ -184,7 +184,7 @@ def evidence_markdown(events: Sequence[Evidence], *, max_tokens: int) -> str:
         events: the best first. One that does not fit is cut, or left out for the next.
         max_tokens: estimated, of the whole text.
     """
-    kept, room = [], max_tokens
+    chosen, room = [], max_tokens
     sessions: set[tuple[str, str]] = set()
     for event in events:
         place = (event.session_id, _day(event))
@@ -193,11 +193,11 @@ def evidence_markdown(events: Sequence[Evidence], *, max_tokens: int) -> str:
         if fitting is None:
             continue
         sessions.add(place)
-        kept.append(fitting)
+        chosen.append(fitting)
         room -= heading + estimated_tokens(_evidence_line(fitting))
-    if not kept:
+    if not chosen:
         return "Nothing was found.\n"
-    return "\n\n".join(_sections(kept)) + "\n"
+    return "\n\n".join(_sections(chosen)) + "\n"
 
 
 def _sections(events: Iterable[Evidence]) -> Iterable[str]:
@@ -229,9 +229,9 @@ def _evidence_line(event: Evidence) -> str:
     state = f" ({event.status})" if event.status in ("failed", "timeout", "pending") else ""
     note = f" ({event.note})" if event.note else ""
     text = _one_line(event.text)
-    said = f": {text}" if text else ""
+    words = f": {text}" if text else ""
     time = timestamp_text(event.occurred_at_ms)[11:19]
-    return f"- {time} {_one_line(said_by)}, {what}{state}{said}{note} [{event.event_id}]"
+    return f"- {time} {_one_line(said_by)}, {what}{state}{words}{note} [{event.event_id}]"
 
 
 def _fitting(event: Evidence, room: int) -> Evidence | None:

@@ -1,4 +1,6 @@
-"""What a question says that a search can use: its words, whom it names, and what to embed.
+"""What a question says that a search can use: its words, whom it names, and what to embed. Pure.
+
+The one place where a question, and what is compared with it, is taken apart into words.
 
 A name that many texts are said by or addressed to says who speaks, not what about: it is matched
 to the agent of an event and left out of the words and of the vector. (In a conversation of two the
@@ -17,11 +19,23 @@ from api.retrieval.time_spans import TimeSpan, time_spans
 from enrichment.entities import canonical_name
 from enrichment.words import STOP_WORDS
 
-MAX_QUERY_CHARACTERS: Final = 2_000
+MAX_SEARCHED_CHARACTERS: Final = 2_000
+MAX_NAMING_CHARACTERS: Final = 512
+"""Of a query that may name entities, S2: what stands behind them names nothing."""
+MAX_TERMS: Final = 64
+"""Of a search for names: 512 characters have room for 250 words of one letter."""
+MAX_NAME_WORDS: Final = 4
+"""Of a name that is looked up as it stands."""
+MIN_PREFIX: Final = 3
+"""Letters of a word that may be the beginning of another: two begin half the dictionary."""
 MAX_WORDS: Final = 32
 """Of one search; what a question says it says in fewer."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
+_NAME_WORD = re.compile(r"\w+")
+_NAME_PART = re.compile(r"[^\W_]+")
+_EDGE = re.compile(r"^[^\w]+|[^\w]+$")
+_POSSESSIVE = re.compile(r"['\u2019]s$", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"(?<![^\W_])(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{4,}(?![^\W_])")
 """Letters and digits in one word: a booking, an order, a part of a UUID."""
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
@@ -40,7 +54,7 @@ class QueryTerms(NamedTuple):
     """What a question is searched by.
 
     Attributes:
-        query: as asked, its first MAX_QUERY_CHARACTERS.
+        query: as asked, its first MAX_SEARCHED_CHARACTERS.
         words: lower case, letters, digits and inner apostrophes, in order, each once, at most
             MAX_WORDS; without words that say little and without the agents' names, unless nothing
             else is left.
@@ -68,30 +82,34 @@ def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = N
         names: agents that it may name; those that it does not name do no harm.
         now_ms: the clock that "last week" counts from; None: times are not looked for.
     """
-    asked = query[:MAX_QUERY_CHARACTERS]
+    query = query[:MAX_SEARCHED_CHARACTERS]
     named = {
         normal: pattern
         for name in names
-        if (normal := agent_name(name)) and (pattern := _name_pattern(normal)).search(asked)
+        if (normal := agent_name(name)) and (pattern := _name_pattern(normal)).search(query)
     }
-    text = asked
+    text = query
     # The longest first: "ann smith" before "ann".
     for normal in sorted(named, key=lambda name: (-len(name), name)):
         text = named[normal].sub(" ", text)
     text = " ".join(text.split())
-    said = list(_plain_words(text)) or list(_plain_words(asked))
-    telling = [word for word in said if word not in STOP_WORDS] or said
-    kept = tuple(dict.fromkeys(telling))[:MAX_WORDS]
-    embedding_text = text if _WORD.search(text) else " ".join(asked.split())
-    spans = () if now_ms is None else time_spans(asked, now_ms)
+    plain = list(_plain_words(text)) or list(_plain_words(query))
+    telling = [word for word in plain if word not in STOP_WORDS] or plain
+    words = tuple(dict.fromkeys(telling))[:MAX_WORDS]
     return QueryTerms(
-        asked, kept, " ".join(kept), embedding_text, frozenset(named), spans, _identifiers(text)
+        query=query,
+        words=words,
+        full_text=" ".join(words),
+        embedding_text=text if _WORD.search(text) else " ".join(query.split()),
+        agents=frozenset(named),
+        spans=() if now_ms is None else time_spans(query, now_ms),
+        identifiers=_identifiers(text),
     )
 
 
 def _identifiers(text: str) -> tuple[str, ...]:
-    found = dict.fromkeys(_IDENTIFIER.findall(text.lower()))
-    return tuple(one for one in found if not _MEASURE.fullmatch(one))
+    mixed = dict.fromkeys(_IDENTIFIER.findall(text.lower()))
+    return tuple(one for one in mixed if not _MEASURE.fullmatch(one))
 
 
 def agent_name(name: str) -> str:
@@ -112,6 +130,66 @@ def _plain_words(text: str) -> Iterable[str]:
 def _plain(word: str) -> str:
     """A word in lower case with the typewriter's apostrophe, and without a possessive."""
     return word.replace("\u2019", "'").removesuffix("'s")
+
+
+class NameTerms(NamedTuple):
+    """What entities are searched by.
+
+    Attributes:
+        words: lower case, without words that say little; as they stand when no other is left.
+        names: canonical names that the query may hold, for a look-up.
+    """
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def name_terms(query: str) -> NameTerms:
+    """The words and the possible names of a query's first 512 characters."""
+    text = query[:MAX_NAMING_CHARACTERS]
+    words = list(dict.fromkeys(_NAME_WORD.findall(text.lower())))
+    telling = [word for word in words if word not in STOP_WORDS] or words
+    singular = [word[:-1] for word in telling if is_plural(word)]
+    return NameTerms(tuple(dict.fromkeys([*telling, *singular]))[:MAX_TERMS], _names(text))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Runs of up to four words as canonical names, joined as ids join them, too.
+
+    A run that ends in a possessive counts with it and without: "McDonald's" has one in its name,
+    and "Ann's sister" is about Ann.
+    """
+    raw = [word for part in text.split() if (word := _EDGE.sub("", part))][:MAX_TERMS]
+    names: dict[str, None] = {}
+    for length in range(1, MAX_NAME_WORDS + 1):
+        for first in range(len(raw) - length + 1):
+            run = raw[first : first + length]
+            if length == 1 and run[0].lower() in STOP_WORDS:
+                continue
+            for joint in " " if length == 1 else " _-":
+                written = joint.join(run)
+                for form in (written, _POSSESSIVE.sub("", written)):
+                    if name := canonical_name(form):
+                        names[name] = None
+    return tuple(names)
+
+
+def name_forms(name: str) -> tuple[str, ...]:
+    """Canonical names that a name given by a caller may stand for: `_` and `-` read as space."""
+    whole = canonical_name(name)
+    spaced = canonical_name(re.sub(r"[_-]+", " ", whole))
+    joined = (spaced.replace(" ", "_"), spaced.replace(" ", "-"))
+    return tuple(dict.fromkeys(form for form in (whole, spaced, *joined) if form))
+
+
+def name_parts(text: str) -> list[str]:
+    """The runs of letters and digits of a name."""
+    return _NAME_PART.findall(text)
+
+
+def is_plural(word: str) -> bool:
+    """Whether a word looks like the plural of the same word without its last letter."""
+    return len(word) > MIN_PREFIX + 1 and word.endswith("s") and not word.endswith("ss")
 
 
 def words_in(text: str) -> list[str]:
@@ -143,9 +221,9 @@ def stem(word: str) -> str:
     elif word.endswith("s") and not word.endswith(_NO_PLURAL):
         word = word[:-1]
     for ending in ("ing", "ed"):
-        rest = word.removesuffix(ending)
-        if rest != word and len(rest) >= _SHORTEST - 1 and _VOWEL.search(rest):
-            word = _single(rest)
+        bare = word.removesuffix(ending)
+        if bare != word and len(bare) >= _SHORTEST - 1 and _VOWEL.search(bare):
+            word = _single(bare)
             break
     if len(word) >= _SHORTEST and word.endswith("e"):
         word = word[:-1]

@@ -6,38 +6,31 @@ The graph is asked through `FactReads`; clock, settings and the embedder are arg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from api.retrieval.activation import ActivationConfig, Link, activation
-from api.retrieval.entity_seeds import (
-    MAX_SEEDS,
+from api.query_schemas import SeedChannel
+from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
+from api.retrieval.graph_scores import ActivationConfig, Link, activation
+from api.retrieval.query_terms import name_forms, name_terms
+from api.retrieval.ranking import MAX_RANKING
+from api.retrieval.seeds import (
+    MAX_RECALL_SEEDS,
     Seed,
+    SeedRules,
     Structure,
     capped_by_community,
     match_score,
-    name_forms,
-    name_terms,
     scored_seeds,
-)
-from api.retrieval.facts import (
-    FactWalk,
-    RecalledFact,
-    activated,
-    age_days,
-    confidence_of,
 )
 from enrichment.relations import EdgeType
 from enrichment.resolution import components
-from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads, Surroundings
+from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
+from pipelines.graph.rows import ENTITY_PREFIX, EntityName
 
-ENTITY_PREFIX: Final = "entity:"
-MAX_CANDIDATES: Final = 50
-MAX_RANKING: Final = 500
-"""Facts of a ranking that pages are made of."""
+MAX_NAMED_CANDIDATES: Final = 50
 MIN_COSINE: Final = 0.4
 """Of a name and a query of which the text names nothing: below, they have nothing in common."""
 
-Channel = Literal["text", "embedding", "given", "none"]
 Embed = Callable[[str], Sequence[float] | None]
 """The vector of a text; None: not in time."""
 
@@ -69,45 +62,39 @@ class Recall(NamedTuple):
         return FactFilter(self.at_ms, self.edge_types, self.user_id)
 
 
-class SeedRules(NamedTuple):
-    """S2's settings of the selection of seeds."""
-
-    structural_weight: float = 0.3
-    community_cap: int = 3
-
-
-class Found(NamedTuple):
+class RecallSeeds(NamedTuple):
     """Seeds, the best first, and what found them."""
 
     seeds: list[Seed]
-    channel: Channel
+    channel: SeedChannel
 
 
-def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -> Found:
+def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -> RecallSeeds:
     """Where the recall begins; embeddings are asked only when the text names nothing (S2)."""
     if recall.given:
-        return Found(_given(reads, recall.given, rules), "given")
+        return RecallSeeds(_given(reads, recall.given, rules), "given")
     terms = name_terms(recall.query)
-    candidates = reads.found(terms.words, terms.names, MAX_CANDIDATES)
+    candidates = reads.found(terms.words, terms.names, MAX_NAMED_CANDIDATES)
     matches = {one.entity_id: match_score(terms.words, one.names) for one in candidates}
     seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
-        return Found(seeds, "text")
+        return RecallSeeds(seeds, "text")
     vector = embed(recall.query)
     if vector is None:
-        return Found([], "none")
-    near = [pair for pair in reads.found_near(vector, MAX_SEEDS) if pair[1] >= MIN_COSINE]
+        return RecallSeeds([], "none")
+    near = [pair for pair in reads.found_near(vector, MAX_RECALL_SEEDS) if pair[1] >= MIN_COSINE]
     cosines = {one.entity_id: cosine for one, cosine in near}
     seeds = _seeds(reads, [one for one, _ in near], cosines, rules)
-    return Found(seeds, "embedding" if seeds else "none")
+    return RecallSeeds(seeds, "embedding" if seeds else "none")
 
 
 def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> list[Seed]:
     """The entities that a caller names; those that nobody knows are left out."""
     named = [one.removeprefix(ENTITY_PREFIX) for one in references]
     forms = list(dict.fromkeys(form for name in named for form in name_forms(name)))
-    found = [*reads.found_by_id(named), *reads.found_by_name(forms, MAX_CANDIDATES)]
-    return _seeds(reads, found, {one.entity_id: 1.0 for one in found}, rules, capped=False)
+    entities = [*reads.found_by_id(named), *reads.found_by_name(forms, MAX_NAMED_CANDIDATES)]
+    matches = {entity.entity_id: 1.0 for entity in entities}
+    return _seeds(reads, entities, matches, rules, capped=False)
 
 
 def _seeds(
@@ -119,13 +106,12 @@ def _seeds(
     capped: bool = True,
 ) -> list[Seed]:
     """One seed for each component of what is the same, scored, at most as many as are walked."""
-    met = {one.entity_id: one for one in candidates if matches[one.entity_id] > 0}
+    met = {entity.entity_id: entity for entity in candidates if matches[entity.entity_id] > 0}
     if not met:
         return []
     around = reads.surroundings(met)
-    same = [own_id for own_id, one in around.items() if one.is_same]
-    pairs = reads.same_as(same)
-    others = {one for pair in pairs for one in pair} - set(met)
+    pairs = reads.same_as([own_id for own_id, entity in around.items() if entity.is_same])
+    others = {own_id for pair in pairs for own_id in pair} - set(met)
     if others:
         around |= reads.surroundings(others)
     canonical = components(pairs)
@@ -140,28 +126,29 @@ def _seeds(
         best = max((matches[one], one) for one in group if one in met)
         seeds.append(Seed(own_id, names.get(own_id) or names[best[1]], best[0]))
     scored = scored_seeds(seeds, structures, structural_weight=rules.structural_weight)
-    return capped_by_community(scored, rules.community_cap) if capped else scored[:MAX_SEEDS]
+    return capped_by_community(scored, rules.community_cap) if capped else scored[:MAX_RECALL_SEEDS]
 
 
 def _structures(
     around: Mapping[str, Surroundings], members: Mapping[str, set[str]]
 ) -> dict[str, Structure]:
     """What surrounds a component: its members' surroundings together."""
-    found = {}
+    structures = {}
     for own_id, group in members.items():
-        known = [around[one] for one in sorted(group) if one in around]
-        found[own_id] = Structure(
-            sum(one.degree for one in known),
-            max((one.edge_types for one in known), default=0),
-            next((one.community_id for one in known if one.community_id), None),
+        each = [around[member] for member in sorted(group) if member in around]
+        structures[own_id] = Structure(
+            degree=sum(one.degree for one in each),
+            edge_types=max((one.edge_types for one in each), default=0),
+            community_id=next((one.community_id for one in each if one.community_id), None),
         )
-    return found
+    return structures
 
 
 def by_activation(
     reads: FactReads,
     recall: Recall,
     seeds: Sequence[Seed],
+    *,
     walk: FactWalk,
     config: ActivationConfig,
 ) -> list[RecalledFact]:

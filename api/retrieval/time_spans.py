@@ -1,7 +1,7 @@
-"""When a question says that something was: stretches of time, by the calendar's words in English.
+"""When a question says that something was: stretches of time, by the calendar's English words.
 
 `on 3 May 2023`, `May 3rd, 2023`, `2023-05-03`, `in May 2023`, `in May` (of any year up to now),
-`in 2023`, and what counts from now: `yesterday`, `last week`, `two months ago`, `today`.
+`in 2023`, and what counts from now: `yesterday`, `last week`, `two months ago`, `today`. Pure.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def time_spans(query: str, now_ms: int) -> tuple[TimeSpan, ...]:
         now_ms: the clock; nothing that it names without a year lies behind it.
     """
     now = datetime.fromtimestamp(min(max(now_ms, _FIRST_MS), _LAST_MS) / 1_000, UTC)
-    found: list[TimeSpan] = []
-    rest = query
+    spans: list[TimeSpan] = []
+    left = query
     for pattern in _CALENDAR:
-        for match in pattern.finditer(rest):
-            found.extend(_of_calendar(match.groupdict(), now))
-        rest = pattern.sub(" ; ", rest)
-    found.extend(_from_now(rest, now))
-    return tuple(dict.fromkeys(found))[:MAX_SPANS]
+        for match in pattern.finditer(left):
+            spans.extend(_of_calendar(match.groupdict(), now))
+        left = pattern.sub(" ; ", left)
+    spans.extend(_from_now(left, now))
+    return tuple(dict.fromkeys(spans))[:MAX_SPANS]
 
 
 def _of_calendar(parts: dict[str, str | None], now: datetime) -> Iterator[TimeSpan]:

@@ -1,59 +1,88 @@
-"""Entities: lists of them, and one with its names, facts, community and events."""
+"""Browsing: lists of entities, one with all that belongs to it, summaries and episodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Path, Query
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api.answers import JsonResponse
-from api.cursors import cursor_of, place_of
+from api.cursors import content_of, cursor_of
 from api.dependencies import Reader, ServicesOf
-from api.entity_answers import entity_item, entity_response
-from api.entity_schemas import EntitiesQuery, EntityList, EntityQuery, EntityResponse, PageMeta
-from api.errors import ApiProblem, problem_responses
-from api.read_your_writes import begin_read
-from api.retrieval.entity_seeds import Seed, match_score, name_forms, name_terms
+from api.entity_answers import EntityPage, entity_item, entity_response, link_item, summary_item
+from api.entity_schemas import (
+    EntitiesQuery,
+    EntityList,
+    EntityQuery,
+    EntityResponse,
+    EpisodeList,
+    PageMeta,
+    PageQuery,
+    SummaryItem,
+    SummaryQuery,
+    SummaryResponse,
+    SummaryScope,
+)
+from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
-from api.retrieval.recall import ENTITY_PREFIX
-from api.routes.context import READ_PROBLEMS, clock_ms
+from api.retrieval.query_terms import name_forms, name_terms
+from api.retrieval.seeds import Seed, match_score
+from api.services import ReadContext, begin_read
+from consolidation.summary_payloads import summary_id
 from enrichment.entities import canonical_name
-from enrichment.resolution import components
 from pipelines.graph.reader import GraphNode, GraphRead
-from pipelines.graph.reads.entities import EntityNode, EntityReads, Mention
-from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads
+from pipelines.graph.reads.entities import EntityReads, Link
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.rows import ENTITY_PREFIX, SUMMARY_PREFIX, EntityName
 from projections.events import MAX_NAME_CHARACTERS
 
-MAX_MATCHES = 1_000
+MAX_MATCHES: Final = 1_000
 """Of a search: what is found beyond is nobody's page."""
-LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: behind every event."""
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: behind everything."""
+MAX_SCOPE_ID: Final = 3 * MAX_NAME_CHARACTERS
+"""Of an episode: its session, its trace and a number."""
+_BY_NAME = TypeAdapter(tuple[str, str])
+_BY_SCORE = TypeAdapter(tuple[float, str, str])
+_BY_TIME = TypeAdapter(tuple[int, str])
 
-router = APIRouter(prefix="/v1/entities", tags=["memory"])
+router = APIRouter(prefix="/v1", tags=["memory"])
 
 
-@router.get("", response_model=EntityList, responses=problem_responses(*READ_PROBLEMS))
+def _page_meta(context: ReadContext[Any], read: int, limit: int) -> PageMeta:
+    """How a page came about, of which one item more than its limit was read if there is one."""
+    return PageMeta(
+        query_ms=context.deadline.elapsed_ms(), returned=min(read, limit), truncated=read > limit
+    )
+
+
+def _time_place(question: tuple[Any, ...], query: PageQuery) -> tuple[int, str] | None:
+    """Where the page before ended, by time and id; None: this is the first page."""
+    if query.cursor is None:
+        return None
+    (at_ms, own_id), _ = content_of(question, query.cursor, _BY_TIME)
+    return min(max(at_ms, 0), LAST_MS), own_id
+
+
+@router.get("/entities", response_model=EntityList, responses=problem_responses(*READ_PROBLEMS))
 async def list_entities(
     caller: Reader, services: ServicesOf, query: Annotated[EntitiesQuery, Query()]
 ) -> Response:
     """Entities by name; with `query` those whose names have its words, the best first."""
     search = _Search(caller.tenant, query)
-    deadline = await begin_read(services, query.timeout_ms, query.min_position)
-
-    def work() -> EntityList:
-        with services.connections.graph.reader() as reader:
-            items = reader.read(search.page, timeout_ms=deadline.remaining_ms())
-        shown = items[: query.limit]
-        more = len(items) > query.limit
-        return EntityList(
-            entities=[entity_item(one.entity, one.score) for one in shown],
+    context = await begin_read(services, caller.tenant, query)
+    items = await context.answer(search.page)
+    shown = items[: query.limit]
+    more = len(items) > query.limit
+    return JsonResponse(
+        EntityList(
+            entities=[entity_item(item.entity, item.score) for item in shown],
             next_cursor=cursor_of(search.question, shown[-1].place) if more else None,
-            meta=PageMeta(query_ms=deadline.elapsed_ms(), returned=len(shown), truncated=more),
+            meta=_page_meta(context, len(items), query.limit),
         )
-
-    return JsonResponse(await services.read(work, timeout_ms=deadline.remaining_ms()))
+    )
 
 
 class _Item(NamedTuple):
@@ -61,7 +90,7 @@ class _Item(NamedTuple):
 
     entity: EntityName
     score: float | None
-    place: list[str | int | float]
+    place: tuple[Any, ...]
 
 
 class _Search:
@@ -71,10 +100,10 @@ class _Search:
         self._tenant = tenant
         self._query = query
         self.question = ("entities", tenant, query.query, query.type)
-        kinds = (str, str) if query.query is None else (float, str, str)
-        self._after: list[Any] | None = None
+        self._after: tuple[Any, ...] | None = None
         if query.cursor is not None:
-            self._after = place_of(self.question, query.cursor, kinds)
+            shape: TypeAdapter[Any] = _BY_NAME if query.query is None else _BY_SCORE
+            self._after, _ = content_of(self.question, query.cursor, shape)
 
     def page(self, graph: GraphRead) -> list[_Item]:
         """The items of the page, and one more when there is a next page."""
@@ -84,23 +113,23 @@ class _Search:
         name, own_id = self._after or ("", "")
         reads = EntityReads(graph, self._tenant)
         rows = reads.listed((name, own_id), self._query.type, self._query.limit + 1)
-        return [_Item(one, None, [name, one.entity_id]) for name, one in rows]
+        return [_Item(entity, None, (name, entity.entity_id)) for name, entity in rows]
 
     def _matching(self, graph: GraphRead) -> list[_Item]:
-        asked = self._query.query or ""
-        terms, facts = name_terms(asked), FactReads(graph, self._tenant)
-        found = {
-            one.entity_id: one
-            for one in (
+        words = self._query.query or ""
+        terms, facts = name_terms(words), FactReads(graph, self._tenant)
+        candidates = {
+            entity.entity_id: entity
+            for entity in (
                 *facts.found(terms.words, terms.names, MAX_MATCHES),
-                *EntityReads(graph, self._tenant).prefixed(canonical_name(asked)),
+                *EntityReads(graph, self._tenant).prefixed(canonical_name(words)),
             )
-            if self._query.type in (None, one.entity_type)
+            if self._query.type in (None, entity.entity_type)
         }
         items = [
-            _Item(one, score, [-score, one.name, one.entity_id])
-            for one in found.values()
-            if (score := round(match_score(terms.words, one.names), 6)) > 0
+            _Item(entity, score, (-score, entity.name, entity.entity_id))
+            for entity in candidates.values()
+            if (score := round(match_score(terms.words, entity.names), 6)) > 0
         ]
         ordered = sorted(items, key=lambda item: item.place)
         if self._after is not None:
@@ -109,7 +138,7 @@ class _Search:
 
 
 @router.get(
-    "/{entity_id:path}",
+    "/entities/{entity_id:path}",
     response_model=EntityResponse,
     responses=problem_responses(*READ_PROBLEMS, "not-found"),
 )
@@ -124,104 +153,161 @@ async def read_entity(
     `entity_id` is `entity:<hash>`, the bare hash, or `entity:<name>`; of several by one name the
     one that is mentioned most. What was found to be the same is one entity here.
     """
-    found = _Found(caller.tenant, entity_id, query, services.settings.temporal_decay_rate)
-    deadline = await begin_read(services, query.timeout_ms, query.min_position)
+    question = ("entity", caller.tenant, entity_id, query.user_id, query.as_of)
+    place = _time_place(question, query)
+    context = await begin_read(services, caller.tenant, query, as_of=query.as_of)
+    before = place or (LAST_MS if query.as_of is None else context.now_ms, "")
 
-    def work() -> bool:
-        with services.connections.graph.reader() as reader:
-            return reader.read(found.read, timeout_ms=deadline.remaining_ms())
+    def read(graph: GraphRead) -> EntityPage | None:
+        return _entity_page(graph, context, entity_id.removeprefix(ENTITY_PREFIX), before)
 
-    if not await services.read(work, timeout_ms=deadline.remaining_ms()):
+    page = await context.answer(read)
+    if page is None:
         raise ApiProblem("not-found", "No entity of that id or name is in the graph.")
-    return JsonResponse(found.response(deadline.elapsed_ms()))
-
-
-class _Found:
-    """One entity, as it is read."""
-
-    def __init__(self, tenant: str, entity_id: str, query: EntityQuery, decay_rate: float) -> None:
-        self._decay_rate = decay_rate
-        self._tenant = tenant
-        self._asked = entity_id.removeprefix(ENTITY_PREFIX)
-        self._query = query
-        self.question = ("entity", tenant, entity_id, query.user_id, query.as_of)
-        self._now_ms = clock_ms(query.as_of)
-        self._before: tuple[int, str] = (
-            LAST_MS if query.as_of is None else self._now_ms,
-            "",
+    events = page.events[: query.limit]
+    next_cursor = None
+    if len(page.events) > query.limit:
+        last = events[-1]
+        next_cursor = cursor_of(question, (last.properties["occurred_at"], last.node_id))
+    return JsonResponse(
+        entity_response(
+            page._replace(events=events),
+            now_ms=context.now_ms,
+            next_cursor=next_cursor,
+            meta=_page_meta(context, len(page.events), query.limit),
         )
-        if query.cursor is not None:
-            at_ms, event_id = place_of(self.question, query.cursor, (int, str))
-            self._before = (min(max(at_ms, 0), LAST_MS), event_id)
-        self._members: dict[str, EntityNode] = {}
-        self._canonical = ""
-        self._facts: list[RecalledFact] = []
-        self._events: list[GraphNode] = []
-        self._mentions: list[Mention] = []
+    )
 
-    def read(self, graph: GraphRead) -> bool:
-        """Whether there is such an entity; reads all of it."""
-        reads, facts = EntityReads(graph, self._tenant), FactReads(graph, self._tenant)
-        own_id = self._known(reads, facts)
-        if own_id is None:
-            return False
-        pairs = facts.same_as([own_id])
-        self._canonical = components(pairs).get(own_id, own_id)
-        ids = sorted({own_id, *(one for pair in pairs for one in pair)})
-        self._members = reads.entities(ids)
-        if self._canonical not in self._members:  # the smallest id has never been mentioned
-            self._canonical = min(self._members)
-        self._facts = self._known_facts(facts)
-        user_id = self._query.user_id
-        self._events = reads.events_of(ids, self._before, user_id, self._query.limit + 1)
-        shown = [node.node_id for node in self._shown()]
-        self._mentions = reads.mentioned(shown, ids)
-        return True
 
-    def _known(self, reads: EntityReads, facts: FactReads) -> str | None:
-        named = facts.found_by_id([self._asked]) or facts.found_by_name(
-            name_forms(self._asked), MAX_MATCHES
+def _entity_page(
+    graph: GraphRead, context: ReadContext[EntityQuery], name: str, before: tuple[int, str]
+) -> EntityPage | None:
+    reads, facts = EntityReads(graph, context.tenant), FactReads(graph, context.tenant)
+    query = context.query
+    named = facts.found_by_id([name]) or facts.found_by_name(name_forms(name), MAX_MATCHES)
+    group = reads.group([entity.entity_id for entity in named])
+    if group is None:
+        return None
+    events = reads.events_of(group.ids, before, query.user_id, query.limit + 1)
+    shown = [node.node_id for node in events[: query.limit]]
+    return EntityPage(
+        group,
+        facts=_facts_about(facts, context, group.canonical),
+        events=events,
+        mentions=reads.mentioned(shown, group.ids),
+    )
+
+
+def _facts_about(
+    facts: FactReads, context: ReadContext[EntityQuery], entity_id: str
+) -> list[RecalledFact]:
+    """The facts that one entity stands in."""
+    query = context.query
+    if not query.max_facts:
+        return []
+    wanted = FactFilter(
+        context.now_ms,
+        user_id=query.user_id,
+        per_entity=query.max_facts,
+        everyone=query.user_id is None,
+    )
+    walk = FactWalk(wanted=wanted, max_depth=1)
+    walk.walk(facts, [entity_id])
+    return recalled(
+        walk,
+        [Seed(walk.of(entity_id), "", match=1.0, score=1.0)],
+        now_ms=context.now_ms,
+        decay_rate=context.settings.temporal_decay_rate,
+        limit=query.max_facts,
+    )
+
+
+@router.get(
+    "/summaries/{scope}/{scope_id:path}",
+    response_model=SummaryResponse,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_summary(
+    scope: SummaryScope,
+    scope_id: Annotated[str, Path(min_length=1, max_length=MAX_SCOPE_ID)],
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[SummaryQuery, Query()],
+) -> Response:
+    """The summary of an episode, a session or an agent, and the summaries it is made from.
+
+    `scope_id` is the session's or the agent's id, an episode's as its summary names it, or
+    `summary:<hash>`.
+    """
+    if scope_id.startswith(SUMMARY_PREFIX):
+        own_id = scope_id.removeprefix(SUMMARY_PREFIX)
+    else:
+        own_id = summary_id(caller.tenant, scope, scope_id)
+    page = await _summary_page(services, caller.tenant, own_id, query)
+    if page.node is None or page.node.properties["scope"] != scope:
+        raise ApiProblem("not-found", "No such summary is in the graph; a pass may not be due yet.")
+    return JsonResponse(
+        SummaryResponse(
+            summary=summary_item(page.node),
+            children=page.below,
+            links=[link_item(link) for link in page.links],
+            next_cursor=page.next_cursor,
+            meta=page.meta,
         )
-        nodes = reads.entities([one.entity_id for one in named])
-        return max(nodes, key=lambda own_id: (nodes[own_id].mentions, own_id), default=None)
+    )
 
-    def _known_facts(self, facts: FactReads) -> list[RecalledFact]:
-        if not self._query.max_facts:
-            return []
-        wanted = FactFilter(
-            self._now_ms,
-            user_id=self._query.user_id,
-            per_entity=self._query.max_facts,
-            everyone=self._query.user_id is None,
-        )
-        walk = FactWalk(wanted, 1)
-        walk.walk(facts, [self._canonical])
-        seeds = [Seed(walk.of(self._canonical), "", 1.0, 0.0, 1.0)]
-        return recalled(
-            walk,
-            seeds,
-            now_ms=self._now_ms,
-            decay_rate=self._decay_rate,
-            limit=self._query.max_facts,
-        )
 
-    def _shown(self) -> Sequence[GraphNode]:
-        return self._events[: self._query.limit]
+@router.get(
+    "/sessions/{session_id:path}/episodes",
+    response_model=EpisodeList,
+    responses=problem_responses(*READ_PROBLEMS),
+)
+async def list_episodes(
+    session_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[SummaryQuery, Query()],
+) -> Response:
+    """The episodes of a session in order, as far as consolidation has come; maybe none yet."""
+    own_id = summary_id(caller.tenant, "session", session_id)
+    page = await _summary_page(services, caller.tenant, own_id, query)
+    return JsonResponse(
+        EpisodeList(episodes=page.below, next_cursor=page.next_cursor, meta=page.meta)
+    )
 
-    def response(self, query_ms: int) -> EntityResponse:
-        """What was read, as it is sent."""
-        shown = self._shown()
-        more = len(self._events) > len(shown)
-        last = shown[-1] if more else None
-        return entity_response(
-            self._canonical,
-            self._members,
-            facts=self._facts,
-            events=shown,
-            mentions=self._mentions,
-            now_ms=self._now_ms,
-            next_cursor=None
-            if last is None
-            else cursor_of(self.question, [last.properties["occurred_at"], last.node_id]),
-            meta=PageMeta(query_ms=query_ms, returned=len(shown), truncated=more),
-        )
+
+class _SummaryPage(NamedTuple):
+    """A summary with a page of those below it."""
+
+    node: GraphNode | None
+    below: list[SummaryItem]
+    links: list[Link]
+    next_cursor: str | None
+    meta: PageMeta
+
+
+async def _summary_page(
+    services: ServicesOf, tenant: str, own_id: str, query: SummaryQuery
+) -> _SummaryPage:
+    question = ("summary", tenant, own_id)
+    after = _time_place(question, query) or (0, "")
+    context = await begin_read(services, tenant, query)
+
+    def read(graph: GraphRead) -> tuple[GraphNode | None, list[GraphNode], list[Link]]:
+        reads = EntityReads(graph, tenant)
+        below = reads.below(own_id, after, query.limit + 1)
+        return reads.summary(own_id), below, reads.links(own_id)
+
+    node, below, links = await context.answer(read)
+    next_cursor = None
+    if len(below) > query.limit:
+        last = below[query.limit - 1]
+        began_ms = (last.properties.get("time_range") or [0])[0]
+        next_cursor = cursor_of(question, (began_ms, last.node_id))
+    return _SummaryPage(
+        node,
+        below=[summary_item(item) for item in below[: query.limit]],
+        links=links,
+        next_cursor=next_cursor,
+        meta=_page_meta(context, len(below), query.limit),
+    )

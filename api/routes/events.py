@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
@@ -14,12 +13,14 @@ from api.answers import JsonResponse, event_provenance
 from api.dependencies import (
     JsonBytes,
     Reader,
-    Services,
     ServicesOf,
     Writer,
+    decode_json,
+    documented_body,
     no_query,
 )
 from api.errors import (
+    BODY_PROBLEMS,
     PROBLEMS,
     ApiProblem,
     current_request_id,
@@ -27,8 +28,16 @@ from api.errors import (
     problem,
     problem_responses,
 )
-from api.event_schemas import Accepted, BatchAccepted, BatchCounts, BatchResult, StoredEvent
 from api.query_schemas import LedgerReadQuery
+from api.schemas import (
+    Accepted,
+    BatchAccepted,
+    BatchCounts,
+    BatchResult,
+    EventEnvelope,
+    StoredEvent,
+)
+from api.services import Services
 from enrichment.payloads import offered_event
 from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
 from pipelines.observe import logs
@@ -47,28 +56,22 @@ _LOGGED_AT_ONCE: Final = 100
 MULTI_STATUS: Final = 207
 
 _AUTH = ("unauthenticated", "forbidden")
-_INGEST = (
-    *_AUTH,
-    "malformed-json",
-    "body-too-large",
-    "unsupported-media-type",
-    "invalid-input",
-    "overloaded",
-    "ledger-unavailable",
-    "internal",
-)
+_INGEST = (*_AUTH, *BODY_PROBLEMS, "invalid-input", "overloaded", "ledger-unavailable", "internal")
+_LEDGER_READ = (*_AUTH, "not-found", "invalid-input", "ledger-unavailable", "internal")
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
 
-def _body(model: str) -> dict[str, Any]:
-    """The request body for OpenAPI; the route itself takes bytes, to be judged by our own rules."""
-    schema: dict[str, Any] = {"$ref": f"#/components/schemas/{model}"}
-    if model == "EventBatch":
-        items = {"$ref": "#/components/schemas/EventEnvelope"}
-        schema = {"anyOf": [schema, {"type": "array", "items": items, "maxItems": 1_000}]}
-    content = {"application/json": {"schema": schema}}
-    return {"requestBody": {"required": True, "content": content}}
+_BATCH_BODY: Final = {
+    "anyOf": [
+        {"$ref": "#/components/schemas/EventBatch"},
+        {
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/EventEnvelope"},
+            "maxItems": 1_000,
+        },
+    ]
+}
 
 
 @router.post(
@@ -79,7 +82,7 @@ def _body(model: str) -> dict[str, Any]:
         200: {"model": Accepted, "description": "It was there already, with the same content"},
         **problem_responses(*_INGEST, "event-conflict", "partition-halted"),
     },
-    openapi_extra=_body("EventEnvelope"),
+    openapi_extra=documented_body(EventEnvelope),
     dependencies=[Depends(no_query)],
 )
 async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
@@ -101,7 +104,7 @@ async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) ->
         207: {"model": BatchAccepted, "description": "Some are not; `results` says why"},
         **problem_responses(*_INGEST),
     },
-    openapi_extra=_body("EventBatch"),
+    openapi_extra=documented_body(_BATCH_BODY),
     dependencies=[Depends(no_query)],
 )
 async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
@@ -118,20 +121,14 @@ async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -
 @router.get(
     "/{event_id}",
     response_model=StoredEvent,
-    responses=problem_responses(
-        *_AUTH, "not-found", "invalid-input", "ledger-unavailable", "internal"
-    ),
+    responses=problem_responses(*_LEDGER_READ),
 )
 async def read_event(
-    event_id: str,
-    caller: Reader,
-    services: ServicesOf,
-    query: Annotated[LedgerReadQuery, Query()],
+    event_id: str, caller: Reader, services: ServicesOf, query: Annotated[LedgerReadQuery, Query()]
 ) -> Response:
     """An event as the ledger has it, with its payload. Works while the graph is away."""
     stored = await services.read(
-        lambda: services.ledger().find(caller.tenant, event_id.lower()),
-        timeout_ms=30_000,
+        lambda: services.ledger().find(caller.tenant, event_id.lower()), timeout_ms=30_000
     )
     if stored is None:
         raise ApiProblem("not-found", "No event of that id is in the ledger.")
@@ -154,20 +151,6 @@ def _stored(entry: Entry) -> dict[str, Any]:
     return fields
 
 
-def decode_json(body: bytes) -> Any:
-    """The JSON value of a body.
-
-    Raises:
-        ApiProblem: it is none.
-    """
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ApiProblem(
-            "malformed-json", f"{error.msg} (line {error.lineno}, column {error.colno})"
-        ) from None
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -184,44 +167,39 @@ def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
         raise outcome
     _record([(event, outcome)])
     return Accepted(
-        event_id=event.event_id,
-        global_position=str(outcome.position),
-        duplicate=outcome.duplicate,
+        event_id=event.event_id, global_position=str(outcome.position), duplicate=outcome.duplicate
     )
 
 
 def _append_many(ledger: Ledger, body: bytes, tenant: str, most: int) -> BatchAccepted:
     envelopes = _envelopes(decode_json(body), most)
     now_ms = _now_ms()
-    outcomes: list[Outcome] = []
-    events: list[Event] = []
-    for raw in envelopes:
-        try:
-            events.append(offered_event(raw, now_ms=now_ms, tenant=tenant))
-        except InvalidInput as error:
-            outcomes.append(error)
-        else:
-            outcomes.append(_PENDING)
+    judged = [_judged(raw, tenant, now_ms) for raw in envelopes]
     try:
-        places = ledger.append(events, request_id=current_request_id())
-        appended = iter(zip(events, places, strict=True))
+        events = [event for event in judged if isinstance(event, Event)]
+        places = iter(ledger.append(events, request_id=current_request_id()))
     except RecollectError as error:
         _count([error] * len(envelopes))
         raise
-    recorded: list[tuple[Event, Appended]] = []
-    for index, outcome in enumerate(outcomes):
-        if outcome is _PENDING:
-            event, outcomes[index] = next(appended)
-            if isinstance(place := outcomes[index], Appended):
-                recorded.append((event, place))
+    outcomes = [next(places) if isinstance(event, Event) else event for event in judged]
     _count(outcomes)
-    _record(recorded)
+    _record(
+        [
+            (event, outcome)
+            for event, outcome in zip(judged, outcomes, strict=True)
+            if isinstance(event, Event) and isinstance(outcome, Appended)
+        ]
+    )
     results = [_result(raw, outcome) for raw, outcome in zip(envelopes, outcomes, strict=True)]
     return BatchAccepted(results=results, counts=_counts(results))
 
 
-_PENDING: Final = RecollectError()
-"""Stands where the ledger has not answered yet."""
+def _judged(raw: Any, tenant: str, now_ms: int) -> Event | InvalidInput:
+    """An event of a batch, or why it is none."""
+    try:
+        return offered_event(raw, now_ms=now_ms, tenant=tenant)
+    except InvalidInput as error:
+        return error
 
 
 def _envelopes(value: Any, most: int) -> Sequence[Any]:

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from dataclasses import replace
+from typing import Annotated, Final
 
 import orjson
 from fastapi import APIRouter, Depends, Header
 from starlette.responses import Response
 
-from api.answer_cache import keep_answer, known_answer
-from api.answers import JsonResponse
-from api.bodies import body_of, documented_body
-from api.dependencies import Caller, Deadline, Reader, Services, ServicesOf, no_query
-from api.errors import problem_responses
-from api.fact_answers import facts_narrative, facts_response
-from api.fact_schemas import FactsQuery, FactsResponse, RecallMode
-from api.markdown import MarkdownResponse, also_markdown, wants_markdown
-from api.read_your_writes import begin_read
-from api.retrieval.activation import activation_config
-from api.retrieval.fact_pages import cursor_of, page_of, ranked_fact, read_page
-from api.retrieval.facts import FactWalk, RecalledFact, recalled
-from api.retrieval.narrative import MAX_ANCHORS, MAX_HOPS
-from api.retrieval.recall import (
-    ENTITY_PREFIX,
-    MAX_RANKING,
-    Found,
-    Recall,
-    SeedRules,
-    by_activation,
-    seeds_of,
-)
-from api.retrieval.traverse import Bound
-from api.routes.context import READ_PROBLEMS, clock_ms
+from api.answers import JsonResponse, MarkdownResponse, also_markdown, wants_markdown
+from api.cursors import facts_cursor, facts_of
+from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
+from api.entity_answers import FactsAnswer, facts_narrative, facts_response
+from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
+from api.query_schemas import FactsQuery, FactsResponse, RecallMode
+from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page, recalled
+from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
+from api.retrieval.ranking import MAX_RANKING
+from api.retrieval.recall import Recall, RecallSeeds, by_activation, seeds_of
+from api.schemas import Bound
+from api.services import ReadContext, begin_read
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import session_events, session_user
 from pipelines.graph.reads.facts import FactReads
-from pipelines.work.settings import Settings
+from pipelines.graph.rows import ENTITY_PREFIX
 from projections.errors import GraphUnavailable, InvalidInput, QueryTimeout
 from projections.events import timestamp_ms
 from projections.positions import Position
@@ -49,16 +38,14 @@ router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no
     response_model=FactsResponse,
     responses={
         **also_markdown("The facts; as Markdown, their narrative"),
-        **problem_responses(
-            *READ_PROBLEMS, "malformed-json", "body-too-large", "unsupported-media-type"
-        ),
+        **problem_responses(*READ_PROBLEMS, *BODY_PROBLEMS),
     },
     openapi_extra=documented_body(FactsQuery),
 )
 async def recall_facts(
     caller: Reader,
     services: ServicesOf,
-    asked: Annotated[FactsQuery, Depends(body_of(FactsQuery))],
+    query: Annotated[FactsQuery, Depends(body_of(FactsQuery))],
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """Facts about the entities that the query names, and about what they are connected with.
@@ -66,243 +53,203 @@ async def recall_facts(
     `Accept: text/markdown` gives their narrative within `max_tokens`: the three best seeds, two
     levels around them, at most 10 facts an entity and 30 in all.
     """
-    deadline = await begin_read(services, asked.timeout_ms, asked.min_position)
+    context = await begin_read(services, caller.tenant, query, as_of=query.as_of)
     as_text = wants_markdown(accept)
-    recalling = _Recalling(services, caller, asked, deadline, as_text=as_text)
-    answer = await services.read(recalling.answer, timeout_ms=deadline.remaining_ms())
+    recalling = _Recalling(context, as_text=as_text)
+    answer = await services.read(recalling.answer, timeout_ms=context.deadline.remaining_ms())
     recalling.record(answer)
     if as_text:
-        return MarkdownResponse(recalling.narrative(answer))
+        return MarkdownResponse(facts_narrative(answer, query.max_tokens))
     return JsonResponse(recalling.response(answer))
-
-
-class _Answer(NamedTuple):
-    """What was recalled, and how; never changed, for it may be given again.
-
-    Attributes:
-        facts: of the page.
-        more: there are facts behind them.
-        next_cursor: of the page behind this one.
-        complete: nothing was left out for want of time or of the embedder.
-    """
-
-    recall: Recall
-    found: Found
-    facts: Sequence[RecalledFact]
-    cut_by: frozenset[Bound] = frozenset()
-    more: bool = False
-    next_cursor: str | None = None
-    timed_out: bool = False
-    complete: bool = True
 
 
 class _Recalling:
     """One recall, on a thread of its own: from the cache, or the next page, or found anew."""
 
-    def __init__(
-        self,
-        services: Services,
-        caller: Caller,
-        asked: FactsQuery,
-        deadline: Deadline,
-        *,
-        as_text: bool,
-    ) -> None:
-        self._services = services
-        self._tenant = caller.tenant
-        self._asked = asked
-        self._deadline = deadline
-        self._settings: Settings = services.settings
-        chosen: RecallMode = "activation" if self._settings.spreading_activation else "bfs"
-        self._mode: RecallMode = asked.mode or chosen
+    def __init__(self, context: ReadContext[FactsQuery], *, as_text: bool) -> None:
+        query, settings = context.query, context.settings
+        self._context = context
+        self._query = query
+        self._tenant = context.tenant
+        default: RecallMode = "activation" if settings.spreading_activation else "bfs"
+        self._mode: RecallMode = query.mode or default
         self._as_text = as_text
         self._cached = False
         self._embedder_was_away = False
-        fields = asked.model_dump(exclude=_NOT_THE_QUESTION)
-        self._question = ["facts", caller.tenant, as_text, fields]
+        fields = query.model_dump(exclude=_NOT_THE_QUESTION)
+        self._question = ["facts", context.tenant, as_text, fields]
 
-    def answer(self) -> _Answer:
+    def answer(self) -> FactsAnswer:
         """What is recalled; called on a thread of its own.
 
         Raises:
             InvalidInput: the cursor is none, or of another question.
         """
-        key = orjson.dumps([self._question, self._asked.max_facts, self._asked.cursor])
-        if self._asked.min_position is None:  # nobody who waits for a position gets what was before
-            known = known_answer(self._services, self._tenant, key, _Answer)
-            if known is not None:
+        context, cursor = self._context, self._query.cursor
+        key = orjson.dumps([self._question, self._query.max_facts, cursor])
+        if self._query.min_position is None:  # nobody who waits for a position gets what was before
+            cached = context.cached(key, FactsAnswer)
+            if cached is not None:
                 self._cached = True
-                return known
-        projected = self._services.watch.projected()
-        with self._services.connections.graph.reader() as reader:
-            cursor = self._asked.cursor
+                return cached
+        projected = context.services.watch.projected()
+        with context.services.connections.graph.reader() as reader:
             answer = self._first(reader) if cursor is None else self._page(reader, cursor)
             if answer.complete:
                 self._keep(reader, key, answer, projected)
         return answer
 
-    def _first(self, reader: GraphReader) -> _Answer:
-        recall = self._recall(reader, clock_ms(self._asked.as_of))
-        found = self._found(reader, recall)
-        walk = FactWalk(recall.wanted, recall.max_depth, self._query_vector(found))
-        ranked, timed_out = self._facts(reader, recall, found, walk)
-        facts, rest = ranked[: recall.max_facts], ranked[recall.max_facts :]
-        return _Answer(
+    def _first(self, reader: GraphReader) -> FactsAnswer:
+        recall = self._recall(reader)
+        seeds = self._seeds(reader, recall)
+        walk = FactWalk(
+            wanted=recall.wanted, max_depth=recall.max_depth, query_vector=self._query_vector(seeds)
+        )
+        ranked, timed_out = self._facts(reader, recall, seeds, walk)
+        facts, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        return FactsAnswer(
             recall,
-            found,
+            seeds,
             facts,
-            frozenset(walk.cut_by),
-            more=bool(rest) or len(ranked) == MAX_RANKING,
-            next_cursor=cursor_of(self._question, map(ranked_fact, rest), recall.now_ms),
+            cut_by=frozenset(walk.cut_by),
+            more=bool(behind) or len(ranked) == MAX_RANKING,
+            next_cursor=facts_cursor(self._question, map(ranked_fact, behind), recall.now_ms),
             timed_out=timed_out,
             complete=not (timed_out or Bound.TIME in walk.cut_by or self._embedder_was_away),
         )
 
-    def _page(self, reader: GraphReader, cursor: str) -> _Answer:
+    def _page(self, reader: GraphReader, cursor: str) -> FactsAnswer:
         """The next page of a ranking that was made before; in scope as if it were made now."""
         if self._as_text:
             raise InvalidInput((("cursor", "none: a narrative has no pages"),))
-        ranked, now_ms = page_of(self._question, cursor)
-        recall = self._recall(reader, now_ms)
-        walk = FactWalk(recall.wanted, recall.max_depth)
-        page, rest = ranked[: recall.max_facts], ranked[recall.max_facts :]
-        facts = reader.read(
+        ranked, now_ms = facts_of(self._question, cursor)
+        self._context = replace(self._context, now_ms=now_ms)
+        recall = self._recall(reader)
+        walk = FactWalk(wanted=recall.wanted, max_depth=recall.max_depth)
+        page, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        facts = self._context.read(
+            reader,
             lambda graph: read_page(FactReads(graph, self._tenant), walk, page, recall.user_id),
-            timeout_ms=self._deadline.remaining_ms(),
         )
-        next_cursor = cursor_of(self._question, rest, now_ms)
-        return _Answer(recall, Found([], "none"), facts, more=bool(rest), next_cursor=next_cursor)
+        return FactsAnswer(
+            recall,
+            RecallSeeds([], "none"),
+            facts,
+            more=bool(behind),
+            next_cursor=facts_cursor(self._question, behind, now_ms),
+        )
 
     def _keep(
         self,
         reader: GraphReader,
         key: bytes,
-        answer: _Answer,
+        answer: FactsAnswer,
         projected: Mapping[int, Position] | None,
     ) -> None:
         """For the next minute, unless a session goes on from which one of the facts is known."""
-        if not self._settings.result_cache_s:
+        if not self._context.services.results.is_on:
             return
         events = {event_id for fact in answer.facts for event_id in fact.sources}
         try:
-            sessions = reader.read(
-                lambda graph: FactReads(graph, self._tenant).sessions(events),
-                timeout_ms=self._deadline.remaining_ms(),
+            sessions = self._context.read(
+                reader, lambda graph: FactReads(graph, self._tenant).sessions(events)
             )
         except (QueryTimeout, GraphUnavailable):
             return  # what was found is answered all the same
-        keep_answer(
-            self._services,
-            self._tenant,
+        self._context.cache(
             key,
             answer,
             size=lambda: len(self.response(answer).model_dump_json()),
-            sessions=[self._asked.session_id, *sessions],
+            sessions=[self._query.session_id, *sessions],
             projected=projected,
         )
 
-    def response(self, answer: _Answer) -> FactsResponse:
+    def response(self, answer: FactsAnswer) -> FactsResponse:
         """As JSON has it."""
-        return facts_response(
-            answer.recall,
-            answer.found,
-            answer.facts,
-            mode=self._mode,
-            cut_by=answer.cut_by,
-            timed_out=answer.timed_out,
-            query_ms=self._deadline.elapsed_ms(),
-            more=answer.more,
-            next_cursor=answer.next_cursor,
-            cached=self._cached,
-        )
+        query_ms = self._context.deadline.elapsed_ms()
+        return facts_response(answer, mode=self._mode, query_ms=query_ms, cached=self._cached)
 
-    def record(self, answer: _Answer) -> None:
+    def record(self, answer: FactsAnswer) -> None:
         """What was shown counts as retrieved, unless it was asked as of another time."""
-        asked = self._asked
-        past = asked.as_of is not None or asked.at_timestamp is not None
-        if asked.record_access and self._settings.record_accesses and not past:
-            self._services.accesses.record(
+        query, context = self._query, self._context
+        past = query.as_of is not None or query.at_timestamp is not None
+        if query.record_access and context.settings.record_accesses and not past:
+            context.services.accesses.record(
                 self._tenant,
-                [ENTITY_PREFIX + seed.entity_id for seed in answer.found.seeds],
+                [ENTITY_PREFIX + seed.entity_id for seed in answer.seeds.seeds],
                 [fact.key for fact in answer.facts],
             )
 
-    def narrative(self, answer: _Answer) -> str:
-        """As text."""
-        max_tokens = self._asked.max_tokens
-        return facts_narrative(answer.recall, answer.found, answer.facts, max_tokens)
-
-    def _recall(self, reader: GraphReader, now_ms: int) -> Recall:
-        asked = self._asked
-        user_id = asked.user_id
-        if user_id is None and asked.session_id is not None:
-            session_id = asked.session_id
-            user_id = reader.read(
-                lambda graph: session_user(session_events(graph, self._tenant, session_id)),
-                timeout_ms=self._deadline.remaining_ms(),
+    def _recall(self, reader: GraphReader) -> Recall:
+        query, now_ms = self._query, self._context.now_ms
+        user_id, session_id = query.user_id, query.session_id
+        if user_id is None and session_id is not None:
+            events = self._context.read(
+                reader, lambda graph: session_events(graph, self._tenant, session_id)
             )
+            user_id = session_user(events)
+        max_depth = query.max_depth or self._context.settings.max_hops
         return Recall(
-            asked.query,
-            now_ms if asked.at_timestamp is None else timestamp_ms(asked.at_timestamp),
-            now_ms,
-            MAX_HOPS if self._as_text else asked.max_depth or self._settings.max_hops,
-            MAX_RANKING if self._as_text else asked.max_facts,
-            tuple(asked.seed_nodes),
-            tuple(dict.fromkeys(asked.edge_types)),
-            user_id,
+            query=query.query,
+            at_ms=now_ms if query.at_timestamp is None else timestamp_ms(query.at_timestamp),
+            now_ms=now_ms,
+            max_depth=NARRATIVE_HOPS if self._as_text else max_depth,
+            max_facts=MAX_RANKING if self._as_text else query.max_facts,
+            given=tuple(query.seed_nodes),
+            edge_types=tuple(dict.fromkeys(query.edge_types)),
+            user_id=user_id,
         )
 
-    def _found(self, reader: GraphReader, recall: Recall) -> Found:
-        rules = SeedRules(self._settings.seed_structural_weight, self._settings.seed_community_cap)
-        found = reader.read(
+    def _seeds(self, reader: GraphReader, recall: Recall) -> RecallSeeds:
+        rules = self._context.seed_rules()
+        seeds = self._context.read(
+            reader,
             lambda graph: seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded),
-            timeout_ms=self._deadline.remaining_ms(),
         )
-        return found._replace(seeds=found.seeds[:MAX_ANCHORS]) if self._as_text else found
+        return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
 
     def _embedded(self, text: str) -> Sequence[float] | None:
-        limit_ms = round(self._settings.query_embedding_timeout_s * 1000)
+        limit_ms = round(self._context.settings.query_embedding_timeout_s * 1000)
         # half of what is left: without a vector there is still an answer to give
-        timeout_ms = min(limit_ms, self._deadline.remaining_ms() // 2 + 1)
-        vector = self._services.embedder.embed(text, timeout_ms=timeout_ms)
+        timeout_ms = min(limit_ms, self._context.deadline.remaining_ms() // 2 + 1)
+        vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
         self._embedder_was_away |= vector is None
         return vector
 
-    def _query_vector(self, found: Found) -> Sequence[float] | None:
+    def _query_vector(self, seeds: RecallSeeds) -> Sequence[float] | None:
         """PRISM's; without one the confidence alone decides, and nobody is told (S2)."""
-        wanted = self._asked.query_sensitive_cost
+        wanted = self._query.query_sensitive_cost
         if wanted is None:
-            wanted = self._settings.query_sensitive_cost
-        return self._embedded(self._asked.query) if wanted and found.seeds else None
+            wanted = self._context.settings.query_sensitive_cost
+        return self._embedded(self._query.query) if wanted and seeds.seeds else None
 
     def _facts(
-        self, reader: GraphReader, recall: Recall, found: Found, walk: FactWalk
+        self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
     ) -> tuple[list[RecalledFact], bool]:
         """The facts, and whether an activation ran out of its time."""
-        limit_ms = self._deadline.remaining_ms()
+        limit_ms = self._context.deadline.remaining_ms()
         if self._mode == "bfs":
-            return self._walked(reader, recall, found, walk, limit_ms), False
+            return self._walked(reader, recall, seeds, walk), False
 
         def spread(graph: GraphRead) -> list[RecalledFact]:
+            config = self._context.activation_config(recall.max_depth)
             reads = FactReads(graph, self._tenant)
-            config = activation_config(self._settings, recall.max_depth)
-            return by_activation(reads, recall, found.seeds, walk, config)
+            return by_activation(reads, recall, seeds.seeds, walk=walk, config=config)
 
         try:
-            limit_ms = min(limit_ms, self._settings.activation_timeout_ms)
+            limit_ms = min(limit_ms, self._context.settings.activation_timeout_ms)
             return reader.read(spread, timeout_ms=limit_ms), False
         except QueryTimeout:
             return [], True
 
     def _walked(
-        self, reader: GraphReader, recall: Recall, found: Found, walk: FactWalk, timeout_ms: int
+        self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
     ) -> list[RecalledFact]:
         """Breadth first; out of time, what was found until then is the answer."""
-        starts = [seed.entity_id for seed in found.seeds]
+        starts = [seed.entity_id for seed in seeds.seeds]
         try:
-            reader.read(
-                lambda graph: walk.walk(FactReads(graph, self._tenant), starts),
-                timeout_ms=timeout_ms,
+            self._context.read(
+                reader, lambda graph: walk.walk(FactReads(graph, self._tenant), starts)
             )
         except QueryTimeout:
             if not walk.facts:
@@ -310,9 +257,9 @@ class _Recalling:
             walk.cut_by.add(Bound.TIME)
         return recalled(
             walk,
-            found.seeds,
+            seeds.seeds,
             now_ms=recall.now_ms,
-            decay_rate=self._settings.temporal_decay_rate,
+            decay_rate=self._context.settings.temporal_decay_rate,
             limit=MAX_RANKING,
         )
 

@@ -135,7 +135,7 @@ class OwnApi(Asked):
         secret = secrets.token_urlsafe(24)
         key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, role="read")
         own = settings.model_copy(update={"api_keys": (key,)})
-        self._app = importlib.import_module("api.in_process").InProcess(own)
+        self._app = importlib.import_module("api.main").InProcess(own)
         self._bearer = f"Bearer {secret}"
 
     def _send(

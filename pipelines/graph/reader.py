@@ -17,6 +17,7 @@ from neo4j.time import DateTime
 from pipelines.graph.cypher import SERVER_VERSION
 from pipelines.graph.driver_errors import DRIVER_ERRORS, graph_error
 from pipelines.graph.log_safe import unprinted
+from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.errors import QueryTimeout
 from projections.operations import Checkpoint
 from projections.positions import Position
@@ -36,8 +37,6 @@ from projections.schema import (
 
 T = TypeVar("T")
 
-DEFAULT_IMPORTANCE = 5
-"""Of an event for which neither the producer nor a stage has said anything."""
 
 STATUS_TIMEOUT_MS = 30_000
 """Limit of the questions that ask for bookkeeping, which are small; but a Neo4j that has just

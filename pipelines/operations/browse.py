@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enrichment.entities import canonical_name
-from enrichment.resolution import components
 from pipelines.graph.fulltext import words_of
-from pipelines.graph.reads.entities import EntityReads
-from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads, FactRow
+from pipelines.graph.reads.entities import EntityReads, shown_name, shown_type
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.rows import ENTITY_PREFIX, EntityName, FactRow
 from projections.errors import OperationFailed
 from projections.events import timestamp_text
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT_MS = 30_000
-MAX_CANDIDATES = 20
+MAX_NAMED = 20
 
 
 def _read(services: Services, work: Callable[[GraphRead], T]) -> T:
@@ -35,36 +35,36 @@ def entities(
     def ask(graph: GraphRead) -> list[dict[str, Any]]:
         reads = EntityReads(graph, tenant)
         if query is None:
-            found = [one for _, one in reads.listed(("", ""), entity_type, limit)]
+            names = [name for _, name in reads.listed(("", ""), entity_type, limit)]
         else:
-            found = _found(graph, tenant, query, 10 * limit)
-            found = [one for one in found if entity_type in (None, one.entity_type)][:limit]
-        nodes = reads.entities([one.entity_id for one in found])
+            named = _named(graph, tenant, query, 10 * limit)
+            names = [name for name in named if entity_type in (None, name.entity_type)][:limit]
+        nodes = reads.entities([name.entity_id for name in names])
         return [
             {
-                "entity_id": f"entity:{one.entity_id}",
+                "entity_id": ENTITY_PREFIX + one.entity_id,
                 "name": one.name,
                 "type": one.entity_type,
                 "subtype": one.subtype,
                 "mentions": nodes[one.entity_id].mentions,
                 "last_seen": _moment(nodes[one.entity_id].node.properties.get("last_seen")),
             }
-            for one in found
+            for one in names
             if one.entity_id in nodes
         ]
 
     return _read(services, ask)
 
 
-def _found(graph: GraphRead, tenant: str, query: str, limit: int) -> list[EntityName]:
+def _named(graph: GraphRead, tenant: str, query: str, limit: int) -> list[EntityName]:
     """By exact name, by how the name begins, by words: in this order."""
     reads, name = FactReads(graph, tenant), canonical_name(query)
-    found = [
+    entities = [
         *reads.found_by_name([name], limit),
         *EntityReads(graph, tenant).prefixed(name),
         *reads.found_by_text(words_of(query), limit),
     ]
-    return list({one.entity_id: one for one in found}.values())[:limit]
+    return list({one.entity_id: one for one in entities}.values())[:limit]
 
 
 def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) -> dict[str, Any]:
@@ -83,35 +83,25 @@ def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) 
 
     def ask(graph: GraphRead) -> dict[str, Any]:
         reads, facts = EntityReads(graph, tenant), FactReads(graph, tenant)
-        asked = entity.removeprefix("entity:")
-        named = facts.found_by_id([asked]) or _found(graph, tenant, asked, MAX_CANDIDATES)
-        if not named:
+        wanted = entity.removeprefix(ENTITY_PREFIX)
+        named = facts.found_by_id([wanted]) or _named(graph, tenant, wanted, MAX_NAMED)
+        name = canonical_name(wanted)
+        exact = [one for one in named if name in map(canonical_name, one.names)]
+        group = reads.group([one.entity_id for one in exact or named[:1]])
+        if group is None:
             raise OperationFailed(reason=f"no entity of tenant {tenant} is called {entity}")
-        exact = [one for one in named if canonical_name(asked) in map(canonical_name, one.names)]
-        nodes = reads.entities([one.entity_id for one in exact or named[:1]])
-        own_id = max(nodes, key=lambda one: (nodes[one].mentions, one))
-        pairs = facts.same_as([own_id])
-        ids = sorted({own_id, *(one for pair in pairs for one in pair)})
-        members = reads.entities(ids)
-        wanted = FactFilter(at_ms, per_entity=limit, everyone=True)
-        rows = facts.facts_of(ids, wanted)[:limit]
-        canonical = components(pairs).get(own_id, own_id)
-        shown = members.get(canonical) or members[own_id]
+        shown = group.members[group.canonical].node.properties
+        facts_wanted = FactFilter(at_ms, per_entity=limit, everyone=True)
         return {
-            "entity_id": f"entity:{canonical}",
-            "name": _name(shown.node.properties),
-            "type": shown.node.properties.get("entity_type"),
-            "names": sorted({_name(one.node.properties) for one in members.values()}),
-            "mentions": sum(one.mentions for one in members.values()),
-            "community": next(
-                (
-                    one.community.properties.get("name")
-                    for one in members.values()
-                    if one.community is not None
-                ),
-                None,
-            ),
-            "edges": _sorted_edges(rows),
+            "entity_id": ENTITY_PREFIX + group.canonical,
+            "name": shown_name(shown),
+            "type": shown_type(shown),
+            "names": sorted({shown_name(one.node.properties) for one in group.members.values()}),
+            "mentions": group.mentions,
+            "community": None
+            if group.community is None
+            else group.community.properties.get("name"),
+            "edges": _sorted_edges(facts.facts_of(group.ids, facts_wanted)[:limit]),
         }
 
     return _read(services, ask)
@@ -139,7 +129,7 @@ def _sorted_edges(rows: Sequence[FactRow]) -> list[dict[str, Any]]:
 
 def communities(services: Services, tenant: str, limit: int) -> list[dict[str, Any]]:
     """The communities of a tenant, the largest first."""
-    found = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
+    nodes = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
     listed: list[dict[str, Any]] = [
         {
             "community_id": f"community:{node.node_id}",
@@ -148,7 +138,7 @@ def communities(services: Services, tenant: str, limit: int) -> list[dict[str, A
             "summary": node.properties.get("summary"),
             "updated_at": _moment(node.properties.get("updated_at")),
         }
-        for node in found
+        for node in nodes
     ]
     return sorted(listed, key=lambda one: (-(one["members"] or 0), one["community_id"]))[:limit]
 
@@ -163,13 +153,6 @@ def stats(services: Services) -> dict[str, Any]:
         "edges": dict(counts.edges),
         "placeholders": counts.placeholders,
     }
-
-
-def _name(properties: Any) -> str:
-    for key in ("display_name", "name", "canonical_name"):
-        if properties.get(key):
-            return str(properties[key])
-    return ""
 
 
 def _moment(time_ms: int | None) -> str | None:

@@ -10,7 +10,7 @@ import httpx
 import orjson
 import pytest
 
-from api.event_schemas import Accepted
+from api.schemas import Accepted
 from consolidation.decisions import parse_decision
 from consolidation.payloads import Requested
 from enrichment.payloads import ENTITY_CORRECTED, REQUESTED_EVENT, EntityCorrected, parse_statement

@@ -12,7 +12,7 @@ import orjson
 import pytest
 import structlog
 
-from api.event_schemas import BatchAccepted, StoredEvent
+from api.schemas import BatchAccepted, StoredEvent
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.settings import Settings

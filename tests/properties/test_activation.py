@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.activation import (
+from api.retrieval.facts import with_decay
+from api.retrieval.graph_scores import (
     EDGES_AT_ONCE,
     Activation,
     ActivationConfig,
     Link,
+    WeightedEdge,
     activation,
+    personalised_pagerank,
     recency_weight,
 )
-from api.retrieval.facts import with_decay
-from api.retrieval.pagerank import WeightedEdge, personalised_pagerank
 
 IDS = st.sampled_from("abcdefghij")
 SHARES = st.floats(0, 1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.candidate_text import Candidate, Passage
 from api.retrieval.query_terms import query_terms
-from api.retrieval.relevance import relevance
+from api.retrieval.relevance import Candidate, Passage, relevance
 
 WORDS = ("lamp", "lamps", "tree", "trees", "river", "asks", "what?", "bob")
 QUERIES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)

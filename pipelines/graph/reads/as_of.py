@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pipelines.graph.reader import (
-    DEFAULT_IMPORTANCE,
     EVENT_COLUMNS,
     IS_EVENT,
     GraphEdge,
@@ -22,6 +21,7 @@ from pipelines.graph.reader import (
     candidates_text,
     event_node,
 )
+from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.positions import Position
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, EdgeRow
 

@@ -8,11 +8,12 @@ everybody's. Texts are made from `projections.schema` once; values are parameter
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from pipelines.graph.fulltext import found_text, lucene_query
-from pipelines.graph.reader import DEFAULT_IMPORTANCE, GraphRead
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.scope import MAX_SCANNED, Scope, collected, visible
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, Content, Hit, SessionEvent, Standing
 from projections.schema import ENTITY, EVENT, FOLLOWS, REFERENCES, vector_index
 
 CONTEXT_EVENTS: Final = 50
@@ -23,55 +24,6 @@ OVER_FETCH: Final = 2
 """Hits that an index is asked for, for one that is kept: it does not know whose they are."""
 TEXT_CHARACTERS: Final = 1_000
 """Of an event's text that are compared with the query."""
-
-
-class Hit(NamedTuple):
-    """An event that a channel found; `score` as of the channel, higher is better."""
-
-    event_id: str
-    score: float
-
-
-class SessionEvent(NamedTuple):
-    """One of the last events of a session."""
-
-    event_id: str
-    occurred_at_ms: int
-    importance: int
-    user_id: str | None
-    agent_id: str
-
-
-class Standing(NamedTuple):
-    """What changes of an event that may be ranked.
-
-    Attributes:
-        importance: 1 to 10, or more with its boost.
-        previous_id: of the event before it in the session.
-    """
-
-    event_id: str
-    importance: float
-    access_count: int
-    accessed_at_ms: int
-    previous_id: str | None
-
-
-class Content(NamedTuple):
-    """What an event is and says; once it is enriched it stays.
-
-    Attributes:
-        text: its beginning; None: it is not enriched yet, or says nothing.
-        vector: None: it has none.
-    """
-
-    event_id: str
-    occurred_at_ms: int
-    agent_id: str
-    speaker: str | None
-    tool_name: str | None
-    text: str | None
-    vector: list[float] | None
 
 
 SHOWN = visible(EVENT, "e")

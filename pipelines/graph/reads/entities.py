@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from neo4j.time import DateTime
 
+from enrichment.resolution import components
 from pipelines.graph.reader import GraphNode, GraphRead, node_columns
-from pipelines.graph.reads.facts import ENTITY_COLUMNS, EntityName, entity_name
+from pipelines.graph.reads.facts import ENTITY_COLUMNS, FactReads, entity_name
+from pipelines.graph.rows import EntityName
 from projections.schema import (
     COMMUNITY,
     ENTITY,
@@ -159,6 +161,44 @@ class Link(NamedTuple):
     event_id: str | None
 
 
+class EntityGroup(NamedTuple):
+    """What was found to be one entity.
+
+    Attributes:
+        canonical: id of the member that stands for all; one that has been mentioned.
+        ids: of all members, those that were never mentioned included, sorted.
+        members: those that were mentioned, by id.
+    """
+
+    canonical: str
+    ids: Sequence[str]
+    members: Mapping[str, EntityNode]
+
+    @property
+    def mentions(self) -> int:
+        """Events that mention it under any of its names."""
+        return sum(member.mentions for member in self.members.values())
+
+    @property
+    def community(self) -> GraphNode | None:
+        """Of which it is a member; None: of none."""
+        communities = (member.community for member in self.members.values())
+        return next(filter(None, communities), None)
+
+
+def shown_name(properties: Mapping[str, Any]) -> str:
+    """What an entity is called: by a person, else as it was seen first."""
+    for name in ("display_name", "name", "canonical_name"):
+        if properties.get(name):
+            return str(properties[name])
+    return ""
+
+
+def shown_type(properties: Mapping[str, Any]) -> str | None:
+    """What an entity is: by a person's correction, else as it was seen first."""
+    return properties.get("corrected_type") or properties.get("entity_type")
+
+
 class EntityReads:
     """Questions asked in one read transaction, for one tenant."""
 
@@ -196,6 +236,24 @@ class EntityReads:
                 sorted({(one[0], one[1], one[2]) for one in row["same"]}),
             )
         return found
+
+    def group(self, ids: Sequence[str]) -> EntityGroup | None:
+        """All that is the same as the most mentioned of some entities; None: nobody mentions any.
+
+        Args:
+            ids: of entities that a caller may mean.
+        """
+        nodes = self.entities(ids)
+        if not nodes:
+            return None
+        own_id = max(nodes, key=lambda entity_id: (nodes[entity_id].mentions, entity_id))
+        pairs = FactReads(self._graph, self._tenant).same_as([own_id])
+        together = sorted({own_id, *(entity_id for pair in pairs for entity_id in pair)})
+        members = self.entities(together)
+        canonical = components(pairs).get(own_id, own_id)
+        if canonical not in members:  # the smallest id has never been mentioned
+            canonical = min(members)
+        return EntityGroup(canonical, together, members)
 
     def events_of(
         self, ids: Sequence[str], before: tuple[int, str], user_id: str | None, limit: int

@@ -13,6 +13,7 @@ from enrichment.resolution import edges_of_sameness
 from pipelines.graph.cypher import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
+from pipelines.graph.rows import End, EntityName, FactRow
 from projections.schema import (
     ENTITY,
     EVENT,
@@ -29,43 +30,6 @@ IDS_AT_ONCE: Final = 490
 _NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
 _KNOWN = f"NOT n:{ENTITY.placeholder}"
-
-
-class EntityName(NamedTuple):
-    """An entity as it is found: `names` are the ones it is searched by."""
-
-    entity_id: str
-    name: str
-    entity_type: str | None
-    subtype: str | None
-    names: tuple[str, ...]
-
-
-class End(NamedTuple):
-    """One end of a fact."""
-
-    entity_id: str
-    name: str
-    entity_type: str | None
-    subtype: str | None
-
-
-class FactRow(NamedTuple):
-    """A fact as the graph has it; times are milliseconds since the epoch.
-
-    Attributes:
-        properties: of the edge, by name; absent ones left out.
-    """
-
-    source: End
-    target: End
-    properties: Mapping[str, Any]
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from every other."""
-        own = (self.properties.get(name) for name in RELATES_TO.key)
-        return (self.source.entity_id, self.target.entity_id, *own)
 
 
 class Surroundings(NamedTuple):

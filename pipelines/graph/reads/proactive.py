@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pipelines.graph.reader import DEFAULT_IMPORTANCE, GraphRead
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.channels import IMPORTANCE, SHOWN
 from pipelines.graph.reads.scope import MAX_SCANNED, Scope, visible
-from pipelines.observe.metrics import Signal
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, Signalled
 from projections.schema import (
     CAUSED_BY,
     ENTITY,
@@ -68,14 +68,6 @@ PROACTIVE: Final = (
     + "\n  UNION ALL".join((ALIKE_RESOLVED, SIMILAR_RESOLVED, IMPORTANT_MENTIONS, READ_AGAIN))
     + "\n}\nRETURN signal, event_id, score ORDER BY score DESC, event_id"
 )
-
-
-class Signalled(NamedTuple):
-    """An event that the graph finds relevant beside the question; `score` from 0 to 1."""
-
-    event_id: str
-    signal: Signal
-    score: float
 
 
 class Beside(NamedTuple):

@@ -7,14 +7,12 @@ from typing import Any, Final, NamedTuple
 
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.as_of import known, until_parameter
+from pipelines.graph.rows import ids_by_label
 from projections.positions import Position
-from projections.schema import COMMUNITY, ENTITY, EVENT, SUMMARY, NodeRow
+from projections.schema import EVENT, NodeRow
 
-RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
-"""Labels that an answer may hold."""
 MAX_SCANNED: Final = 400
 """Edges of one type at one node that are looked at: a hub costs no more than that."""
-PREFIXES: Final = {row.label: f"{row.label.lower()}:" for row in RETRIEVED if row is not EVENT}
 
 
 class Scope(NamedTuple):
@@ -39,28 +37,6 @@ class Scope(NamedTuple):
             "now": self.now_ms,
             "until": None if self.until is None else until_parameter(self.until),
         }
-
-
-def wire_id(label: str, own_id: str) -> str:
-    """An id as clients see it."""
-    return PREFIXES.get(label, "") + own_id
-
-
-def label_and_id(node_id: str) -> tuple[str, str]:
-    """What a wire id means."""
-    for label, prefix in PREFIXES.items():
-        if node_id.startswith(prefix):
-            return label, node_id[len(prefix) :]
-    return EVENT.label, node_id
-
-
-def ids_by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Own ids of each label that can be retrieved, in order."""
-    found: dict[str, list[str]] = {row.label: [] for row in RETRIEVED}
-    for node_id in node_ids:
-        label, own_id = label_and_id(node_id)
-        found[label].append(own_id)
-    return found
 
 
 def visible(row: NodeRow, variable: str) -> str:

@@ -13,17 +13,8 @@ from enrichment.facts import VALUE
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, node_columns, plain_properties
 from pipelines.graph.reads.as_of import followed_then, passed_over
 from pipelines.graph.reads.facts import FACT_HOLDS, FACT_IS_SHARED_OR_OWN
-from pipelines.graph.reads.scope import (
-    MAX_SCANNED,
-    PREFIXES,
-    RETRIEVED,
-    Scope,
-    collected,
-    ids_by_label,
-    ids_by_parameter,
-    visible,
-    wire_id,
-)
+from pipelines.graph.reads.scope import MAX_SCANNED, Scope, collected, ids_by_parameter, visible
+from pipelines.graph.rows import PREFIXES, RETRIEVED, StepEdge, ids_by_label, wire_id
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,
@@ -45,27 +36,6 @@ from projections.schema import (
 
 DEFAULT_CAP: Final = 10
 """Edges of one type at one node that are followed, where the schema says nothing."""
-
-
-class StepEdge(NamedTuple):
-    """An edge met on a walk, between wire ids; `source` and `target` as in the graph.
-
-    Attributes:
-        view: the edge type of a fact (semantic, temporal …); empty for all others.
-        properties: those that tell its quality.
-        reached: the end that it leads to.
-        closed: that is not walked on from.
-        at_ms: since when it is so, where that is known.
-    """
-
-    type: str
-    source: str
-    target: str
-    view: str
-    properties: Mapping[str, Any]
-    reached: str
-    closed: bool
-    at_ms: int | None
 
 
 class _Branch(NamedTuple):

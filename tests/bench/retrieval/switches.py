@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from api.retrieval import answer, gather
-from api.retrieval.candidate_text import Candidate
-from api.retrieval.candidates import Candidates
+from api.retrieval.gather import Candidates
 from api.retrieval.ranking import Pool, Ranked, ranking
-from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
+from api.retrieval.relevance import DEFAULT_WEIGHTS, Candidate, RelevanceWeights
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
 from pipelines.graph.reader import GraphRead

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.anchors import HOP_SHARE, anchors, coverage, holding, led_to
 from api.retrieval.intent import path_intents
 from api.retrieval.query_terms import query_terms
-from api.retrieval.ranking import Pool, ranking
+from api.retrieval.ranking import HOP_SHARE, Pool, anchors, coverage, holding, led_to, ranking
 from consolidation.decay import DecayWeights
-from pipelines.graph.reads.walk import StepEdge
+from pipelines.graph.rows import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
 from tests.unit.api.test_ranking import own, row
 

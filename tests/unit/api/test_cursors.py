@@ -7,10 +7,12 @@ import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from api.cursors import cursor_of, place_of
+from api.cursors import content_of, cursor_of
 from projections.errors import InvalidInput
 
+NAME = TypeAdapter(tuple[str])
 QUESTION = ["entities", "acme", None, 10]
 
 
@@ -18,14 +20,14 @@ QUESTION = ["entities", "acme", None, 10]
 def test_a_cursor_leads_back_to_its_place(name: str, number: int) -> None:
     cursor = cursor_of(QUESTION, [name, number])
     assert cursor.isascii()
-    assert place_of(QUESTION, cursor, [str, int]) == [name, number]
+    assert content_of(QUESTION, cursor, TypeAdapter(tuple[str, int])) == ((name, number), 0)
 
 
 def test_a_cursor_is_of_one_question() -> None:
     cursor = cursor_of(QUESTION, ["a"])
     for other in (["entities", "other", None, 10], ["entities", "acme", "tool", 10]):
         with pytest.raises(InvalidInput) as raised:
-            place_of(other, cursor, [str])
+            content_of(other, cursor, NAME)
         assert [field for field, _ in raised.value.errors] == ["cursor"]
 
 
@@ -39,15 +41,15 @@ def crafted(text: bytes) -> str:
 )
 def test_what_is_none_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidInput):
-        place_of(QUESTION, cursor, [str])
+        content_of(QUESTION, cursor, NAME)
 
 
 @given(st.text(max_size=60))
 def test_whatever_is_sent_is_refused_or_read(cursor: str) -> None:
     with pytest.raises(InvalidInput):
-        place_of(QUESTION, cursor, [str])
+        content_of(QUESTION, cursor, NAME)
 
 
 def test_a_place_of_other_types_is_refused() -> None:
     with pytest.raises(InvalidInput):
-        place_of(QUESTION, cursor_of(QUESTION, ["a", 1]), [int, str])
+        content_of(QUESTION, cursor_of(QUESTION, ["a", 1]), TypeAdapter(tuple[int, str]))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from api.retrieval.edge_quality import edge_quality
+from api.retrieval.graph_scores import edge_quality
 from consolidation.decay import HOUR_MS
 
 

@@ -6,15 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.entity_seeds import (
-    MAX_QUERY_CHARACTERS,
-    MAX_SEEDS,
+from api.retrieval.query_terms import MAX_NAMING_CHARACTERS, name_forms, name_terms
+from api.retrieval.seeds import (
+    MAX_RECALL_SEEDS,
     Seed,
     Structure,
     capped_by_community,
     match_score,
-    name_forms,
-    name_terms,
     scored_seeds,
     structural_scores,
 )
@@ -33,8 +31,8 @@ def test_a_plural_is_searched_as_one_too() -> None:
 
 
 def test_what_stands_behind_512_characters_names_nothing() -> None:
-    query = "x" * (MAX_QUERY_CHARACTERS + 1) + " order"
-    assert name_terms(query).words == ("x" * MAX_QUERY_CHARACTERS,)
+    query = "x" * (MAX_NAMING_CHARACTERS + 1) + " order"
+    assert name_terms(query).words == ("x" * MAX_NAMING_CHARACTERS,)
 
 
 def test_runs_of_words_are_looked_up_as_names() -> None:
@@ -107,7 +105,7 @@ def test_the_cap_never_leaves_none(communities: list[str | None], cap: int) -> N
     """SA-INV-10."""
     seeds = seeds_of(communities)
     kept = capped_by_community(seeds, cap)
-    assert 1 <= len(kept) <= MAX_SEEDS
+    assert 1 <= len(kept) <= MAX_RECALL_SEEDS
     assert kept == [seed for seed in seeds if seed in kept]
     if None in communities and cap:
         for community in {"one", "two"}:

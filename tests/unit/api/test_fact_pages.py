@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.fact_schemas import MAX_CURSOR_CHARACTERS
-from api.retrieval.fact_pages import RankedFact, cursor_of, page_of
-from api.retrieval.facts import FactScore
-from api.retrieval.recall import MAX_RANKING
+from api.cursors import facts_cursor, facts_of
+from api.query_schemas import MAX_FACT_CURSOR_CHARACTERS
+from api.retrieval.facts import FactScore, RankedFact
+from api.retrieval.ranking import MAX_RANKING
 from projections.errors import InvalidInput
 
 SHARE = st.floats(0, 1)
@@ -22,7 +22,7 @@ RANKED = st.lists(
         ENTITY_IDS,
         ENTITY_IDS,
         st.uuids().map(str),
-        st.binary(min_size=8, max_size=8),
+        st.binary(min_size=4, max_size=4).map(bytes.hex),
         st.builds(FactScore, SHARE, SHARE, st.integers(0, 20), SHARE, st.floats(0, 2)),
     ),
     max_size=20,
@@ -31,11 +31,11 @@ RANKED = st.lists(
 
 @given(RANKED, st.integers(0, 2**40))
 def test_a_cursor_gives_back_the_rest(ranked: list[RankedFact], now_ms: int) -> None:
-    cursor = cursor_of(["q"], ranked, now_ms)
+    cursor = facts_cursor(["q"], ranked, now_ms)
     if cursor is None:
         assert ranked == []
         return
-    page, clock_ms = page_of(["q"], cursor)
+    page, clock_ms = facts_of(["q"], cursor)
     assert clock_ms == now_ms
     assert [one[:4] for one in page] == [one[:4] for one in ranked]
     for found, one in zip(page, ranked, strict=True):
@@ -45,21 +45,21 @@ def test_a_cursor_gives_back_the_rest(ranked: list[RankedFact], now_ms: int) -> 
 @given(st.text(max_size=80) | st.binary(max_size=80).map(bytes.hex))
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
-        page_of(["q"], text)
+        facts_of(["q"], text)
 
 
 @given(RANKED.filter(bool), st.data())
 def test_a_cursor_that_was_changed_is_refused(
     ranked: list[RankedFact], data: st.DataObject
 ) -> None:
-    cursor = cursor_of(["q"], ranked, 0)
+    cursor = facts_cursor(["q"], ranked, 0)
     assert cursor is not None
     place = data.draw(st.integers(0, len(cursor) - 2))
     other = "A" if cursor[place] != "A" else "B"
     with pytest.raises(InvalidInput):
-        page_of(["q"], cursor[:place] + other + cursor[place + 1 :])
+        facts_of(["q"], cursor[:place] + other + cursor[place + 1 :])
     with pytest.raises(InvalidInput):
-        page_of(["other"], cursor)
+        facts_of(["other"], cursor)
 
 
 def test_the_longest_ranking_has_a_cursor_that_is_accepted_again() -> None:
@@ -68,12 +68,12 @@ def test_the_longest_ranking_has_a_cursor_that_is_accepted_again() -> None:
             uuid.uuid4().hex,
             uuid.uuid4().hex,
             str(uuid.uuid4()),
-            uuid.uuid4().bytes[:8],
+            uuid.uuid4().hex[:8],
             FactScore(n / MAX_RANKING, 2 * n % 499 / 500, n % 9, n / 777, n / 333),
         )
         for n in range(MAX_RANKING)
     ]
-    cursor = cursor_of(["q"], ranked, 0)
+    cursor = facts_cursor(["q"], ranked, 0)
     assert cursor is not None
-    assert len(cursor) <= MAX_CURSOR_CHARACTERS
-    assert len(page_of(["q"], cursor)[0]) == MAX_RANKING
+    assert len(cursor) <= MAX_FACT_CURSOR_CHARACTERS
+    assert len(facts_of(["q"], cursor)[0]) == MAX_RANKING

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.entity_seeds import Seed
 from api.retrieval.facts import (
     FactWalk,
     RecalledFact,
@@ -19,8 +18,10 @@ from api.retrieval.facts import (
     recalled,
     with_decay,
 )
+from api.retrieval.seeds import Seed
 from consolidation.decay import DAY_MS, effective_confidence
-from pipelines.graph.reads.facts import End, FactFilter, FactRow
+from pipelines.graph.reads.facts import FactFilter
+from pipelines.graph.rows import End, FactRow
 from tests.factories import NOW_MS, event_id
 
 numbers = st.floats(0, 1)
@@ -44,7 +45,7 @@ def row(source: str, target: str, **fields: Any) -> FactRow:
 
 def walked(*rows: FactRow, **same: str) -> FactWalk:
     """A walk that is done; `same` names the canonical id of others."""
-    walk = FactWalk(FactFilter(NOW_MS), 3)
+    walk = FactWalk(wanted=FactFilter(NOW_MS), max_depth=3)
     walk.facts.update((one.key, one) for one in rows)
     walk.canonical.update(same)
     return walk
@@ -56,7 +57,7 @@ def seed(name: str, score: float = 1.0) -> Seed:
 
 def scores(walk: FactWalk, *seeds: Seed) -> list[tuple[str, str, float]]:
     found = recall(walk, *seeds)
-    return [(f.source.entity_id, f.target.entity_id, round(f.score, 6)) for f in found]
+    return [(f.source.entity_id, f.target.entity_id, round(f.scores.score, 6)) for f in found]
 
 
 def recall(walk: FactWalk, *seeds: Seed, limit: int = 100) -> list[RecalledFact]:
@@ -88,14 +89,14 @@ def test_a_hop_distance_is_the_shortest_undirected_path(pairs: list[tuple[str, s
 def test_the_composite_score_is_match_by_hop_by_confidence() -> None:
     walk = walked(row("a", "b", confidence=0.8), row("b", "c", confidence=0.5))
     first, second = recall(walk, seed("a", 0.9))
-    assert [(f.hop, f.match) for f in (first, second)] == [(0, 0.9), (1, 0.9)]
-    assert [f.composite for f in (first, second)] == pytest.approx([0.72, 0.9 / 2 * 0.5])
+    assert [(f.scores.hop, f.scores.match) for f in (first, second)] == [(0, 0.9), (1, 0.9)]
+    assert [f.scores.composite for f in (first, second)] == pytest.approx([0.72, 0.9 / 2 * 0.5])
 
 
 def test_a_fact_scores_by_the_seed_that_gives_it_most() -> None:
     walk = walked(row("a", "b"), row("b", "c"))
     found = recall(walk, seed("a", 1.0), seed("c", 0.2))
-    assert [(f.match, f.hop) for f in found] == [(1.0, 0), (1.0, 1)]
+    assert [(f.scores.match, f.scores.hop) for f in found] == [(1.0, 0), (1.0, 1)]
 
 
 def test_what_no_seed_reaches_is_left_out() -> None:
@@ -128,7 +129,7 @@ def test_of_one_entity_relation_and_target_the_best_stays_with_all_sources() -> 
         a2="a",
     )
     (found,) = recall(walk, seed("a"))
-    assert found.confidence == 0.9
+    assert found.scores.confidence == 0.9
     assert (found.source.entity_id, found.source.name) == ("a", "A2")
     assert found.sources == (event_id(2), event_id(3), event_id(1))
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from api.retrieval.narrative import (
-    MAX_FACTS,
-    MAX_FACTS_AN_ENTITY,
+    NARRATIVE_FACTS,
+    NARRATIVE_FACTS_AN_ENTITY,
     WEEK_MS,
     Evidence,
     FactLine,
@@ -107,9 +107,9 @@ def test_near_facts_come_first_then_the_anchors_in_order_then_the_best() -> None
 def test_an_entity_gives_ten_facts_and_all_give_thirty() -> None:
     facts = [fact(f"E{n // 20}", f"r{n}", "t", score=100.0 - n) for n in range(100)]
     chosen = chosen_facts(facts, [])
-    assert len(chosen) == MAX_FACTS
+    assert len(chosen) == NARRATIVE_FACTS
     assert max(sum(one.subject == f"E{n}" for one in chosen) for n in range(5)) == (
-        MAX_FACTS_AN_ENTITY
+        NARRATIVE_FACTS_AN_ENTITY
     )
 
 

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.candidate_text import Candidate, Passage, half, unit_vector
-from api.retrieval.diversity import diversified
-from api.retrieval.pages import cursor_of, page_of
-from api.retrieval.proactive import SHARE, SessionHistory, with_proactive
+from api.caches import SessionHistory
+from api.cursors import ranking_cursor, ranking_of
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
     GRAPH_SHARES,
+    PROACTIVE_SHARE,
     SPREAD_WEIGHT,
     Pool,
     Ranked,
+    diversified,
     in_turn,
     ranking,
     ranking_without_candidates,
+    with_proactive,
 )
+from api.retrieval.relevance import Candidate, Passage, half, unit_vector
 from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
-from pipelines.graph.reads.channels import Hit, SessionEvent
-from pipelines.graph.reads.proactive import Signalled
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import StepEdge
+from pipelines.graph.rows import Hit, SessionEvent, Signalled, StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
 
@@ -124,7 +124,13 @@ def test_a_seed_without_edges_takes_nothing_from_the_others() -> None:
 
     def spread(**seeds: float) -> dict[str, float]:
         edges = {(edge.type, edge.source, edge.target, edge.view): edge}
-        return Walk(Scope("acme", None, 0), {"when": 1.0}, seeds, 1, edges).pagerank()
+        return Walk(
+            scope=Scope("acme", None, 0),
+            intents={"when": 1.0},
+            seeds=seeds,
+            max_depth=1,
+            edges=edges,
+        ).pagerank()
 
     alone = spread(**{own(1): 0.5})
     assert alone[own(1)] == 1.0 > alone[own(2)] > 0
@@ -156,15 +162,15 @@ def test_channels_take_turns() -> None:
 
 @given(RANKED, st.integers(0, 2**40))
 def test_a_cursor_gives_back_the_rest(ranked: list[Ranked], now_ms: int) -> None:
-    cursor = cursor_of(["q"], ranked, now_ms)
+    cursor = ranking_cursor(["q"], ranked, now_ms)
     if cursor is None:
         assert ranked == []
         return
-    page = page_of(["q"], cursor)
-    assert page.now_ms == now_ms
-    assert [one.node_id for one in page.ranking] == [one.node_id for one in ranked]
-    assert [one.depth for one in page.ranking] == [one.depth for one in ranked]
-    for found, one in zip(page.ranking, ranked, strict=True):
+    page, clock_ms = ranking_of(["q"], cursor)
+    assert clock_ms == now_ms
+    assert [one.node_id for one in page] == [one.node_id for one in ranked]
+    assert [one.depth for one in page] == [one.depth for one in ranked]
+    for found, one in zip(page, ranked, strict=True):
         assert found.rank == pytest.approx(one.rank, abs=1e-4)
         assert found.relevance == pytest.approx(one.relevance, abs=1e-4)
 
@@ -172,19 +178,19 @@ def test_a_cursor_gives_back_the_rest(ranked: list[Ranked], now_ms: int) -> None
 @given(st.text(max_size=80) | st.binary(max_size=80).map(bytes.hex))
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
-        page_of(["q"], text)
+        ranking_of(["q"], text)
 
 
 @given(RANKED.filter(bool), st.data())
 def test_a_cursor_that_was_changed_is_refused(ranked: list[Ranked], data: st.DataObject) -> None:
-    cursor = cursor_of(["q"], ranked, 0)
+    cursor = ranking_cursor(["q"], ranked, 0)
     assert cursor is not None
     place = data.draw(st.integers(0, len(cursor) - 2))
     other = "A" if cursor[place] != "A" else "B"
     with pytest.raises(InvalidInput):
-        page_of(["q"], cursor[:place] + other + cursor[place + 1 :])
+        ranking_of(["q"], cursor[:place] + other + cursor[place + 1 :])
     with pytest.raises(InvalidInput):
-        page_of(["other"], cursor)
+        ranking_of(["other"], cursor)
 
 
 # what nobody asked for
@@ -199,7 +205,7 @@ def test_what_nobody_asked_for_is_little_and_last(
     found = with_proactive(ranked, signalled, max_nodes)
     page = found[:max_nodes]
     added = [one for one in page if one.signal is not None]
-    assert len(added) <= SHARE * max_nodes
+    assert len(added) <= PROACTIVE_SHARE * max_nodes
     assert [one.rank for one in page] == sorted((one.rank for one in page), reverse=True)
     assert len({one.node_id for one in found}) == len(found)
     assert {one.node_id for one in ranked} <= {one.node_id for one in found}

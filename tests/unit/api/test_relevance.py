@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from api.retrieval.candidate_text import Candidate, Passage
 from api.retrieval.query_terms import QueryTerms, query_terms
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
+    Candidate,
+    Passage,
     RelevanceWeights,
     neighbour_weight,
     relevance,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.read_your_writes import have_passed
+from api.services import have_passed
 from api.watcher import Sample, by_stage, is_stale, lag_entries
 from pipelines.ledger.ledger import Tail
 from pipelines.work.settings import Settings

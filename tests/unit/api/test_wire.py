@@ -8,10 +8,9 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
+from api.dependencies import decode_json
 from api.errors import PROBLEMS, ApiProblem, describe
-from api.event_schemas import EventEnvelope
-from api.routes.events import decode_json
-from api.statement_schemas import EntityCorrection
+from api.schemas import EntityCorrection, EventEnvelope
 from enrichment.payloads import ENTITY_CORRECTED, parse_statement
 from projections import errors
 from projections.errors import InvalidEvent, PassUnderWay, RecollectError

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import neo4j
 import pytest
 
-from api.retrieval import candidates
-from api.retrieval.candidate_text import Passage, half, unit_vector
-from api.retrieval.candidates import PassageCache
+from api import caches
+from api.caches import PassageCache
+from api.retrieval.relevance import Passage, half, unit_vector
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.reads.channels import Content
+from pipelines.graph.rows import Content
 
 MANY = 2**30
 
@@ -54,7 +54,7 @@ def test_what_was_read_long_ago_is_read_again(
     graph: GraphReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = PassageCache(MANY)
-    monkeypatch.setattr(candidates, "REMEMBERED_S", 0.0)
+    monkeypatch.setattr(caches, "REMEMBERED_S", 0.0)
     cache.put(graph, "acme", [passage("e1")])
     assert cache.get(graph, "acme", ["e1"]) == {}
 

@@ -7,7 +7,9 @@ from typing import cast
 
 import pytest
 
-from api.retrieval.traverse import Bound, Direction, Lineage, best_path_scores, lineage_edge
+from api.retrieval.graph_scores import path_scores
+from api.retrieval.lineage import Lineage, directed_ways, lineage_edge
+from api.schemas import Bound, Direction
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from projections.errors import QueryTimeout
 from projections.schema import CAUSED_BY, FOLLOWS, INTENTS, EdgeRow
@@ -17,30 +19,37 @@ def edge(source: str, target: str, **properties: object) -> GraphEdge:
     return GraphEdge(CAUSED_BY.type, source, target, properties)
 
 
+def best_path_scores(
+    start: str, edges: list[GraphEdge], weight: float, max_depth: int, *, forward: bool = True
+) -> dict[str, float]:
+    ways = directed_ways(edges, weight, forward=forward)
+    return path_scores({start: 1.0}, ways, max_depth)
+
+
 def test_score_is_the_product_along_the_path() -> None:
     edges = [edge("a", "b", confidence=0.5), edge("b", "c", confidence=0.4)]
-    assert best_path_scores("a", edges, True, 0.8, 3) == pytest.approx(
+    assert best_path_scores("a", edges, 0.8, 3) == pytest.approx(
         {"a": 1.0, "b": 0.4, "c": 0.4 * 0.8 * 0.4}
     )
 
 
 def test_the_best_path_counts_even_when_it_is_longer() -> None:
     edges = [edge("a", "c", confidence=0.1), edge("a", "b"), edge("b", "c")]
-    assert best_path_scores("a", edges, True, 1.0, 3)["c"] == 1.0
+    assert best_path_scores("a", edges, 1.0, 3)["c"] == 1.0
 
 
 def test_a_path_has_no_more_edges_than_the_depth() -> None:
     edges = [edge("a", "c", confidence=0.1), edge("a", "b"), edge("b", "c")]
-    assert best_path_scores("a", edges, True, 1.0, 1) == {"a": 1.0, "b": 1.0, "c": 0.1}
+    assert best_path_scores("a", edges, 1.0, 1) == {"a": 1.0, "b": 1.0, "c": 0.1}
 
 
 def test_against_the_arrow() -> None:
-    assert best_path_scores("b", [edge("a", "b")], False, 1.0, 3) == {"b": 1.0, "a": 1.0}
+    assert best_path_scores("b", [edge("a", "b")], 1.0, 3, forward=False) == {"b": 1.0, "a": 1.0}
 
 
 def test_a_cycle_ends() -> None:
     edges = [edge("a", "b"), edge("b", "a")]
-    assert best_path_scores("a", edges, True, 1.0, 10) == {"a": 1.0, "b": 1.0}
+    assert best_path_scores("a", edges, 1.0, 10) == {"a": 1.0, "b": 1.0}
 
 
 def test_only_when_follows_the_order_of_the_session() -> None:
@@ -98,8 +107,8 @@ def walked(graph: DictGraph, start: str, **bounds: object) -> Lineage:
         "max_nodes": 100,
         **bounds,
     }
-    walk = Lineage.of(start, **arguments)  # type: ignore[arg-type]  # a pass-through
-    walk.walk("t", cast("GraphRead", graph))
+    walk = Lineage(tenant="t", event_id=start, **arguments)  # type: ignore[arg-type]  # a pass-through
+    walk.walk(cast("GraphRead", graph))
     return walk
 
 
@@ -149,9 +158,16 @@ def test_both_directions_are_ancestors_and_descendants_without_siblings() -> Non
 
 def test_what_was_found_before_time_ran_out_stays() -> None:
     graph = DictGraph(CHAIN, stops_after=3)
-    walk = Lineage.of("n0", intent="why", direction=Direction.CAUSES, max_depth=10, max_nodes=100)
+    walk = Lineage(
+        tenant="t",
+        event_id="n0",
+        intent="why",
+        direction=Direction.CAUSES,
+        max_depth=10,
+        max_nodes=100,
+    )
     with pytest.raises(QueryTimeout):
-        walk.walk("t", cast("GraphRead", graph))
-    assert walk.answered
+        walk.walk(cast("GraphRead", graph))
+    assert walk.levels == 2
     assert list(walk.nodes) == ["n0", "n1", "n2"]
     assert walk.scores() == {"n0": 1.0, "n1": 1.0, "n2": 1.0}

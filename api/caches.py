@@ -1,0 +1,289 @@
+"""What one process of the API remembers: answers, what events say, what sessions were shown.
+
+All of it is bounded, kept in one kind of store (`BoundedEntries`), and lost without harm.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from api.retrieval.relevance import Passage
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.rows import is_event
+from pipelines.ledger.ledger import Ledger
+from pipelines.observe import metrics as telemetry
+from projections.errors import UndecodableEntry
+from projections.events import decode_event
+from projections.identity import partition_of
+from projections.positions import START, Position
+from projections.system_events import is_system_event
+
+A = TypeVar("A")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+MAX_LOOKED_AT: Final = 200
+"""Entries of a partition that are looked at; with more behind it, an answer is not given again."""
+REMEMBERED_S: Final = 300.0
+"""A passage, from when it was read."""
+_OWN_BYTES: Final = 1_800
+_BYTES_PER_WORD: Final = 40
+"""Of a passage with its places here, and of a word with its stem, as tracemalloc counts them."""
+MAX_SESSIONS: Final = 2_000
+MAX_SHOWN: Final = 100
+"""Sessions, and events of each, of which is remembered what was shown."""
+
+
+class BoundedEntries(Generic[K, V]):
+    """Entries that take at most so much together; who comes last drives out the first.
+
+    Whoever shares them between threads holds a lock around each call.
+
+    Args:
+        max_size: of all of them: bytes, or however many where each counts 1.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size
+        self.size = 0
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The entry of a key; None: there is none."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[0]
+
+    def renew(self, key: K) -> None:
+        """Have an entry that is there go last."""
+        self._entries.move_to_end(key)
+
+    def put(self, key: K, value: V, size: int = 1) -> None:
+        """Keep an entry of a size, in the place of the one that is there."""
+        self.drop(key)
+        self._entries[key] = (value, size)
+        self.size += size
+        while self.size > self.max_size:
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self.size -= oldest
+
+    def drop(self, key: K) -> None:
+        """Forget an entry, if there is one."""
+        _, size = self._entries.pop(key, (None, 0))
+        self.size -= size
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self.size = 0
+
+
+@dataclass(slots=True)
+class _Answer:
+    answer: object
+    until_s: float
+    target: str
+    sessions: frozenset[str]
+    seen: dict[int, Position]
+
+
+class ResultCache:
+    """Answers that are given again for a minute, unless a session that they show has gone on.
+
+    An entry knows until where each partition was projected when it was made; what its sessions'
+    partitions hold behind that is looked at before it is given again. Events of `memory.*` change
+    no answer. Safe for use by several threads.
+
+    Args:
+        ttl_s: how long an answer lives; 0: nothing is kept.
+        max_bytes: of all answers, as JSON.
+        partitions: of the ledger.
+    """
+
+    def __init__(self, ttl_s: float, max_bytes: int, partitions: int) -> None:
+        self._ttl_s = ttl_s
+        self._partitions = partitions
+        self._entries: BoundedEntries[tuple[str, bytes], _Answer] = BoundedEntries(max_bytes)
+        self._lock = threading.Lock()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is kept at all."""
+        return self._ttl_s > 0
+
+    def get(
+        self, key: tuple[str, bytes], kind: type[A], ledger: Ledger, target: str | None
+    ) -> A | None:
+        """An answer to the same question that still stands.
+
+        Args:
+            key: whose (the tenant), and everything that the answer depends on.
+            kind: of the answer; one of another kind is none.
+            ledger: to be asked for what is new.
+            target: that is read from now.
+
+        Raises:
+            LedgerError: Redis is away, so that nobody knows.
+        """
+        with self._lock:
+            entry = self._entries.get(key)
+        answer: A | None = None
+        if entry is not None:
+            fresh = entry.until_s > time.monotonic() and entry.target == target
+            if fresh and isinstance(entry.answer, kind) and self._stands(entry, key[0], ledger):
+                answer = entry.answer
+            else:
+                with self._lock:
+                    self._entries.drop(key)
+        outcome = "miss" if answer is None else "hit"
+        telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
+        return answer
+
+    def put(
+        self,
+        key: tuple[str, bytes],
+        answer: object,
+        *,
+        size: int,
+        target: str,
+        sessions: Iterable[str],
+        projected: Mapping[int, Position],
+    ) -> None:
+        """Keep an answer.
+
+        Args:
+            key: whose (the tenant), and everything that the answer depends on.
+            answer: that nobody changes.
+            size: of it as JSON, bytes.
+            target: that it was read from.
+            sessions: that it shows, and the one it was asked in.
+            projected: by partition, at most how far the graph was when it was made.
+        """
+        if not self.is_on or size > self._entries.max_size:
+            return
+        involved = frozenset(sessions)
+        numbers = {partition_of(key[0], session, self._partitions) for session in involved}
+        seen = {number: projected.get(number, START) for number in numbers}
+        entry = _Answer(
+            answer, time.monotonic() + self._ttl_s, target, sessions=involved, seen=seen
+        )
+        with self._lock:
+            self._entries.put(key, entry, size)
+
+    def _stands(self, entry: _Answer, tenant: str, ledger: Ledger) -> bool:
+        """Whether none of its sessions has an event that it does not know."""
+        tails = ledger.tails()
+        for partition, seen in entry.seen.items():
+            tail = tails[partition].position
+            if tail <= seen:
+                continue
+            behind = ledger.read(partition, seen, MAX_LOOKED_AT + 1, tail)
+            if len(behind) > MAX_LOOKED_AT:
+                return False
+            if any(_concerns(entry, tenant, event.data) for event in behind):
+                return False
+            entry.seen[partition] = tail
+        return True
+
+
+def _concerns(entry: _Answer, tenant: str, data: bytes) -> bool:
+    """Whether an event may change an answer; one that cannot be read may."""
+    try:
+        event = decode_event(data)
+    except UndecodableEntry:
+        return True
+    if event.tenant != tenant or is_system_event(event.event_type):
+        return False
+    return event.session_id in entry.sessions
+
+
+class _Remembered(NamedTuple):
+    passage: Passage
+    until_s: float
+
+
+class PassageCache:
+    """What events of one graph say, those used last; safe for use by several threads.
+
+    What they say stays, and to read it costs several times as much as how they stand, so it is
+    remembered for a while: an event that is enriched anew ranks by what it said before for that
+    long, and is shown as it is.
+
+    Args:
+        max_bytes: of all of them, as estimated; 0: nothing is remembered.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._entries: BoundedEntries[tuple[str, str], _Remembered] = BoundedEntries(max_bytes)
+        self._lock = threading.Lock()
+        self._graph: weakref.ref[GraphReader] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What all of them take, as estimated."""
+        return self._entries.size
+
+    def get(self, graph: GraphReader, tenant: str, event_ids: Iterable[str]) -> dict[str, Passage]:
+        """Those that are remembered, by event id; nothing of another graph than the last one."""
+        now_s = time.monotonic()
+        passages = {}
+        missed = 0
+        with self._lock:
+            self._turn_to(graph)
+            for event_id in event_ids:
+                key = (tenant, event_id)
+                entry = self._entries.get(key)
+                if entry is None or entry.until_s <= now_s:
+                    missed += 1
+                    continue
+                self._entries.renew(key)
+                passages[event_id] = entry.passage
+        lookups = telemetry.CACHE_LOOKUPS
+        lookups.labels(cache="passage", outcome="hit").inc(len(passages))
+        lookups.labels(cache="passage", outcome="miss").inc(missed)
+        return passages
+
+    def put(self, graph: GraphReader, tenant: str, passages: Iterable[Passage]) -> None:
+        """Remember passages that were read just now."""
+        until_s = time.monotonic() + REMEMBERED_S
+        with self._lock:
+            self._turn_to(graph)
+            for passage in passages:
+                entry = _Remembered(passage, until_s)
+                self._entries.put((tenant, passage.event_id), entry, _size(passage))
+
+    def _turn_to(self, graph: GraphReader) -> None:
+        if self._graph is None or self._graph() is not graph:
+            self._entries.clear()
+            self._graph = weakref.ref(graph)
+
+
+def _size(passage: Passage) -> int:
+    vector = 0 if passage.vector is None else passage.vector.nbytes
+    return _OWN_BYTES + vector + round(_BYTES_PER_WORD * passage.length)
+
+
+class SessionHistory:
+    """Which events each session was shown; the last ones of each. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._shown: BoundedEntries[tuple[str, str], list[str]] = BoundedEntries(MAX_SESSIONS)
+        self._lock = threading.Lock()
+
+    def shown(self, tenant: str, session_id: str) -> list[str]:
+        """Ids of the events that the session was shown, the last ones last."""
+        with self._lock:
+            return self._shown.get((tenant, session_id)) or []
+
+    def show(self, tenant: str, session_id: str, node_ids: Iterable[str]) -> None:
+        """Note what the session is shown now."""
+        key = (tenant, session_id)
+        newest_first = dict.fromkeys(reversed(list(filter(is_event, node_ids))))
+        with self._lock:
+            newest_first.update(dict.fromkeys(reversed(self._shown.get(key) or [])))
+            self._shown.put(key, list(newest_first)[:MAX_SHOWN][::-1])

@@ -1,0 +1,347 @@
+"""What the routes of one app share, and what belongs to one read: its caller, question and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from api.access_log import AccessLog
+from api.caches import PassageCache, ResultCache, SessionHistory
+from api.connections import Connections
+from api.retrieval.graph_scores import ActivationConfig
+from api.retrieval.seeds import SeedRules
+from api.watcher import Watch
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.ledger.ledger import Ledger
+from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.work.settings import Settings
+from pipelines.work.stages import PROJECTION
+from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
+from projections.events import timestamp_ms
+from projections.positions import START, Position
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+
+GRACE_MS: Final = 3_000
+"""Beyond a query's own limit, for a database that does not enforce it: it hangs, or the network
+does. Neo4j looks for expired transactions every 2 s unless configured otherwise."""
+
+QUERIES_AT_ONCE: Final = 6
+"""More would wait for the interpreter, and make each other wait."""
+CHANNEL_THREADS: Final = 48
+"""For the parts of queries that run side by side; they wait for the database, mostly."""
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.1
+
+
+class Services:
+    """What the routes of one app share.
+
+    Reads and appends have threads of their own: slow queries never keep events waiting.
+    """
+
+    def __init__(self, settings: Settings, connections: Connections, watch: Watch) -> None:
+        self.settings = settings
+        self.connections = connections
+        self.watch = watch
+        self.embedder = QueryEmbedder(settings)
+        self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
+        self.results = ResultCache(
+            settings.result_cache_s, settings.result_cache_bytes, settings.partitions
+        )
+        self.passages = PassageCache(settings.passage_cache_bytes)
+        self.history = SessionHistory()
+        self.accesses = AccessLog(self.ledger, lambda: watch.sample.overloaded(settings))
+        self._read_threads = CapacityLimiter(32)
+        self._query_threads = CapacityLimiter(QUERIES_AT_ONCE)
+        self._append_threads = CapacityLimiter(16)
+
+    def close(self) -> None:
+        """End what runs beside requests; what still waits for a server is not waited for."""
+        self.accesses.stop()
+        self.channels.shutdown(wait=False, cancel_futures=True)
+        self.embedder.close()
+
+    def ledger(self) -> Ledger:
+        """The ledger, unless the last look found it away.
+
+        A call to a Redis that is away goes on trying for seconds; when it is known to be, callers
+        hear so at once and no thread waits.
+
+        Raises:
+            LedgerUnavailable: it was away a moment ago.
+        """
+        error = self.watch.sample.ledger_error
+        if error is not None:
+            raise LedgerUnavailable(reason=error)
+        return self.connections.ledger
+
+    async def append(self, work: Callable[[], T]) -> T:
+        """Run work that appends; it is never abandoned half-way."""
+        return await anyio.to_thread.run_sync(work, limiter=self._append_threads)
+
+    async def read(self, work: Callable[[], T], *, timeout_ms: int) -> T:
+        """Run work that reads; given up when even the database's own limit did not end it.
+
+        Raises:
+            QueryTimeout: it was.
+        """
+        return await self._within(work, timeout_ms, self._read_threads)
+
+    async def query(self, work: Callable[[], T], *, timeout_ms: int) -> T:
+        """As `read`, for what computes as much as it reads: a few at once, the others wait.
+
+        Raises:
+            QueryTimeout: it was given up, or its turn did not come.
+        """
+        return await self._within(work, timeout_ms, self._query_threads)
+
+    async def _within(self, work: Callable[[], T], timeout_ms: int, limiter: CapacityLimiter) -> T:
+        result: list[T] = []
+        with anyio.move_on_after((timeout_ms + GRACE_MS) / 1000):
+            result.append(
+                await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
+            )
+        if not result:
+            raise QueryTimeout(timeout_ms=timeout_ms, reason="no answer in time")
+        return result[0]
+
+
+class Deadline:
+    """A time limit that several steps share."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._began_s = time.monotonic()
+
+    def elapsed_ms(self) -> int:
+        """Milliseconds since it began."""
+        return round((time.monotonic() - self._began_s) * 1000)
+
+    def remaining_ms(self) -> int:
+        """What is left, at least 1.
+
+        Raises:
+            QueryTimeout: nothing is.
+        """
+        left = self.timeout_ms - self.elapsed_ms()
+        if left <= 0:
+            raise QueryTimeout(timeout_ms=self.timeout_ms, reason="no time left")
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext(Generic[Q]):
+    """One read of the graph: on which services, in whose memory, of what, within which time.
+
+    Attributes:
+        query: the parameters or the body of the request.
+        now_ms: the clock, for recency and for facts that hold.
+    """
+
+    services: Services
+    tenant: str
+    query: Q
+    deadline: Deadline
+    now_ms: int
+
+    @property
+    def settings(self) -> Settings:
+        """Of the deployment."""
+        return self.services.settings
+
+    def read(self, reader: GraphReader, work: Callable[[GraphRead], T]) -> T:
+        """Ask the graph within the time that is left.
+
+        Raises:
+            QueryTimeout: the time was over.
+            GraphUnavailable: Neo4j is away.
+        """
+        return reader.read(work, timeout_ms=self.deadline.remaining_ms())
+
+    async def answer(self, work: Callable[[GraphRead], T]) -> T:
+        """Ask the graph once, on a thread of its own, within the time that is left.
+
+        Raises:
+            QueryTimeout: the time was over.
+            GraphUnavailable: Neo4j is away.
+        """
+
+        def on_thread() -> T:
+            with self.services.connections.graph.reader() as reader:
+                return self.read(reader, work)
+
+        return await self.services.read(on_thread, timeout_ms=self.deadline.remaining_ms())
+
+    def activation_config(self, max_hops: int) -> ActivationConfig:
+        """Spreading activation as the settings say, with at most so many hops."""
+        settings = self.settings
+        return ActivationConfig(
+            decay_lambda=settings.decay_lambda,
+            max_hops=max_hops,
+            activation_threshold=settings.activation_threshold,
+            inhibition_threshold=settings.inhibition_threshold,
+            max_activated_nodes=settings.max_activated_nodes,
+            temporal_decay_rate=settings.temporal_decay_rate,
+        )
+
+    def seed_rules(self) -> SeedRules:
+        """The selection of seeds as the settings say."""
+        return SeedRules(self.settings.seed_structural_weight, self.settings.seed_community_cap)
+
+    def cached(self, question: bytes, kind: type[T]) -> T | None:
+        """What was answered a moment ago; None: nothing, or nobody knows whether it still stands.
+
+        Args:
+            question: everything that the answer depends on, the user and the page included.
+            kind: of the answer.
+        """
+        services = self.services
+        if not services.results.is_on:
+            return None
+        target = services.connections.graph.target
+        name = None if target is None else target.name
+        try:
+            return services.results.get((self.tenant, question), kind, services.ledger(), name)
+        except LedgerError:
+            return None
+
+    def cache(
+        self,
+        question: bytes,
+        answer: object,
+        *,
+        size: Callable[[], int],
+        sessions: Iterable[str | None],
+        projected: Mapping[int, Position] | None,
+    ) -> None:
+        """Keep an answer, unless nobody knows what the graph held when it was made.
+
+        Args:
+            question: as for `cached`.
+            answer: that nobody changes.
+            size: of it as JSON, bytes; asked for only if it is kept.
+            sessions: that it shows, and the one it was asked in; None: of no session.
+            projected: by partition, how far the graph was before it was read.
+        """
+        services = self.services
+        target = services.connections.graph.target
+        if not services.results.is_on or projected is None or target is None:
+            return
+        services.results.put(
+            (self.tenant, question),
+            answer,
+            size=size(),
+            target=target.name,
+            sessions={session for session in sessions if session is not None},
+            projected=projected,
+        )
+
+
+def clock_ms(as_of: str | None) -> int:
+    """The moment a read is about."""
+    return time.time_ns() // 1_000_000 if as_of is None else timestamp_ms(as_of)
+
+
+class Timed(Protocol):
+    """Parameters that every read from the graph has.
+
+    Attributes:
+        timeout_ms: of the whole read.
+        min_position: of the newest event that the caller must see; None: whatever is there.
+    """
+
+    timeout_ms: int
+    min_position: str | None
+
+
+TQ = TypeVar("TQ", bound=Timed)
+
+
+async def begin_read(
+    services: Services, tenant: str, query: TQ, *, as_of: str | None = None
+) -> ReadContext[TQ]:
+    """A read, begun; returns when the graph has what the caller wants to see.
+
+    Args:
+        services: whose graph.
+        tenant: of the caller.
+        query: what is asked.
+        as_of: the clock; None: now.
+
+    Raises:
+        QueryTimeout, LedgerUnavailable, GraphUnavailable: as `wait_until_projected`.
+    """
+    deadline = Deadline(query.timeout_ms)
+    if query.min_position is not None:
+        await wait_until_projected(services, Position.parse(query.min_position), deadline)
+    return ReadContext(services, tenant, query, deadline=deadline, now_ms=clock_ms(as_of))
+
+
+async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:
+    """Return when the active target has the event at `position`; holds no thread meanwhile.
+
+    Looks at the checkpoint of the event's partition alone. When no entry stands at the position
+    (it was lost, or is that of no event), every partition must have passed it.
+
+    Raises:
+        QueryTimeout: it does not have it in time.
+        LedgerUnavailable: Redis is away.
+        GraphUnavailable: Neo4j is away.
+    """
+    ledger = services.ledger()
+    partition = await services.read(
+        lambda: _partition_of(ledger, position), timeout_ms=deadline.remaining_ms()
+    )
+
+    def projected() -> bool:
+        # Tails first: what comes meanwhile lies behind the position that is waited for.
+        tails = None if partition is not None else ledger.tails()
+        with services.connections.graph.reader() as reader:
+            checkpoints = reader.read(
+                lambda graph: graph.checkpoints(PROJECTION.name), timeout_ms=deadline.remaining_ms()
+            )
+        reached = {item.partition: item.position for item in checkpoints}
+        if tails is None:
+            return partition is not None and reached.get(partition, START) >= position
+        return have_passed(reached, [tail.position for tail in tails], position)
+
+    pause_s = _FIRST_PAUSE_S
+    while not await services.read(projected, timeout_ms=deadline.remaining_ms()):
+        if deadline.remaining_ms() / 1000 <= pause_s:
+            raise QueryTimeout(timeout_ms=deadline.timeout_ms, reason="not projected yet")
+        await anyio.sleep(pause_s)
+        pause_s = min(_LONGEST_PAUSE_S, pause_s * 1.5)
+
+
+def _partition_of(ledger: Ledger, position: Position) -> int | None:
+    """Which partition has the entry; positions are unique over all of them."""
+    for partition in range(ledger.partitions):
+        if ledger.entry_at(partition, position) is not None:
+            return partition
+    return None
+
+
+def have_passed(
+    reached: Mapping[int, Position], tails: Sequence[Position], position: Position
+) -> bool:
+    """Whether everything up to `position`, of all partitions, is projected.
+
+    A position behind the last entry of the ledger has not been given out: nothing has passed it.
+
+    Args:
+        reached: partition → position of its checkpoint.
+        tails: position of each partition's last entry.
+        position: waited for.
+    """
+    return max(tails, default=START) >= position and all(
+        reached.get(partition, START) >= min(tail, position) for partition, tail in enumerate(tails)
+    )

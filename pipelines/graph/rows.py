@@ -1,0 +1,166 @@
+"""What reads of the graph return, and how its nodes are called on the wire: records, no driver.
+
+Modules that only calculate with these records (most of `api.retrieval`) load nothing else of the
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY
+
+RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
+"""Labels that an answer may hold."""
+PREFIXES: Final = {row.label: f"{row.label.lower()}:" for row in RETRIEVED if row is not EVENT}
+ENTITY_PREFIX: Final = PREFIXES[ENTITY.label]
+SUMMARY_PREFIX: Final = PREFIXES[SUMMARY.label]
+COMMUNITY_PREFIX: Final = PREFIXES[COMMUNITY.label]
+DEFAULT_IMPORTANCE: Final = 5
+"""Of an event for which neither the producer nor a stage has said anything."""
+
+Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
+"""Why an event is relevant that nobody asked for."""
+
+
+def wire_id(label: str, own_id: str) -> str:
+    """An id as clients see it."""
+    return PREFIXES.get(label, "") + own_id
+
+
+def label_and_id(node_id: str) -> tuple[str, str]:
+    """What a wire id means."""
+    for label, prefix in PREFIXES.items():
+        if node_id.startswith(prefix):
+            return label, node_id[len(prefix) :]
+    return EVENT.label, node_id
+
+
+def is_event(node_id: str) -> bool:
+    """Whether a wire id is an event's."""
+    return label_and_id(node_id)[0] == EVENT.label
+
+
+def ids_by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Own ids of each label that can be retrieved, in order."""
+    ids: dict[str, list[str]] = {row.label: [] for row in RETRIEVED}
+    for node_id in node_ids:
+        label, own_id = label_and_id(node_id)
+        ids[label].append(own_id)
+    return ids
+
+
+class Hit(NamedTuple):
+    """An event that a channel found; `score` as of the channel, higher is better."""
+
+    event_id: str
+    score: float
+
+
+class SessionEvent(NamedTuple):
+    """One of the last events of a session."""
+
+    event_id: str
+    occurred_at_ms: int
+    importance: int
+    user_id: str | None
+    agent_id: str
+
+
+class Standing(NamedTuple):
+    """What changes of an event that may be ranked.
+
+    Attributes:
+        importance: 1 to 10, or more with its boost.
+        previous_id: of the event before it in the session.
+    """
+
+    event_id: str
+    importance: float
+    access_count: int
+    accessed_at_ms: int
+    previous_id: str | None
+
+
+class Content(NamedTuple):
+    """What an event is and says; once it is enriched it stays.
+
+    Attributes:
+        text: its beginning; None: it is not enriched yet, or says nothing.
+        vector: None: it has none.
+    """
+
+    event_id: str
+    occurred_at_ms: int
+    agent_id: str
+    speaker: str | None
+    tool_name: str | None
+    text: str | None
+    vector: list[float] | None
+
+
+class StepEdge(NamedTuple):
+    """An edge met on a walk, between wire ids; `source` and `target` as in the graph.
+
+    Attributes:
+        view: the edge type of a fact (semantic, temporal …); empty for all others.
+        properties: those that tell its quality.
+        reached: the end that it leads to.
+        closed: that is not walked on from.
+        at_ms: since when it is so, where that is known.
+    """
+
+    type: str
+    source: str
+    target: str
+    view: str
+    properties: Mapping[str, Any]
+    reached: str
+    closed: bool
+    at_ms: int | None
+
+
+class Signalled(NamedTuple):
+    """An event that the graph finds relevant beside the question; `score` from 0 to 1."""
+
+    event_id: str
+    signal: Signal
+    score: float
+
+
+class EntityName(NamedTuple):
+    """An entity as it is found: `names` are the ones it is searched by."""
+
+    entity_id: str
+    name: str
+    entity_type: str | None
+    subtype: str | None
+    names: tuple[str, ...]
+
+
+class End(NamedTuple):
+    """One end of a fact."""
+
+    entity_id: str
+    name: str
+    entity_type: str | None
+    subtype: str | None
+
+
+class FactRow(NamedTuple):
+    """A fact as the graph has it; times are milliseconds since the epoch.
+
+    Attributes:
+        properties: of the edge, by name; absent ones left out.
+    """
+
+    source: End
+    target: End
+    properties: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from every other."""
+        values = (self.properties.get(name) for name in RELATES_TO.key)
+        return (self.source.entity_id, self.target.entity_id, *values)
