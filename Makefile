@@ -7,11 +7,14 @@ JARS := $(VENV)/.jars
 CHAOS_FAULTS ?= 1000
 CHAOS_SEED ?= 1
 CHAOS_ARGS ?=
+# Each worker has a Valkey and a Neo4j of its own. Many tests wait for a process or a lease rather
+# than compute, so there is one more than the cores of a small machine.
+TEST_WORKERS ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-query bench-retrieval chaos lock clean
+.PHONY: help setup demo test acceptance lint bench bench-query bench-retrieval chaos lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +24,12 @@ setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j
 demo: setup ## start everything, import a scenario, explain a failure, verify, stop
 	$(BIN)/recollect demo
 
-test: lint setup ## lint, then all tests, with real Valkey and Neo4j
-	$(BIN)/python -m pytest -m "not chaos_long" $(PYTEST_ARGS)
+test: lint setup ## lint, then the tests, with real Valkey and Neo4j
+	$(BIN)/python -m pytest -m "not acceptance_long" -n $(TEST_WORKERS) --dist loadfile \
+		--no-loadscope-reorder $(PYTEST_ARGS)
+
+acceptance: setup ## whole deployments seen from outside, the long versions too
+	$(BIN)/python -m pytest -m "acceptance or acceptance_long" $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

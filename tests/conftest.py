@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pipelines.local import LocalServices, Neo4jServer, ValkeyServer
+from pipelines.local import Neo4jServer, ValkeyServer
+from tests.servers import emptied_neo4j, emptied_valkey, running
 
 # The machines are shared: an example that took long says nothing about what it is an example of.
 settings.register_profile(
@@ -19,62 +20,48 @@ settings.register_profile(
 settings.load_profile("shared")
 
 
+# Every Neo4j that a test or a process of a test starts compiles for a fast start: half the time of
+# the processor, which the tests share with it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
 @pytest.fixture(scope="session")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
-    """A Valkey for the whole session. A test that kills it takes `fresh_services` instead."""
-    server = ValkeyServer(tmp_path_factory.mktemp("valkey"))
-    server.start()
-    try:
-        server.wait_ready()
+    """A Valkey for the whole session. A test that kills it takes `start_valkey` instead."""
+    with running(ValkeyServer(tmp_path_factory.mktemp("valkey"))) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="session")
 def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
     """A Neo4j without login for the whole session."""
-    server = Neo4jServer(tmp_path_factory.mktemp("neo4j"), quick=True)
-    server.start()
-    try:
-        server.wait_ready()
+    with running(Neo4jServer(tmp_path_factory.mktemp("neo4j"), quick=True)) as server:
         yield server
-    finally:
-        server.stop()
+
+
+@pytest.fixture(scope="session")
+def second_neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+    """Another, of a second target. Whoever takes it empties it; it may be killed and started."""
+    with running(Neo4jServer(tmp_path_factory.mktemp("second-neo4j"), quick=True)) as server:
+        yield server
 
 
 @pytest.fixture
 def redis_url(valkey: ValkeyServer) -> str:
     """URL of a Valkey that holds nothing, neither data nor scripts nor functions."""
-    return _emptied(valkey)
+    return emptied_valkey(valkey)
 
 
 @pytest.fixture(scope="module")
 def module_redis_url(valkey: ValkeyServer) -> str:
     """The same, emptied once for a module."""
-    return _emptied(valkey)
-
-
-def _emptied(valkey: ValkeyServer) -> str:
-    commands = (b"FLUSHALL SYNC", b"SCRIPT FLUSH SYNC", b"FUNCTION FLUSH SYNC")
-    with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
-        for command in commands:
-            connection.sendall(command + b"\r\n")
-            answer = connection.recv(200)
-            assert answer == b"+OK\r\n"
-    return valkey.url
+    return emptied_valkey(valkey)
 
 
 @pytest.fixture
 def neo4j_url(neo4j: Neo4jServer) -> str:
     """URL of a Neo4j without nodes; constraints and indexes of earlier tests may be there."""
-    from neo4j import GraphDatabase
-
-    with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
-        session.run(
-            "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
-        ).consume()
-    return neo4j.url
+    return emptied_neo4j(neo4j)
 
 
 @pytest.fixture
@@ -92,23 +79,3 @@ def start_valkey(tmp_path: Path) -> Iterator[Callable[..., ValkeyServer]]:
     yield start
     for server in servers:
         server.kill()
-
-
-@pytest.fixture
-def fresh_services(tmp_path: Path) -> Iterator[Callable[..., LocalServices]]:
-    """Makes services of a test's own, to be killed at will: `fresh_services(targets=("blue",))`.
-
-    They are without login, and stopped after the test.
-    """
-    made: list[LocalServices] = []
-
-    def make(**options: object) -> LocalServices:
-        arguments = {"auth": False, "quick": True, **options}
-        services = LocalServices(tmp_path / f"services-{len(made)}", **arguments)  # type: ignore[arg-type]  # a pass-through
-        made.append(services)
-        services.start()
-        return services
-
-    yield make
-    for services in made:
-        services.stop()

@@ -6,7 +6,6 @@ event could be skipped, named, and made good.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -31,24 +30,32 @@ from tests.acceptance.chaos.story import Story
 from tests.fakes.proxy import CuttingProxy
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.chaos]
-SEED = int(os.environ.get("CHAOS_SEED", "7"))
-FAULTS = int(os.environ.get("CHAOS_FAULTS", "36"))
+SEED = 7
 HOUR_MS = 3_600_000
 Deploy = Callable[[ValkeyServer], Deployment]
 
 
 @pytest.mark.timeout(1_500)
-def test_faults_lose_and_double_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(2 * len(KINDS), id="each kind"),
+        pytest.param(36, id="36", marks=pytest.mark.acceptance_long),
+    ],
+)
+def test_faults_lose_and_double_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], faults: int
+) -> None:
     def tell(text: str) -> None:
         with capsys.disabled():
             print(text)  # noqa: T201  minutes pass
 
-    tally = Storm(tmp_path, SEED, FAULTS, tell).run()
+    tally = Storm(tmp_path, SEED, faults, tell).run()
     tell(tally.table())
-    assert tally.faults.total() == FAULTS >= 30
+    assert tally.faults.total() == faults
     assert set(tally.faults) == set(KINDS)
-    assert tally.faults["kill -9 a worker"] > FAULTS / 3
-    assert tally.under_load.total() > FAULTS / 2, "the faults struck an idle system"
+    assert tally.faults["kill -9 a worker"] > faults / 3
+    assert tally.under_load.total() > faults / 2, "the faults struck an idle system"
     assert tally.letters > 0
 
 
@@ -211,10 +218,10 @@ def system_events(services: Services) -> Sequence[Event]:
 @pytest.mark.parametrize(
     ("count", "batch", "extra_bytes", "worker_lives", "by_command", "seed"),
     [
-        (1, 1, 0, True, False, 1),
-        (9, 1, 30, False, True, 2),
-        (150, 25, 11, True, True, 3),
-        (1_000, 100, 500, True, False, 4),
+        pytest.param(1, 1, 0, True, False, 1, marks=pytest.mark.acceptance_long),
+        pytest.param(9, 1, 30, False, True, 2),
+        pytest.param(150, 25, 11, True, True, 3, marks=pytest.mark.acceptance_long),
+        pytest.param(1_000, 100, 500, True, False, 4),
     ],
 )
 def test_entries_cut_off_the_append_only_file(

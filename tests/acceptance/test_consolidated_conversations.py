@@ -25,7 +25,7 @@ pytestmark = [
     "events",
     [
         pytest.param(lambda: tau_bench(2), id="tau-bench"),
-        pytest.param(lambda: locomo(60), id="locomo"),
+        pytest.param(lambda: locomo(60), id="locomo", marks=pytest.mark.acceptance_long),
     ],
 )
 def test_conversations_become_a_memory_that_can_be_skimmed_and_forgets(

@@ -79,7 +79,13 @@ def test_the_demo_explains_the_failure_and_leaves_nothing_behind(tmp_path: Path)
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGKILL, -9, marks=pytest.mark.acceptance_long),
+    ],
+)
 def test_an_ended_demo_leaves_no_process_behind(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

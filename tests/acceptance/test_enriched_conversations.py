@@ -38,7 +38,7 @@ def make_stack(redis_url: str, neo4j_url: str) -> Iterator[Callable[..., Stack]]
 @pytest.mark.parametrize(
     "events",
     [
-        pytest.param(lambda: story.tau_bench(3), id="tau-bench"),
+        pytest.param(lambda: story.tau_bench(3), id="tau-bench", marks=pytest.mark.acceptance_long),
         pytest.param(lambda: story.locomo(80), id="locomo"),
     ],
 )

@@ -26,6 +26,7 @@ from projections.digest import digest_text, graph_number
 from projections.events import parse_event
 from projections.positions import START
 from projections.structural import session_graph
+from tests.servers import emptied_neo4j, emptied_valkey
 
 CONVERSATIONS = Path(__file__).parents[3] / "shared/data/tau-bench/gpt-4o-airline.json.gz"
 MESSAGES = 5_308
@@ -43,21 +44,13 @@ pytestmark = [
 class Deployment:
     """The session's services, emptied for each run, and the command line against them."""
 
-    def __init__(self, valkey: str, neo4j: str) -> None:
-        self.urls = ["--redis", valkey, "--neo4j", neo4j]
+    def __init__(self, valkey: ValkeyServer, neo4j: Neo4jServer) -> None:
+        self.urls = ["--redis", valkey.url, "--neo4j", neo4j.url]
         self._valkey, self._neo4j = valkey, neo4j
 
     def empty(self) -> None:
-        import redis
-        from neo4j import GraphDatabase
-
-        with redis.from_url(self._valkey) as client:
-            client.flushall()
-            client.script_flush()
-        with GraphDatabase.driver(self._neo4j) as driver, driver.session() as session:
-            session.run(
-                "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
-            ).consume()
+        emptied_valkey(self._valkey)
+        emptied_neo4j(self._neo4j)
 
     def run(self, *arguments: str) -> dict[str, Any]:
         done = subprocess.run(
@@ -92,7 +85,7 @@ class Deployment:
         assert codes == [0] * count
 
     def wait_until_projected(self) -> None:
-        settings = load_settings(redis_url=self._valkey, neo4j_url=self._neo4j)
+        settings = load_settings(redis_url=self._valkey.url, neo4j_url=self._neo4j.url)
         deadline = time.monotonic() + PATIENCE_S
         with Services(settings) as services:
             while status(services)["stages"]["projection"]["lag_entries"]:
@@ -107,7 +100,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def deployment(valkey: ValkeyServer, neo4j: Neo4jServer) -> Deployment:
-    return Deployment(valkey.url, neo4j.url)
+    return Deployment(valkey, neo4j)
 
 
 def envelopes(conversations: int | None = None) -> list[dict[str, Any]]:
@@ -132,21 +125,34 @@ def shuffled_with_duplicates(found: list[dict[str, Any]], path: Path, seed: int)
     return path
 
 
-def test_imported_as_they_are_by_one_worker(deployment: Deployment) -> None:
+@pytest.mark.parametrize(
+    ("conversations", "messages"),
+    [
+        pytest.param(10, 302, id="ten"),
+        pytest.param(200, MESSAGES, id="all", marks=pytest.mark.acceptance_long),
+    ],
+)
+def test_imported_as_they_are_by_one_worker(
+    deployment: Deployment, tmp_path: Path, conversations: int, messages: int
+) -> None:
+    source = tmp_path / CONVERSATIONS.name
+    with gzip.open(CONVERSATIONS) as whole, gzip.open(source, "wb") as part:
+        part.write(orjson.dumps(orjson.loads(whole.read())[:conversations]))
     deployment.empty()
     with deployment.workers(1, batch_size=500):
-        first = deployment.run("import", str(CONVERSATIONS), "--format", "chat", "--wait")
+        first = deployment.run("import", str(source), "--format", "chat", "--wait")
         status = deployment.run("status")
-        again = deployment.run("import", str(CONVERSATIONS), "--format", "chat")
+        again = deployment.run("import", str(source), "--format", "chat")
     report = deployment.run("verify")
 
-    assert (first["new"], again["new"], again["duplicates"]) == (MESSAGES, 0, MESSAGES)
+    assert (first["new"], again["new"], again["duplicates"]) == (messages, 0, messages)
     assert status["stages"]["projection"]["lag_entries"] == 0
-    assert status["graph"]["nodes"]["Event"] == MESSAGES
-    assert (report["ok"], report["events"]) == (True, MESSAGES)
-    assert report["digest"] == expected_digest(envelopes())
+    assert status["graph"]["nodes"]["Event"] == messages
+    assert (report["ok"], report["events"]) == (True, messages)
+    assert report["digest"] == expected_digest(envelopes(conversations))
 
 
+@pytest.mark.acceptance_long
 def test_shuffled_with_duplicates_by_three_workers(deployment: Deployment, tmp_path: Path) -> None:
     found = envelopes()
     source = shuffled_with_duplicates(found, tmp_path / "events.jsonl", seed=3)
@@ -162,7 +168,9 @@ def test_shuffled_with_duplicates_by_three_workers(deployment: Deployment, tmp_p
     assert report["digest"] == expected_digest(found)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    "workers", [pytest.param(1, marks=pytest.mark.acceptance_long), pytest.param(3)]
+)
 def test_shuffled_one_event_a_transaction(
     deployment: Deployment, tmp_path: Path, workers: int
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,23 +12,10 @@ from tests.factories import START_MS, event
 from tests.integration.api_support import Api, running_api
 from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import PARTITIONS, Stack
+from tests.servers import emptied_neo4j, emptied_valkey
 
 TENANT, OTHER = "acme", "other"
 DAY_MS = 86_400_000
-
-
-def emptied(valkey: ValkeyServer, neo4j: Neo4jServer) -> tuple[str, str]:
-    """URLs of the session's services, holding nothing; for a story that several tests read."""
-    from neo4j import GraphDatabase
-
-    with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
-        connection.sendall(b"FLUSHALL SYNC\r\n")
-        assert connection.recv(200) == b"+OK\r\n"
-    with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
-        session.run(
-            "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
-        ).consume()
-    return valkey.url, neo4j.url
 
 
 @contextmanager
@@ -37,7 +23,7 @@ def told(
     valkey: ValkeyServer, neo4j: Neo4jServer, events: Sequence[Event], **options: Any
 ) -> Iterator[tuple[Stack, Api]]:
     """The services after all of the events were folded by the first two stages."""
-    redis_url, neo4j_url = emptied(valkey, neo4j)
+    redis_url, neo4j_url = emptied_valkey(valkey), emptied_neo4j(neo4j)
     stack = Stack(redis_url, neo4j_url)
     try:
         Enriched(stack).take_in(*events)

@@ -27,8 +27,9 @@ from tests.integration.api_support import (
 )
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.consolidation_support import story as consolidated_story
-from tests.integration.facts_support import OTHER, TENANT, Facts, emptied, party, told
+from tests.integration.facts_support import OTHER, TENANT, Facts, party, told
 from tests.integration.stack import PARTITIONS, Stack
+from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration
 
@@ -272,7 +273,7 @@ def test_who_may_only_read_may_not_judge(api: Api) -> None:
 @pytest.fixture(scope="module")
 def told_api(valkey: ValkeyServer, neo4j: Neo4jServer, api: Api) -> Iterator[Api]:
     """Decisions of passes, folded; takes the services over from the stories above."""
-    redis_url, neo4j_url = emptied(valkey, neo4j)
+    redis_url, neo4j_url = emptied_valkey(valkey), emptied_neo4j(neo4j)
     stack = Stack(redis_url, neo4j_url)
     try:
         consolidated = Consolidated(stack)

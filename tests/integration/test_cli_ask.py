@@ -20,8 +20,8 @@ from pipelines.operations.imports import Source, event_items, import_events
 from projections.errors import InvalidInput, OperationFailed
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched
-from tests.integration.facts_support import emptied
 from tests.integration.stack import PARTITIONS, Stack
+from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +33,7 @@ EVIDENCE = re.compile(r"- \d\d:\d\d:\d\d .+ \[[0-9a-f-]{36}\]")
 @pytest.fixture(scope="module")
 def stack(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Stack]:
     """The demonstration, enriched."""
-    made = Stack(*emptied(valkey, neo4j))
+    made = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
     source = Source(scenario_path())
     try:
         with source.stream:

@@ -17,8 +17,9 @@ from projections.events import decode_event
 from projections.positions import START
 from tests.factories import event_id, sessions
 from tests.integration.enrichment_support import Enriched
-from tests.integration.facts_support import Facts, emptied, party
+from tests.integration.facts_support import Facts, party
 from tests.integration.stack import PARTITIONS, Stack
+from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +35,7 @@ def story() -> Facts:
 
 @pytest.fixture(scope="module")
 def stack(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Stack]:
-    made = Stack(*emptied(valkey, neo4j))
+    made = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
     try:
         Enriched(made).take_in(*sessions(2, 3), *story().events)
         yield made

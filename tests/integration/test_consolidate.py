@@ -32,6 +32,7 @@ from tests.decided import requested
 from tests.factories import NOW_MS, START_MS, event, sessions
 from tests.integration.consolidation_support import SCORED, Consolidated, without_models
 from tests.integration.stack import PARTITIONS, Stack, wait_until
+from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration
 
@@ -341,23 +342,11 @@ def summaries(live: Consolidated) -> list[int]:
 # -- two targets -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def second_neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
-    server = Neo4jServer(tmp_path_factory.mktemp("green"), quick=True)
-    server.start()
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
-
-
 def test_of_two_targets_one_decides_and_both_apply(
     live: Consolidated, second_neo4j: Neo4jServer, make_stack: Callable[..., Stack]
 ) -> None:
     services = live.stack.services
-    green = Target("green", second_neo4j.url, "neo4j", "standby")
-    services.writer(green).clear()
+    green = Target("green", emptied_neo4j(second_neo4j), "neo4j", "standby")
     services.targets.register(green)
     other = Consolidated(make_stack(lease_ms=LEASE_MS), target=green)
     other.fold()

@@ -15,7 +15,6 @@ import redis
 from neo4j import Driver, GraphDatabase
 
 from pipelines.local import (
-    LocalServices,
     Neo4jServer,
     ValkeyServer,
     connection_settings,
@@ -29,6 +28,7 @@ from pipelines.local import (
 from pipelines.local.probes import neo4j_answers, valkey_answers
 from pipelines.local.processes import free_port, is_alive, port_is_free
 from projections.errors import OperationFailed
+from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration
 
@@ -130,10 +130,9 @@ def test_failed_start_shows_the_log(tmp_path: Path) -> None:
         server.wait_ready()
 
 
-def test_killed_neo4j_restarts_on_its_port_with_its_data(
-    fresh_services: Callable[..., LocalServices],
-) -> None:
-    server = fresh_services().neo4j["blue"]
+def test_killed_neo4j_restarts_on_its_port_with_its_data(second_neo4j: Neo4jServer) -> None:
+    server = second_neo4j
+    emptied_neo4j(server)
     with GraphDatabase.driver(server.url) as driver:
         driver.execute_query("CREATE (:Kept {value: 1})")
     url = server.url
@@ -143,18 +142,6 @@ def test_killed_neo4j_restarts_on_its_port_with_its_data(
     server.wait_ready()
     with GraphDatabase.driver(url) as driver:
         assert len(driver.execute_query("MATCH (n:Kept) RETURN n").records) == 1
-
-
-def test_wrong_password_is_no_answer(tmp_path: Path) -> None:
-    server = Neo4jServer(tmp_path / "neo4j", password="right-password", quick=True)
-    server.start()
-    try:
-        server.wait_ready()
-        assert not neo4j_answers(server.port, "wrong-password")
-        assert not neo4j_answers(server.port)
-        assert neo4j_answers(server.port, "right-password")
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("way", ["death signal", "watcher"])
@@ -185,7 +172,7 @@ def test_target_name_cannot_leave_the_data_folder(tmp_path: Path) -> None:
         target_dir(tmp_path, "../other")
 
 
-def test_up_reports_restarts_and_goes_down(
+def test_up_asks_for_its_password_reports_restarts_and_goes_down(
     data_dir: Path, record_property: Callable[[str, object], None]
 ) -> None:
     assert read_state(data_dir) is None
@@ -193,6 +180,10 @@ def test_up_reports_restarts_and_goes_down(
     first = up(data_dir, detach=True, auth=True)
     record_property("up_s", round(time.monotonic() - began, 1))
     assert up(data_dir, detach=True) == first  # a second one only reports
+    port = int(first.neo4j_urls["blue"].rsplit(":", 1)[1])
+    assert neo4j_answers(port, connection_settings(data_dir)["neo4j_password"])
+    assert not neo4j_answers(port, "wrong-password")
+    assert not neo4j_answers(port)
     with redis.from_url(first.redis_url) as client:
         client.set("kept", "yes")
     with login(data_dir, "blue") as driver:
@@ -213,17 +204,9 @@ def test_up_reports_restarts_and_goes_down(
         assert len(driver.execute_query("MATCH (n:Kept) RETURN n").records) == 1
 
 
-def test_killed_supervisor_leaves_no_orphan_and_no_state(data_dir: Path) -> None:
-    state = up(data_dir, detach=True)
-    os.kill(state.valkey.supervisor_pid, signal.SIGKILL)
-    for pid in (state.valkey.pid, state.targets["blue"].pid):
-        assert wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]  # mypy cannot infer the default
-    # The services go with the thread that started them, an instant before the process is gone.
-    assert wait_until(lambda: read_state(data_dir) is None)
-    assert up(data_dir, detach=True).redis_url == state.redis_url
-
-
-def test_killed_server_is_started_again(data_dir: Path) -> None:
+def test_a_killed_server_is_started_again_and_a_killed_supervisor_leaves_nothing(
+    data_dir: Path,
+) -> None:
     before = up(data_dir, detach=True)
     os.kill(before.valkey.pid, signal.SIGKILL)
 
@@ -233,6 +216,15 @@ def test_killed_server_is_started_again(data_dir: Path) -> None:
 
     assert wait_until(restarted)
     assert valkey_answers(int(before.redis_url.rsplit(":", 1)[1].split("/")[0]))
+
+    state = read_state(data_dir)
+    assert state is not None
+    os.kill(state.valkey.supervisor_pid, signal.SIGKILL)
+    for pid in (state.valkey.pid, state.targets["blue"].pid):
+        assert wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]  # mypy cannot infer the default
+    # The services go with the thread that started them, an instant before the process is gone.
+    assert wait_until(lambda: read_state(data_dir) is None)
+    assert up(data_dir, detach=True).redis_url == state.redis_url
 
 
 def test_second_target_comes_and_the_first_goes(data_dir: Path) -> None:

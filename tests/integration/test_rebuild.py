@@ -26,6 +26,7 @@ from projections.identity import event_partition
 from tests.factories import event, event_id, session
 from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker
+from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration
 
@@ -34,22 +35,9 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.fixture(scope="module")
-def second_neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
-    server = Neo4jServer(tmp_path_factory.mktemp("green"))
-    server.start()
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
-
-
 @pytest.fixture
-def green(second_neo4j: Neo4jServer, stack: Stack) -> Target:
-    made = Target("green", second_neo4j.url, "neo4j")
-    stack.services.writer(made).clear()
-    return made
+def green(second_neo4j: Neo4jServer) -> Target:
+    return Target("green", emptied_neo4j(second_neo4j), "neo4j")
 
 
 def disordered(count: int, start: int = 1_000) -> Iterator[Event]:

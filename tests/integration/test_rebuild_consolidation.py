@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from consolidation.decay import DAY_MS
@@ -19,6 +17,7 @@ from tests.decided import system
 from tests.factories import START_MS
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack
+from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration
 
@@ -27,14 +26,8 @@ PLACES = ("the old harbour", "Marseille", "the library", "the Acme office")
 
 
 @pytest.fixture
-def green(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    server = Neo4jServer(tmp_path_factory.mktemp("green"), quick=True)
-    server.start()
-    try:
-        server.wait_ready()
-        yield Target("green", server.url, "neo4j")
-    finally:
-        server.stop()
+def green(second_neo4j: Neo4jServer) -> Target:
+    return Target("green", emptied_neo4j(second_neo4j), "neo4j")
 
 
 def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Target) -> None:

@@ -1,0 +1,45 @@
+"""Servers of tests: started and stopped in one place, emptied in one way."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from neo4j import GraphDatabase
+
+from pipelines.local import Neo4jServer, ValkeyServer
+
+Server = TypeVar("Server", Neo4jServer, ValkeyServer)
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """A server from its start to the end of the block."""
+    server.start()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def emptied_valkey(valkey: ValkeyServer) -> str:
+    """URL of the server, which now holds neither data nor scripts nor functions."""
+    commands = (b"FLUSHALL SYNC", b"SCRIPT FLUSH SYNC", b"FUNCTION FLUSH SYNC")
+    with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
+        for command in commands:
+            connection.sendall(command + b"\r\n")
+            answer = connection.recv(200)
+            assert answer == b"+OK\r\n"
+    return valkey.url
+
+
+def emptied_neo4j(neo4j: Neo4jServer) -> str:
+    """URL of the server, which now has no node; constraints and indexes stay."""
+    with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
+        session.run(
+            "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
+        ).consume()
+    return neo4j.url
