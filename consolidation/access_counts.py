@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from consolidation.bridging import EventKey
 from consolidation.decay import Retrievals, retrieved
 from consolidation.forgetting_payloads import Accessed, FactKey
-from enrichment.payloads import Feedback
+from consolidation.tombstones import EventKey
+from enrichment.feedback import Feedback
 from projections.events import Event
 from projections.operations import DecideNode, Operation, SetEdge
 from projections.positions import Position
@@ -73,32 +73,32 @@ class AccessCounts:
         self._changed: dict[NodeKey, Position] = {}
         self._changed_facts: set[FactPlace] = set()
 
-    def take(self, position: Position, event: Event, said: Accessed | Feedback) -> None:
+    def take(self, position: Position, event: Event, told: Accessed | Feedback) -> None:
         """Something was returned, or judged."""
         tenant, at_ms = event.tenant, event.occurred_at_ms
-        for label, ids in ((EVENT.label, said.events), (ENTITY.label, said.entities)):
-            for one, worth in ids.items():
-                key = (label, tenant, one)
-                if isinstance(said, Accessed) or worth:
+        for label, ids in ((EVENT.label, told.events), (ENTITY.label, told.entities)):
+            for node_id, worth in ids.items():
+                key = (label, tenant, node_id)
+                if isinstance(told, Accessed) or worth:
                     self._add(position, key, int(worth), at_ms)
                 else:
                     self._add(position, key, -1, None)
-        if isinstance(said, Accessed):
-            for fact, times in said.facts.items():
+        if isinstance(told, Accessed):
+            for fact, times in told.facts.items():
                 self._traverse((tenant, fact), Retrievals(float(times), at_ms))
 
     def forget(self, tenant: str, event_ids: Iterable[str]) -> None:
         """Events leave, if the decision to that effect is the last one about them."""
-        for one in event_ids:
-            if self._away((tenant, one)):
-                key = (EVENT.label, tenant, one)
+        for event_id in event_ids:
+            if self._away((tenant, event_id)):
+                key = (EVENT.label, tenant, event_id)
                 self._now[key] = None
                 self._changed.pop(key, None)
 
     def recall(self, position: Position, tenant: str, event_ids: Iterable[str], at_ms: int) -> None:
         """Events come back."""
-        for one in event_ids:
-            self._add(position, (EVENT.label, tenant, one), 1, at_ms)
+        for event_id in event_ids:
+            self._add(position, (EVENT.label, tenant, event_id), 1, at_ms)
 
     def expire(self, tenant: str, keys: Iterable[FactKey], at_ms: int) -> None:
         """Facts fade; of several decisions to that effect the earliest tells when."""
@@ -110,18 +110,18 @@ class AccessCounts:
 
     def _of(self, key: NodeKey) -> Access | None:
         """The node's accesses; None: it is not there."""
-        label, *rest = key
-        known = self._now[key] if key in self._now else self._shown.get(key)
-        if known is None and label == EVENT.label and self._recalled((rest[0], rest[1])):
+        label, *node = key
+        access = self._now[key] if key in self._now else self._shown.get(key)
+        if access is None and label == EVENT.label and self._recalled((node[0], node[1])):
             return Access()
-        return known
+        return access
 
     def _add(self, position: Position, key: NodeKey, times: int, at_ms: int | None) -> None:
-        known = self._of(key)
-        if known is None or (key[0] == EVENT.label and self._away(key[1:])):
+        before = self._of(key)
+        if before is None or (key[0] == EVENT.label and self._away(key[1:])):
             return
-        times_ms = [ms for ms in (known.last_ms, at_ms) if ms is not None]
-        self._now[key] = Access(max(0, known.times + times), max(times_ms, default=None))
+        times_ms = [ms for ms in (before.last_ms, at_ms) if ms is not None]
+        self._now[key] = Access(max(0, before.times + times), max(times_ms, default=None))
         self._changed[key] = position
 
     def _traverse(self, place: FactPlace, added: Retrievals) -> None:
@@ -140,10 +140,10 @@ class AccessCounts:
 
     def operations(self) -> Iterator[Operation]:
         """The counts as they are now."""
-        for key, known in self.changed().items():
+        for key, access in self.changed().items():
             position = self._changed[key]
             label, *node = key
-            values = {"access_count": known.times, "last_accessed_at": known.last_ms}
+            values = {"access_count": access.times, "last_accessed_at": access.last_ms}
             for name, value in values.items():
                 yield DecideNode(
                     label=label, key=tuple(node), name=name, value=value, position=position

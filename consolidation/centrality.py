@@ -104,7 +104,7 @@ def boosts(
         effects: by event id, how many different retained events have a CAUSED_BY to it; none: 0.
         sessions_of: by id of a rare entity (`links.rare_entities`), the sessions that mention it.
     """
-    found = {}
+    positive = {}
     for event in events:
         others = {
             session
@@ -117,22 +117,22 @@ def boosts(
             Connections(effects.get(event.event_id, 0), len(causes), len(others))
         )
         if boost:
-            found[event.event_id] = boost
-    return found
+            positive[event.event_id] = boost
+    return positive
 
 
 def changed_boosts(
-    found: Mapping[str, float], recorded: Mapping[str, float], looked_at: Iterable[str]
+    current: Mapping[str, float], recorded: Mapping[str, float], looked_at: Iterable[str]
 ) -> dict[str, float]:
     """Boosts to record: those that are others than recorded, 0 where one is lost.
 
     Args:
-        found: of the events that were looked at.
+        current: of the events that were looked at.
         recorded: what the graph shows; an event without one has 0.
         looked_at: ids of the events; what is recorded of others stays.
     """
     return {
-        key: found.get(key, 0.0)
+        key: current.get(key, 0.0)
         for key in sorted(set(looked_at))
-        if found.get(key, 0.0) != recorded.get(key, 0.0)
+        if current.get(key, 0.0) != recorded.get(key, 0.0)
     }

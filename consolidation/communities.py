@@ -9,6 +9,12 @@ are paired by the number of shared members, largest first, each at most once, an
 half of the smaller of the two is shared. So members may come and go, the larger part of a split and
 the larger part of a merger keep the id, and the other becomes new or goes. A new community is named
 after the most central member it is born with; that member may leave it later.
+
+Communities are made of the facts of one user, or of those without a user: what one user said is
+never told in another's community. The owner of an entity is the user whose facts alone name it; one
+that facts of several users, or facts without a user, name is shared. Only facts between entities of
+one owner join them. So the communities of all users are found in one graph, and an entity is in one
+community at most.
 """
 
 from __future__ import annotations
@@ -93,16 +99,16 @@ def communities(
     places = np.nonzero(within)[0]
     links = _by_label(labels[graph.sources[places]], things >= min_entities)
     centrality = _centrality(graph, labels)
-    found = []
+    worthwhile = []
     for label, entities in members.items():
         among = graph.link_ids[places[links.get(label, _NOWHERE)]]
         entity_ids = [graph.entity_ids[place] for place in entities.tolist()]
-        found.append(
+        worthwhile.append(
             Community(
                 _members(graph, entities, centrality), fingerprint(entity_ids, _hexadecimal(among))
             )
         )
-    return sorted(found, key=lambda one: (-len(one.members), one.members))
+    return sorted(worthwhile, key=lambda one: (-len(one.members), one.members))
 
 
 def fingerprint(entity_ids: Iterable[str], link_ids: Iterable[str]) -> str:
@@ -132,7 +138,7 @@ def community_id(
 
 
 def with_ids(
-    found: Iterable[Community],
+    groups: Iterable[Community],
     recorded: Mapping[str, Collection[str]],
     *,
     tenant: str,
@@ -141,16 +147,16 @@ def with_ids(
     """Communities by their ids.
 
     Args:
-        found: none shares a member with another.
+        groups: none shares a member with another.
         recorded: the members of those that the graph shows, by id.
         tenant: of all of them.
         user_id: whose facts made them.
     """
-    ordered = sorted(found, key=lambda one: one.members)
-    kept = _kept_ids(ordered, recorded)
-    named = {own_id: ordered[number] for number, own_id in kept.items()}
+    ordered = sorted(groups, key=lambda one: one.members)
+    recorded_ids = _kept_ids(ordered, recorded)
+    named = {own_id: ordered[number] for number, own_id in recorded_ids.items()}
     for number, community in enumerate(ordered):
-        if number in kept:
+        if number in recorded_ids:
             continue
         first = community.members[0].canonical_id
         own_id = next(
@@ -217,23 +223,23 @@ def _members(
     )
 
 
-def _kept_ids(found: list[Community], recorded: Mapping[str, Collection[str]]) -> dict[int, str]:
+def _kept_ids(groups: list[Community], recorded: Mapping[str, Collection[str]]) -> dict[int, str]:
     """The recorded id of each found community that one lives on in, by its place."""
     lived_in = {entity_id: own_id for own_id, members in recorded.items() for entity_id in members}
     shared = Counter(
         (lived_in[member.entity_id], number)
-        for number, community in enumerate(found)
+        for number, community in enumerate(groups)
         for member in community.members
         if member.entity_id in lived_in
     )
-    kept: dict[int, str] = {}
+    ids: dict[int, str] = {}
     given: set[str] = set()
     for (own_id, number), common in sorted(shared.items(), key=lambda one: (-one[1], one[0])):
-        smaller = min(len(recorded[own_id]), len(found[number].members))
-        if number not in kept and own_id not in given and 2 * common > smaller:
-            kept[number] = own_id
+        smaller = min(len(recorded[own_id]), len(groups[number].members))
+        if number not in ids and own_id not in given and 2 * common > smaller:
+            ids[number] = own_id
             given.add(own_id)
-    return kept
+    return ids
 
 
 # -- decided ---------------------------------------------------------------------------------------
@@ -269,8 +275,10 @@ def community_chunks(
     ]
 
 
-EVERYBODY = ""
-"""Home of what facts without a user, or of several users, name. No user id is empty."""
+# -- whose facts an entity is known by -------------------------------------------------------------
+
+SHARED = ""
+"""The owner of what facts without a user, or of several users, name. No user id is empty."""
 LITERAL = "value"
 """Subtype of what is no entity of its own."""
 
@@ -280,7 +288,7 @@ class NamedEntity(NamedTuple):
 
     Attributes:
         entity_id: its hash.
-        users: of facts that name it, EVERYBODY for those without a user; two are enough.
+        users: of facts that name it, SHARED for those without a user; two are enough.
         same: entities that are the same.
     """
 
@@ -296,7 +304,7 @@ class LinkingFact(NamedTuple):
         source_id: of the entity it is about.
         target_id: of the other.
         literal: whether that is no entity of its own.
-        user: whose fact it is, or EVERYBODY.
+        user: whose fact it is, or SHARED.
         confidence: 0 to 1.
         key: what tells it from others of the same two entities.
     """
@@ -309,45 +317,44 @@ class LinkingFact(NamedTuple):
     key: tuple[str, ...]
 
 
-def homes(entities: Iterable[NamedEntity]) -> dict[str, str]:
-    """The home of each entity that a fact names; of those that are the same it is one.
+def owners_of(entities: Iterable[NamedEntity]) -> dict[str, str]:
+    """The owner of each entity that a fact names; of those that are the same it is one.
 
     Args:
         entities: of one tenant, in any order.
     """
     users: dict[str, frozenset[str]] = {}
     edges: list[tuple[str, str]] = []
-    for one in entities:
-        if one.users:
-            users[one.entity_id] = frozenset(one.users)
-        edges.extend((one.entity_id, other) for other in one.same)
+    for entity in entities:
+        if entity.users:
+            users[entity.entity_id] = frozenset(entity.users)
+        edges.extend((entity.entity_id, other) for other in entity.same)
     canonical = components(edges)
     together: dict[str, frozenset[str]] = {}
     for entity_id, named in users.items():
         first = canonical.get(entity_id, entity_id)
         together[first] = together.get(first, frozenset()) | named
-    found = {
-        first: next(iter(named)) if len(named) == 1 else EVERYBODY
-        for first, named in together.items()
+    owners = {
+        first: next(iter(named)) if len(named) == 1 else SHARED for first, named in together.items()
     }
     return {
-        entity_id: found[first]
+        entity_id: owners[first]
         for entity_id in (*users, *canonical)
-        if (first := canonical.get(entity_id, entity_id)) in found
+        if (first := canonical.get(entity_id, entity_id)) in owners
     }
 
 
-def fact_links(facts: Iterable[LinkingFact], at_home: Mapping[str, str]) -> Iterator[EntityLink]:
-    """The links of facts: between entities of the fact's home, or of one to itself."""
-    for one in facts:
+def fact_links(facts: Iterable[LinkingFact], owners: Mapping[str, str]) -> Iterator[EntityLink]:
+    """The links of facts: between entities of the fact's user, or of one to itself."""
+    for fact in facts:
         ends = [
             end
-            for end in (one.source_id, one.target_id)
-            if at_home.get(end) == one.user and not (one.literal and end == one.target_id)
+            for end in (fact.source_id, fact.target_id)
+            if owners.get(end) == fact.user and not (fact.literal and end == fact.target_id)
         ]
         if ends:
-            own_id = link_id(RELATES_TO.type, one.source_id, one.target_id, *one.key)
-            yield EntityLink(ends[0], ends[-1], one.confidence, own_id)
+            own_id = link_id(RELATES_TO.type, fact.source_id, fact.target_id, *fact.key)
+            yield EntityLink(ends[0], ends[-1], fact.confidence, own_id)
 
 
 def same_links(entity: NamedEntity) -> Iterator[EntityLink]:

@@ -112,9 +112,9 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _kind(one: Described) -> str:
+def _kind(entity: Described) -> str:
     """` (person)`; nothing for a concept, which could be anything."""
-    kind = _short((one.subtype or one.entity_type).replace("_", " "), _SHOWN_KIND_CHARACTERS)
+    kind = _short((entity.subtype or entity.entity_type).replace("_", " "), _SHOWN_KIND_CHARACTERS)
     return "" if kind == _ANYTHING else f" ({kind})"
 
 

@@ -1,4 +1,4 @@
-"""Where one episode ends and the next begins.
+"""Where one episode ends and the next begins, and what is to be said anew of an episode.
 
 An episode is a stretch of one trace in one session, cut at gaps of more than EPISODE_GAP_MS and
 at EPISODE_EVENTS. Traces that run at the same time are cut apart from each other: each is work of
@@ -55,13 +55,13 @@ def episodes(events: Iterable[SourceEvent], sealed: Sequence[Sealed] = ()) -> li
     traces: dict[str, list[SourceEvent]] = {}
     for event in sorted(events, key=place_of):
         traces.setdefault(event.trace_id, []).append(event)
-    found: list[Episode] = []
+    stretches: list[Episode] = []
     for trace_id, members in traces.items():
         fixed = sorted(
             (one for one in sealed if one.trace_id == trace_id), key=lambda one: one.first
         )
-        found.extend(_trace_episodes(members, fixed))
-    return sorted(found, key=lambda one: (place_of(one.events[0]), one.trace_id))
+        stretches.extend(_trace_episodes(members, fixed))
+    return sorted(stretches, key=lambda one: (place_of(one.events[0]), one.trace_id))
 
 
 def _trace_episodes(events: Sequence[SourceEvent], fixed: Sequence[Sealed]) -> Iterator[Episode]:
@@ -116,15 +116,15 @@ class RecordedSession(NamedTuple):
 
 def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str]) -> list[Sealed]:
     """Those of a session's episodes that have members which are not retained (ids) any more."""
-    found = []
-    for one in recorded:
-        if all(event_id in retained for event_id in one.event_ids):
+    sealed = []
+    for episode in recorded:
+        if all(event_id in retained for event_id in episode.event_ids):
             continue
-        summary = one.summary
-        first = Place(summary.started_at_ms, one.event_ids[0])
-        last = Place(summary.ended_at_ms, one.event_ids[-1])
-        found.append(Sealed(summary.trace_id, summary.number, first, last))
-    return found
+        summary = episode.summary
+        first = Place(summary.started_at_ms, episode.event_ids[0])
+        last = Place(summary.ended_at_ms, episode.event_ids[-1])
+        sealed.append(Sealed(summary.trace_id, summary.number, first, last))
+    return sealed
 
 
 def kept_episodes(

@@ -80,8 +80,8 @@ def _telling_line(text: str) -> str:
     if not lines:
         return ""
     if _TRACEBACK.match(lines[0]):
-        said = [line for line in lines[1:] if not line[0].isspace() and not _FRAME.match(line)]
-        return said[-1] if said else lines[0]
+        messages = [line for line in lines[1:] if not line[0].isspace() and not _FRAME.match(line)]
+        return messages[-1] if messages else lines[0]
     return lines[0]
 
 
@@ -100,7 +100,7 @@ def failures_of(events: Iterable[SourceEvent]) -> tuple[Failure, ...]:
     """
     ordered = sorted(events, key=lambda event: (event.occurred_at_ms, event.event_id))
     effects = _effects(ordered)
-    found: dict[tuple[str, str], Failure] = {}
+    failures: dict[tuple[str, str], Failure] = {}
     for event in ordered:
         if event.tool_name is None or not (
             event.status in FAILED or _retries(event.event_id, effects)
@@ -111,13 +111,13 @@ def failures_of(events: Iterable[SourceEvent]) -> tuple[Failure, ...]:
             continue
         resolution = _resolution(event, effects)
         key = (event.tool_name, signature)
-        known = found.get(key)
-        if known is None:
-            if len(found) < MAX_FAILURES:
-                found[key] = Failure(*key, event.event_id, resolution)
-        elif known.resolution_event_id is None and resolution is not None:
-            found[key] = known._replace(resolution_event_id=resolution)
-    return tuple(found[key] for key in sorted(found))
+        before = failures.get(key)
+        if before is None:
+            if len(failures) < MAX_FAILURES:
+                failures[key] = Failure(*key, event.event_id, resolution)
+        elif before.resolution_event_id is None and resolution is not None:
+            failures[key] = before._replace(resolution_event_id=resolution)
+    return tuple(failures[key] for key in sorted(failures))
 
 
 class _Effect(NamedTuple):
@@ -131,11 +131,11 @@ _Effects = Mapping[str, list[_Effect]]
 
 
 def _effects(ordered: Iterable[SourceEvent]) -> _Effects:
-    found: dict[str, list[_Effect]] = {}
+    effects: dict[str, list[_Effect]] = {}
     for event in ordered:
         for cause in event.causes:
-            found.setdefault(cause.event_id, []).append(_Effect(event, cause.rule))
-    return found
+            effects.setdefault(cause.event_id, []).append(_Effect(event, cause.rule))
+    return effects
 
 
 def _retries(event_id: str, effects: _Effects) -> list[SourceEvent]:

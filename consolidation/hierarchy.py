@@ -1,38 +1,106 @@
-"""Summaries of three levels, what they are made from, and links between sessions, as decided."""
+"""Nodes that decisions write anew or take away: summaries with their links, and communities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from consolidation.payloads import (
     AgentDecided,
+    CommunityChunk,
+    CommunityGone,
     EpisodeDecided,
     LinksDecided,
     SessionDecided,
     SessionLink,
 )
-from consolidation.subjects import Subject, Subjects
 from consolidation.summary_payloads import (
     AgentSummary,
     Scope,
     Summary,
-    episode_scope_id,
     summary_id,
 )
-from consolidation.tombstones import Departures
+from consolidation.tombstones import Tombstones
+from enrichment.stage import vector_of
 from projections.events import Event, canonical_json
 from projections.operations import (
     ClearEdges,
     DecideNode,
     EnsureNode,
+    Key,
     MergeEdge,
     MergeNode,
     Operation,
     RemoveEdge,
+    RemoveNode,
 )
 from projections.positions import Position
-from projections.schema import LINKED_TO, SUMMARIZES, SUMMARY
+from projections.schema import COMMUNITY, ENTITY, LINKED_TO, MEMBER_OF, SUMMARIZES, SUMMARY
+
+
+class DecidedNode(NamedTuple):
+    """What was last decided of a node.
+
+    Attributes:
+        decided_at: position of that decision; None: there was none.
+        gone: whether it said that the node is no more. What is left of it then is a placeholder
+            that remembers this, so that an older decision does not bring it back.
+    """
+
+    decided_at: Position | None = None
+    gone: bool = False
+
+    def outranks(self, position: Position) -> bool:
+        """Whether what was decided is newer than a decision at that position."""
+        return self.decided_at is not None and self.decided_at > position
+
+
+class DecidedNodes:
+    """The subjects of one label, while decisions are applied in their order."""
+
+    def __init__(self, label: str, shown: Mapping[Key, DecidedNode]) -> None:
+        self._label = label
+        self._shown = shown
+        self._now: dict[Key, DecidedNode] = {}
+        self._went: set[Key] = set()
+        self.nodes: dict[Key, MergeNode] = {}
+        """What was decided of those that are there."""
+
+    def of(self, key: Key) -> DecidedNode:
+        """What was last decided."""
+        return self._now.get(key) or self._shown.get(key, DecidedNode())
+
+    def write(self, position: Position, node: MergeNode) -> bool:
+        """Decide what a node holds; False: what it shows is newer."""
+        if self.of(node.key).outranks(position):
+            return False
+        self._now[node.key] = DecidedNode(position)
+        self.nodes[node.key] = node
+        return True
+
+    def remove(self, position: Position, key: Key) -> bool:
+        """Decide that a node is no more; False: what it shows is newer."""
+        if self.of(key).outranks(position):
+            return False
+        self._now[key] = DecidedNode(position, True)
+        self._went.add(key)
+        self.nodes.pop(key, None)
+        return True
+
+    def operations(self) -> Iterator[Operation]:
+        """The nodes as decided."""
+        for key, (decided_at, gone) in self._now.items():
+            if key in self._went:
+                yield RemoveNode(self._label, key)
+            if not gone:
+                yield self.nodes[key]
+            if decided_at and (key in self._went or self._shown.get(key, DecidedNode()).gone):
+                yield DecideNode(
+                    label=self._label, key=key, name="gone", value=gone, position=decided_at
+                )
+
+
+# -- summaries -------------------------------------------------------------------------------------
 
 SummaryKey = tuple[str, str]
 """(tenant, summary_id)"""
@@ -49,7 +117,7 @@ class ShownSummary(NamedTuple):
         above: ids of the summaries that are made from it.
     """
 
-    subject: Subject = Subject()
+    subject: DecidedNode = DecidedNode()
     linked_at: Position | None = None
     above: frozenset[str] = frozenset()
 
@@ -61,9 +129,7 @@ def summary_key(tenant: str, scope: Scope, scope_id: str) -> SummaryKey:
 
 def episode_key(tenant: str, decided: EpisodeDecided) -> SummaryKey:
     """The key of an episode's summary."""
-    one = decided.summary
-    scope_id = episode_scope_id(one.session_id, one.trace_id, one.number)
-    return summary_key(tenant, "episode", scope_id)
+    return summary_key(tenant, "episode", decided.summary.scope_id)
 
 
 def session_key(tenant: str, session_id: str) -> SummaryKey:
@@ -81,7 +147,9 @@ class Hierarchy:
 
     def __init__(self, shown: Mapping[SummaryKey, ShownSummary]) -> None:
         self._shown = shown
-        self._subjects = Subjects(SUMMARY.label, {key: one.subject for key, one in shown.items()})
+        self._decided = DecidedNodes(
+            SUMMARY.label, {key: one.subject for key, one in shown.items()}
+        )
         self._members: dict[SummaryKey, tuple[SummaryKey, tuple[str, ...]]] = {}
         self._agents: dict[SummaryKey, set[str]] = {}
         self._links: dict[SummaryKey, tuple[Position, Event, tuple[SessionLink, ...]]] = {}
@@ -91,93 +159,92 @@ class Hierarchy:
 
     def take_episode(self, position: Position, event: Event, decided: EpisodeDecided) -> None:
         """An episode's summary and its members."""
-        key, one = episode_key(event.tenant, decided), decided.summary
-        scope_id = episode_scope_id(one.session_id, one.trace_id, one.number)
-        node = _node(key, "episode", scope_id, one, position, event, decided.event_ids)
-        if self._subjects.write(position, node):
-            above = session_key(event.tenant, one.session_id)
+        key, summary = episode_key(event.tenant, decided), decided.summary
+        if self._decided.write(
+            position, _node(key, summary, position, event, event_ids=decided.event_ids)
+        ):
+            above = session_key(event.tenant, summary.session_id)
             self._members[key] = above, decided.event_ids
             self._ends.add(above)
 
     def take_session(self, position: Position, event: Event, decided: SessionDecided) -> bool:
         """A session's summary; False: the one shown is newer."""
-        one = decided.summary
-        key = session_key(event.tenant, one.session_id)
-        if not self._subjects.write(
-            position, _node(key, "session", one.session_id, one, position, event)
-        ):
+        summary = decided.summary
+        key = session_key(event.tenant, summary.session_id)
+        if not self._decided.write(position, _node(key, summary, position, event)):
             return False
-        agents = {agent_key(event.tenant, who.agent_id) for who in one.participants}
+        agents = {agent_key(event.tenant, who.agent_id) for who in summary.participants}
         self._agents[key] = {agent for _, agent in agents}
         self._ends.update(agents)
         for gone in decided.gone:
-            self._subjects.remove(position, (event.tenant, gone))
+            self._decided.remove(position, (event.tenant, gone))
         return True
 
     def take_agent(self, position: Position, event: Event, decided: AgentDecided) -> None:
         """An agent's summary."""
-        agent_id = decided.summary.agent_id
-        key = agent_key(event.tenant, agent_id)
-        node = _node(key, "agent", agent_id, decided.summary, position, event)
-        self._subjects.write(position, node)
+        key = agent_key(event.tenant, decided.summary.agent_id)
+        self._decided.write(position, _node(key, decided.summary, position, event))
 
     def take_links(self, position: Position, event: Event, decided: LinksDecided) -> None:
         """All links of a session."""
         key = session_key(event.tenant, decided.session_id)
         shown = self._shown.get(key, ShownSummary()).linked_at
-        known = self._links[key][0] if key in self._links else shown
-        if known is None or known <= position:
+        decided_at = self._links[key][0] if key in self._links else shown
+        if decided_at is None or decided_at <= position:
             self._links[key] = position, event, decided.links
             self._ends.add(key)
             self._ends.update(session_key(event.tenant, one.session_id) for one in decided.links)
 
     def written(self, key: SummaryKey) -> bool:
         """Whether this batch says what the summary is made from, or that it is no more."""
-        return key in self._subjects.nodes or self._subjects.of(key).gone
+        return key in self._decided.nodes or self._decided.of(key).gone
 
-    def operations(self, departures: Departures) -> Iterator[Operation]:
+    def operations(self, tombstones: Tombstones) -> Iterator[Operation]:
         """The summaries, their edges and their links as decided."""
-        yield from self._subjects.operations()
+        yield from self._decided.operations()
         for key in self._ends:
-            if not self._subjects.of(key).gone:
+            if not self._decided.of(key).gone:
                 yield EnsureNode(SUMMARY.label, key)
         for key, (above, event_ids) in self._members.items():
-            if key in self._subjects.nodes:
+            if key in self._decided.nodes:
                 yield ClearEdges(SUMMARIZES.type, key)
                 yield from self._summarizes(above, key)
                 for event_id in event_ids:
-                    yield from departures.listed_by(key, (key[0], event_id))
+                    yield from tombstones.listed_by(key, (key[0], event_id))
         for key, agents in self._agents.items():
-            if self._subjects.of(key).gone:
-                continue
-            for agent in sorted(self._shown.get(key, ShownSummary()).above - agents):
-                yield RemoveEdge(
-                    type=SUMMARIZES.type, source=(key[0], agent), target=key, label=SUMMARY.label
-                )
-            for agent in sorted(agents):
-                yield from self._summarizes((key[0], agent), key)
+            if not self._decided.of(key).gone:
+                yield from self._agents_of(key, agents)
         for key, (position, event, links) in self._links.items():
-            if not self._subjects.of(key).gone:
-                yield ClearEdges(LINKED_TO.type, key)
-                yield DecideNode(
-                    label=SUMMARY.label,
-                    key=key,
-                    name="link_count",
-                    value=len(links),
-                    position=position,
-                )
-                for link in links:
-                    yield from self._link(key, event, link)
+            if not self._decided.of(key).gone:
+                yield from self._links_of(key, position, event, links)
+
+    def _agents_of(self, key: SummaryKey, agents: set[str]) -> Iterator[Operation]:
+        for agent in sorted(self._shown.get(key, ShownSummary()).above - agents):
+            yield RemoveEdge(
+                type=SUMMARIZES.type, source=(key[0], agent), target=key, label=SUMMARY.label
+            )
+        for agent in sorted(agents):
+            yield from self._summarizes((key[0], agent), key)
+
+    def _links_of(
+        self, key: SummaryKey, position: Position, event: Event, links: Sequence[SessionLink]
+    ) -> Iterator[Operation]:
+        yield ClearEdges(LINKED_TO.type, key)
+        yield DecideNode(
+            label=SUMMARY.label, key=key, name="link_count", value=len(links), position=position
+        )
+        for link in links:
+            yield from self._link(key, event, link)
 
     def _summarizes(self, above: SummaryKey, key: SummaryKey) -> Iterator[Operation]:
-        if not self._subjects.of(above).gone:
+        if not self._decided.of(above).gone:
             yield MergeEdge(
                 type=SUMMARIZES.type, source=above, target=key, values={}, label=SUMMARY.label
             )
 
     def _link(self, key: SummaryKey, event: Event, link: SessionLink) -> Iterator[Operation]:
         other = session_key(key[0], link.session_id)
-        if not self._subjects.of(other).gone:
+        if not self._decided.of(other).gone:
             yield MergeEdge(
                 type=LINKED_TO.type,
                 source=key,
@@ -194,8 +261,6 @@ class Hierarchy:
 
 def _node(
     key: SummaryKey,
-    scope: Scope,
-    scope_id: str,
     summary: Summary,
     position: Position,
     event: Event,
@@ -205,11 +270,11 @@ def _node(
         label=SUMMARY.label,
         key=key,
         values={
-            "scope": scope,
-            "scope_id": scope_id,
+            "scope": summary.scope,
+            "scope_id": summary.scope_id,
             "session_id": None if isinstance(summary, AgentSummary) else summary.session_id,
             "content": summary.content,
-            "level": LEVELS[scope],
+            "level": LEVELS[summary.scope],
             "event_count": summary.event_count,
             "importance_total": summary.importance_total,
             "failed_count": summary.failed_count,
@@ -222,3 +287,122 @@ def _node(
             "decided_at": tuple(position),
         },
     )
+
+
+# -- communities -----------------------------------------------------------------------------------
+
+CommunityKey = tuple[str, str]
+EntityKey = tuple[str, str]
+
+
+class ShownCommunity(NamedTuple):
+    """What the graph shows of a community.
+
+    Attributes:
+        subject: what was last decided of it.
+        run_id: of the pass that decided it.
+        members: (entity id, run id) of each.
+    """
+
+    subject: DecidedNode = DecidedNode()
+    run_id: str | None = None
+    members: tuple[tuple[str, str], ...] = ()
+
+
+class Communities:
+    """Communities, while decisions are applied in their order.
+
+    Args:
+        shown: those that the decisions name.
+        joined: by entity, the position of the decision that its membership shows.
+        present: entities that have a node, be it a placeholder.
+    """
+
+    def __init__(
+        self,
+        shown: Mapping[CommunityKey, ShownCommunity],
+        joined: Mapping[EntityKey, Position],
+        present: Set[EntityKey],
+    ) -> None:
+        self._shown = shown
+        self._decided = DecidedNodes(
+            COMMUNITY.label, {key: one.subject for key, one in shown.items()}
+        )
+        self._present = present
+        self._joined = dict(joined)
+        self._runs = {key: one.run_id for key, one in shown.items()}
+        self._renewed: dict[CommunityKey, str] = {}
+        self._edges: dict[EntityKey, tuple[CommunityKey, str, Position]] = {}
+
+    def take_chunk(self, position: Position, event: Event, decided: CommunityChunk) -> None:
+        """A chunk of a community's members; the first one says what it is."""
+        key = (event.tenant, decided.community_id)
+        if decided.chunk == 0:
+            if not self._decided.write(position, self._node(key, position, event, decided)):
+                return
+            self._renew(key, decided.run_id)
+        elif self._runs.get(key) != decided.run_id and self._decided.of(key).outranks(position):
+            return
+        for entity_id in decided.entity_ids:
+            entity = (event.tenant, entity_id)
+            joined_at = self._joined.get(entity)
+            if joined_at is None or joined_at <= position:
+                self._joined[entity] = position
+                self._edges[entity] = key, decided.run_id, position
+
+    def take_gone(self, position: Position, event: Event, decided: CommunityGone) -> None:
+        """A community is no more."""
+        key = (event.tenant, decided.community_id)
+        if self._decided.remove(position, key):
+            self._runs[key] = None
+            self._renewed.pop(key, None)
+
+    def _renew(self, key: CommunityKey, run_id: str) -> None:
+        """Forget the members that another pass named."""
+        self._runs[key] = self._renewed[key] = run_id
+        for entity, (community, of_run, position) in list(self._edges.items()):
+            if community == key and of_run != run_id:
+                self._edges[entity] = key, "", position
+
+    def _node(
+        self, key: CommunityKey, position: Position, event: Event, decided: CommunityChunk
+    ) -> MergeNode:
+        before = self._decided.nodes.get(key)
+        text = decided.text
+        return MergeNode(
+            label=COMMUNITY.label,
+            key=key,
+            values={
+                "name": text.name if text else None,
+                "summary": text.summary if text else None,
+                "fingerprint": decided.fingerprint,
+                "member_count": decided.member_count,
+                "user_id": decided.user_id,
+                "created_at": before.values["created_at"] if before else event.occurred_at_ms,
+                "updated_at": event.occurred_at_ms,
+                "centroid": vector_of(decided.centroid),
+                "run_id": decided.run_id,
+                "event_id": event.event_id,
+                "decided_at": tuple(position),
+            },
+        )
+
+    def operations(self) -> Iterator[Operation]:
+        """The communities and their members as decided."""
+        yield from self._decided.operations()
+        for key, run_id in self._renewed.items():
+            for entity_id, of_run in self._shown.get(key, ShownCommunity()).members:
+                if of_run != run_id:
+                    yield RemoveEdge(type=MEMBER_OF.type, source=(key[0], entity_id), target=key)
+        for entity, (key, run_id, position) in self._edges.items():
+            if entity not in self._present:  # enrichment of another partition is behind
+                yield EnsureNode(ENTITY.label, entity)
+            yield ClearEdges(MEMBER_OF.type, entity)
+            if run_id and not self._decided.of(key).gone:
+                yield EnsureNode(COMMUNITY.label, key)
+                yield MergeEdge(
+                    type=MEMBER_OF.type,
+                    source=entity,
+                    target=key,
+                    values={"run_id": run_id, "decided_at": tuple(position)},
+                )

@@ -99,12 +99,12 @@ class Labelling(NamedTuple):
     settled: bool
 
 
-def chunk_size(asked: int) -> int:
+def chunk_size(wanted: int) -> int:
     """How many edges to read at once: as asked, or the default when that is no number of edges.
 
     Whoever calls it warns when the two differ (S2).
     """
-    return asked if asked > 0 else DEFAULT_CHUNK_SIZE
+    return wanted if wanted > 0 else DEFAULT_CHUNK_SIZE
 
 
 def link_id(edge_type: str, source_id: str, target_id: str, *key: str) -> str:
@@ -196,9 +196,9 @@ def _compact(
     count = len(entity_ids)
     same = weights == _SAME
     canonical = _canonical(count, sources[same], targets[same])
-    one, other = canonical[sources].astype(np.int64), canonical[targets].astype(np.int64)
-    joins = (weights > 0) & (one != other)
-    pairs = np.minimum(one, other)[joins] * count + np.maximum(one, other)[joins]
+    link, other = canonical[sources].astype(np.int64), canonical[targets].astype(np.int64)
+    joins = (weights > 0) & (link != other)
+    pairs = np.minimum(link, other)[joins] * count + np.maximum(link, other)[joins]
     pairs, place = np.unique(pairs, return_inverse=True)
     sums = np.zeros(len(pairs), dtype=np.int64)
     np.add.at(sums, place, weights[joins])
@@ -229,8 +229,8 @@ def _canonical(count: int, ones: Numbers, others: Numbers) -> Numbers:
             place = parents[place]
         return place
 
-    for one, other in zip(ones.tolist(), others.tolist(), strict=True):
-        first, second = sorted((root(one), root(other)))
+    for link, other in zip(ones.tolist(), others.tolist(), strict=True):
+        first, second = sorted((root(link), root(other)))
         parents[second] = first
     return np.array([root(place) for place in range(count)], dtype=np.int32)
 
@@ -247,14 +247,14 @@ def _draws(graph: EntityGraph, seed: str) -> list[int]:
 def _first_labels(graph: EntityGraph, before: Mapping[str, str]) -> list[int]:
     """A label of its own for each canonical entity, or the first entity's of its community."""
     labels = list(range(len(graph.entity_ids)))
-    known: dict[int, str] = {}
+    labels_before: dict[int, str] = {}
     first: dict[str, int] = {}
     for place, canonical in enumerate(graph.canonical.tolist()):
         community = before.get(graph.entity_ids[place])
-        if community is not None and canonical not in known:
-            known[canonical] = community
+        if community is not None and canonical not in labels_before:
+            labels_before[canonical] = community
             first.setdefault(community, canonical)
-    for canonical, community in known.items():
+    for canonical, community in labels_before.items():
         labels[canonical] = first[community]
     return labels
 
@@ -309,9 +309,9 @@ def _heaviest(
     return min(heaviest, key=lambda label: (_mixed(draws[place], draws[label]), label))
 
 
-def _mixed(one: int, other: int) -> int:
+def _mixed(numbers: int, other: int) -> int:
     """64 bits that look drawn from both numbers (a multiplication, and its upper half folded)."""
-    product = (one ^ 0x9E3779B97F4A7C15) * (other | 1)
+    product = (numbers ^ 0x9E3779B97F4A7C15) * (other | 1)
     return (product ^ product >> 64) & 0xFFFFFFFFFFFFFFFF
 
 

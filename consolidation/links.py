@@ -11,6 +11,10 @@ sessions know each entity; two sessions are then compared by their traits.
   failure is resolved by the outcome of the last retry, if that succeeded.
 - Only within a tenant, and only to sessions whose users are among the session's own: events of
   other users are never shown to its reader.
+
+A pass over changed sessions reads their neighbours besides: the sessions that share most of what is
+rare with one, and those that failed alike. The links of a neighbour to sessions that were not read
+stay as recorded.
 """
 
 from __future__ import annotations
@@ -143,7 +147,7 @@ def session_traits(
     )
 
 
-class FoundLink(NamedTuple):
+class LinkCandidate(NamedTuple):
     """A link that may be kept; `ended_at_ms`: of the other session, to choose by."""
 
     link: SessionLink
@@ -161,18 +165,20 @@ def session_links(
             any order; itself, other tenants' and other users' are passed over.
         most: how many links; at most one for each reason to each session.
     """
-    return best_links(found_links(session, candidates), most)
+    return best_links(link_candidates(session, candidates), most)
 
 
-def found_links(session: SessionTraits, candidates: Iterable[SessionTraits]) -> Iterator[FoundLink]:
+def link_candidates(
+    session: SessionTraits, candidates: Iterable[SessionTraits]
+) -> Iterator[LinkCandidate]:
     """All links of a session to candidates; see `session_links`."""
     for other in {one.session_id: one for one in candidates if _may_see(session, one)}.values():
         for link in (_by_entities(session, other), _by_failures(session, other)):
             if link is not None:
-                yield FoundLink(link, other.ended_at_ms)
+                yield LinkCandidate(link, other.ended_at_ms)
 
 
-def best_links(found: Iterable[FoundLink], most: int = MAX_LINKS) -> list[SessionLink]:
+def best_links(candidates: Iterable[LinkCandidate], most: int = MAX_LINKS) -> list[SessionLink]:
     """Those that are kept, the best first.
 
     Of equal scores those with a resolution come first, then those that ended last, then by id.
@@ -180,20 +186,20 @@ def best_links(found: Iterable[FoundLink], most: int = MAX_LINKS) -> list[Sessio
     ranked: dict[LinkReason, list[tuple[tuple[Any, ...], SessionLink]]] = {
         reason: [] for reason in REASONS
     }
-    for link, ended_at_ms in found:
+    for link, ended_at_ms in candidates:
         unresolved = link.resolution_event_id is None
         rank = (-link.score, unresolved, -ended_at_ms, link.session_id)
         ranked[link.reason].append((rank, link))
     first, second = (sorted(ranked[reason]) for reason in REASONS)
     of_first = max(most - most // 2, most - len(second))
-    kept = first[:of_first]
-    kept += second[: most - len(kept)]
-    return [link for _, link in sorted(kept)]
+    best = first[:of_first]
+    best += second[: most - len(best)]
+    return [link for _, link in sorted(best)]
 
 
-def are_alike(one: Failure, other: Failure) -> bool:
+def are_alike(failure: Failure, other: Failure) -> bool:
     """Whether two sessions that failed so are linked."""
-    return _likeness(one, other) > 0
+    return _likeness(failure, other) > 0
 
 
 def _may_see(session: SessionTraits, other: SessionTraits) -> bool:
@@ -205,8 +211,8 @@ def _may_see(session: SessionTraits, other: SessionTraits) -> bool:
 
 
 def _by_entities(session: SessionTraits, other: SessionTraits) -> SessionLink | None:
-    known = {one.entity_id for one in other.entities}
-    shared = [one for one in session.entities if one.entity_id in known]
+    others = {one.entity_id for one in other.entities}
+    shared = [one for one in session.entities if one.entity_id in others]
     if not shared:
         return None
     # two sessions share it, whatever count was read before the other one came
@@ -243,13 +249,13 @@ def _by_failures(session: SessionTraits, other: SessionTraits) -> SessionLink | 
     )
 
 
-def _likeness(one: Failure, other: Failure) -> float:
+def _likeness(mine: Failure, other: Failure) -> float:
     """1 of equal failures, the share of common words of alike ones, else 0."""
-    if one.tool != other.tool:
+    if mine.tool != other.tool:
         return 0.0
-    if one.signature == other.signature:
+    if mine.signature == other.signature:
         return 1.0
-    words = words_of(one.signature), words_of(other.signature)
+    words = words_of(mine.signature), words_of(other.signature)
     together = len(words[0] | words[1])
     share = len(words[0] & words[1]) / together if together else 0.0
     return share if share >= ALIKE else 0.0
@@ -306,24 +312,24 @@ def alike_sessions(
     signed = [
         (one.session_id, Failure(one.tool, failure_signature(one.said), "")) for one in failed
     ]
-    found: dict[str, None] = {}
+    sessions: dict[str, None] = {}
     for mine in failures:
         alike = dict.fromkeys(
             other
             for other, theirs in signed
             if other != session_id and theirs.signature and are_alike(mine, theirs)
         )
-        found.update(dict.fromkeys(list(alike)[:most]))
-    return list(found)
+        sessions.update(dict.fromkeys(list(alike)[:most]))
+    return list(sessions)
 
 
 def renewed_links(
-    session: SessionTraits, circle: Sequence[SessionTraits], recorded: Iterable[FoundLink]
+    session: SessionTraits, circle: Sequence[SessionTraits], recorded: Iterable[LinkCandidate]
 ) -> list[SessionLink]:
     """The links of a neighbour, those to sessions out of the circle as recorded."""
     within = {one.session_id for one in circle}
-    kept = (one for one in recorded if one.link.session_id not in within)
-    return best_links([*found_links(session, circle), *kept])
+    outside = (one for one in recorded if one.link.session_id not in within)
+    return best_links([*link_candidates(session, circle), *outside])
 
 
 def slim(event: SourceEvent) -> SourceEvent:

@@ -1,4 +1,4 @@
-"""Passes that ended, and requests for one that none has answered."""
+"""Passes that ended, requests that none has answered, and how much sessions hold unseen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from consolidation.payloads import PassDecided, Requested
 from projections.events import Event
 from projections.operations import MergeNode, Operation, RemoveNode
 from projections.positions import START, Position
-from projections.schema import CONSOLIDATION_REQUEST, PASS
+from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
+from projections.structural import SessionKey
 
 RequestKey = tuple[str, str]
 """(tenant, event_id)"""
@@ -68,10 +69,10 @@ class Passes:
             return
         named = [(event.tenant, request_id) for request_id in decided.request_ids]
         self._answered.update(named)
-        found = [self._positions[key] for key in named if key in self._positions]
+        positions = [self._positions[key] for key in named if key in self._positions]
         self._now[event.tenant] = ShownPass(
             position,
-            max([shown.answered_until, *found]),
+            max([shown.answered_until, *positions]),
             decided.ended_at_ms if decided.communities else shown.communities_at_ms,
         )
         self._ended[event.tenant] = event, decided
@@ -95,5 +96,60 @@ class Passes:
                     "answered_until": tuple(shown.answered_until),
                     "event_id": event.event_id,
                     "decided_at": tuple(shown.decided_at),
+                },
+            )
+
+
+class Sums(NamedTuple):
+    """Of a session.
+
+    Attributes:
+        event_count: of all its events, whether they are retained or not.
+        importance_total: of their importance.
+        seen_events, seen_importance: the same two when its summary was made.
+    """
+
+    event_count: int = 0
+    importance_total: int = 0
+    seen_events: int = 0
+    seen_importance: int = 0
+
+
+class Scopes:
+    """The sums of sessions, while a batch is added to them.
+
+    Args:
+        shown: as they stand, under their locks.
+    """
+
+    def __init__(self, shown: Mapping[SessionKey, Sums]) -> None:
+        self._shown = shown
+        self._now: dict[SessionKey, Sums] = {}
+
+    def _of(self, key: SessionKey) -> Sums:
+        return self._now.get(key) or self._shown.get(key, Sums())
+
+    def count(self, key: SessionKey, importance: int) -> None:
+        """An event more."""
+        sums = self._of(key)
+        self._now[key] = sums._replace(
+            event_count=sums.event_count + 1,
+            importance_total=sums.importance_total + importance,
+        )
+
+    def see(self, key: SessionKey, events: int, importance: int) -> None:
+        """A summary was made when the sums were these."""
+        self._now[key] = self._of(key)._replace(seen_events=events, seen_importance=importance)
+
+    def operations(self) -> Iterator[Operation]:
+        """The new sums."""
+        for key, sums in self._now.items():
+            yield MergeNode(
+                label=SCOPE.label,
+                key=key,
+                values={
+                    **sums._asdict(),
+                    "pending_events": max(0, sums.event_count - sums.seen_events),
+                    "pending_importance": max(0, sums.importance_total - sums.seen_importance),
                 },
             )

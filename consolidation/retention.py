@@ -82,13 +82,13 @@ class RetentionPolicy:
         Raises:
             InvalidInput: with every unknown name and every broken rule, by field.
         """
-        known = {field.name for field in fields(self)}
-        errors = [(f"retention.{str(n)[:80]}", "unknown") for n in overrides if n not in known]
-        own = {name: value for name, value in overrides.items() if name in known}
-        errors.extend(_broken_rules({**asdict(self), **own}))
+        names = {field.name for field in fields(self)}
+        errors = [(f"retention.{str(n)[:80]}", "unknown") for n in overrides if n not in names]
+        changed = {name: value for name, value in overrides.items() if name in names}
+        errors.extend(_broken_rules({**asdict(self), **changed}))
         if errors:
             raise InvalidInput(tuple(errors))
-        return replace(self, **own)
+        return replace(self, **changed)
 
 
 _COUNTS: Final = {
@@ -363,10 +363,10 @@ def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
     """What a pass would forget and what not: what leaves first, then by tier and reason."""
     counts: Counter[tuple[bool, int, Reason]] = Counter()
     first: dict[tuple[bool, int, Reason], list[Verdict]] = {}
-    for one in judged:
-        group = (not one.leaves, TIERS.index(one.tier), one.reason)
+    for judgement in judged:
+        group = (not judgement.leaves, TIERS.index(judgement.tier), judgement.reason)
         counts[group] += 1
-        first[group] = sorted([*first.get(group, ()), one])[:EXAMPLES]
+        first[group] = sorted([*first.get(group, ()), judgement])[:EXAMPLES]
     return [
         ExplainedRow(
             not stays,
@@ -398,14 +398,14 @@ class Judging:
         Args:
             events: each once; `causes` may leave out those with fewer effects than protect them.
         """
-        found = []
+        settled = []
         for event in events:
-            one = verdict(event, self._policy, self._now_ms)
-            if one.reason is Reason.CAUSE or (one.leaves and event.causes):
+            judgement = verdict(event, self._policy, self._now_ms)
+            if judgement.reason is Reason.CAUSE or (judgement.leaves and event.causes):
                 self._waiting.append(event)
             else:
-                found.append(one)
-        return found
+                settled.append(judgement)
+        return settled
 
     def rest(self) -> list[Verdict]:
         """Verdicts on the others, once all events were read; by event id."""

@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from consolidation import NAME
 from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
-from consolidation.bridging import EventKey, Leaving
 from consolidation.decisions import Decision, parse_decision
-from consolidation.dropped_pairs import Partings
-from consolidation.fold_version import NAME
 from consolidation.forgetting_payloads import (
     Accessed,
     EntitiesArchived,
@@ -27,15 +25,18 @@ from consolidation.forgetting_payloads import (
     PairsDropped,
 )
 from consolidation.hierarchy import (
+    Communities,
+    CommunityKey,
+    EntityKey,
     Hierarchy,
+    ShownCommunity,
     ShownSummary,
     SummaryKey,
     agent_key,
     episode_key,
     session_key,
 )
-from consolidation.membership import Communities, CommunityKey, EntityKey, ShownCommunity
-from consolidation.passes import Passes, RequestKey, ShownPass
+from consolidation.passes import Passes, RequestKey, Scopes, ShownPass, Sums
 from consolidation.payloads import (
     AgentDecided,
     BoostsDecided,
@@ -47,8 +48,9 @@ from consolidation.payloads import (
     Requested,
     SessionDecided,
 )
-from consolidation.scopes import Scopes, Sums
-from consolidation.tombstones import Departures, Tombstone
+from consolidation.pruning import DroppedPairs
+from consolidation.tombstones import EventKey, Leaving, Tombstone, Tombstones
+from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text
@@ -149,15 +151,15 @@ def derive(entries: Sequence[tuple[Position, Event]]) -> list[Derived]:
     Raises:
         InvalidEvent: a decision breaks the rules of its payload.
     """
-    found = []
+    entries_derived = []
     for position, event in entries:
         if not is_system_event(event.event_type):
-            found.append(Derived(position, event))
+            entries_derived.append(Derived(position, event))
         elif (row := SYSTEM_EVENTS.get(event.event_type)) is not None and row.owner == NAME:
             decision = parse_decision(event)
             if decision is not None:
-                found.append(Derived(position, event, decision))
-    return found
+                entries_derived.append(Derived(position, event, decision))
+    return entries_derived
 
 
 # -- what to ask the graph -------------------------------------------------------------------------
@@ -165,13 +167,13 @@ def derive(entries: Sequence[tuple[Position, Event]]) -> list[Derived]:
 
 def wanted(batch: Sequence[Derived]) -> Wanted:
     """What must be known of the graph to apply the batch's decisions."""
-    found = Wanted()
-    for one in batch:
-        if one.decision is not None:
-            _want_hierarchy(found, one.event.tenant, one.decision)
-            _want_others(found, one.event, one.decision)
-            _want_accesses(found, one.event.tenant, one.decision)
-    return found
+    wants = Wanted()
+    for derived in batch:
+        if derived.decision is not None:
+            _want_hierarchy(wants, derived.event.tenant, derived.decision)
+            _want_others(wants, derived.event, derived.decision)
+            _want_accesses(wants, derived.event.tenant, derived.decision)
+    return wants
 
 
 def reach(batch: Sequence[Derived]) -> Position | None:
@@ -183,67 +185,67 @@ def reach(batch: Sequence[Derived]) -> Position | None:
     return max((one.position for one in batch if one.decision is not None), default=None)
 
 
-def _want_hierarchy(found: Wanted, tenant: str, decision: Decision) -> None:
+def _want_hierarchy(wants: Wanted, tenant: str, decision: Decision) -> None:
     match decision:
         case EpisodeDecided(summary=summary, event_ids=event_ids):
             session = session_key(tenant, summary.session_id)
-            found.summaries.update((episode_key(tenant, decision), session))
-            found.members.update((tenant, one) for one in event_ids)
+            wants.summaries.update((episode_key(tenant, decision), session))
+            wants.members.update((tenant, one) for one in event_ids)
         case SessionDecided(summary=summary, gone=gone):
-            found.sessions.add((tenant, summary.session_id))
-            found.summaries.add(session_key(tenant, summary.session_id))
-            found.summaries.update((tenant, one) for one in gone)
-            found.summaries.update(agent_key(tenant, one.agent_id) for one in summary.participants)
+            wants.sessions.add((tenant, summary.session_id))
+            wants.summaries.add(session_key(tenant, summary.session_id))
+            wants.summaries.update((tenant, one) for one in gone)
+            wants.summaries.update(agent_key(tenant, one.agent_id) for one in summary.participants)
         case AgentDecided(summary=summary):
-            found.summaries.add(agent_key(tenant, summary.agent_id))
+            wants.summaries.add(agent_key(tenant, summary.agent_id))
         case LinksDecided(session_id=session_id, links=links):
-            found.summaries.add(session_key(tenant, session_id))
-            found.summaries.update(session_key(tenant, link.session_id) for link in links)
+            wants.summaries.add(session_key(tenant, session_id))
+            wants.summaries.update(session_key(tenant, link.session_id) for link in links)
 
 
-def _want_others(found: Wanted, event: Event, decision: Decision) -> None:
+def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
     tenant = event.tenant
     match decision:
         case BoostsDecided(boosts=boosts):
-            found.members.update((tenant, one) for one in boosts)
+            wants.members.update((tenant, one) for one in boosts)
         case EventsForgotten(summary_id=summary_id, events=events):
-            found.forgotten.update(((tenant, one), summary_id) for one, _ in events)
-            found.members.update((tenant, one) for one, _ in events)
-            found.parted.update((tenant, one) for one, _ in events)
+            wants.forgotten.update(((tenant, one), summary_id) for one, _ in events)
+            wants.members.update((tenant, one) for one, _ in events)
+            wants.parted.update((tenant, one) for one, _ in events)
         case EventsRecalled(event_ids=event_ids):
-            found.recalled.update((tenant, one) for one in event_ids)
-            found.members.update((tenant, one) for one in event_ids)
-            found.parted.update((tenant, one) for one in event_ids)
+            wants.recalled.update((tenant, one) for one in event_ids)
+            wants.members.update((tenant, one) for one in event_ids)
+            wants.parted.update((tenant, one) for one in event_ids)
         case PairsDropped(pairs=pairs):
-            found.members.update((tenant, first) for first, _ in pairs)
-            found.parted.update((tenant, first) for first, _ in pairs)
+            wants.members.update((tenant, first) for first, _ in pairs)
+            wants.parted.update((tenant, first) for first, _ in pairs)
         case CommunityChunk():
             key = (tenant, decision.community_id)
-            found.communities[key] = found.communities.get(key, False) or decision.chunk == 0
-            found.entities.update((tenant, one) for one in decision.entity_ids)
+            wants.communities[key] = wants.communities.get(key, False) or decision.chunk == 0
+            wants.entities.update((tenant, one) for one in decision.entity_ids)
         case CommunityGone():
-            found.communities.setdefault((tenant, decision.community_id), False)
+            wants.communities.setdefault((tenant, decision.community_id), False)
         case PassDecided():
-            found.tenants.add(tenant)
-            found.requests.update((tenant, one) for one in decision.request_ids)
+            wants.tenants.add(tenant)
+            wants.requests.update((tenant, one) for one in decision.request_ids)
         case Requested():
-            found.tenants.add(tenant)
+            wants.tenants.add(tenant)
 
 
-def _want_accesses(found: Wanted, tenant: str, decision: Decision) -> None:
+def _want_accesses(wants: Wanted, tenant: str, decision: Decision) -> None:
     event_ids: Iterable[str] = ()
     match decision:
         case Accessed() | Feedback():
             event_ids = decision.events
-            found.accessed.update((ENTITY.label, tenant, one) for one in decision.entities)
+            wants.accessed.update((ENTITY.label, tenant, one) for one in decision.entities)
             if isinstance(decision, Accessed):
-                found.facts.update((tenant, key) for key in decision.facts)
+                wants.facts.update((tenant, key) for key in decision.facts)
         case FactsExpired(facts=keys):
-            found.facts.update((tenant, key) for key in keys)
+            wants.facts.update((tenant, key) for key in keys)
         case EventsRecalled():
             event_ids = decision.event_ids
-    found.members.update((tenant, one) for one in event_ids)
-    found.accessed.update((EVENT.label, tenant, one) for one in event_ids)
+    wants.members.update((tenant, one) for one in event_ids)
+    wants.accessed.update((EVENT.label, tenant, one) for one in event_ids)
 
 
 # -- the fold --------------------------------------------------------------------------------------
@@ -261,39 +263,39 @@ class _Fold:
         self._scopes = Scopes(facts.scopes)
         self._hierarchy = Hierarchy(facts.summaries)
         self._communities = Communities(facts.communities, facts.joined, facts.entities)
-        self._departures = Departures(
+        self._tombstones = Tombstones(
             facts.tombstones, facts.leaving, facts.neighbours, facts.present
         )
         self._accesses = AccessCounts(
-            facts.accesses, facts.shown_facts, self._departures.back, self._departures.away
+            facts.accesses, facts.shown_facts, self._tombstones.back, self._tombstones.away
         )
-        self._partings = Partings(facts.parted, self._has_place, self._departures.away)
+        self._dropped_pairs = DroppedPairs(facts.parted, self._has_place, self._tombstones.away)
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
-        for one in sorted(batch, key=lambda one: one.position):
-            if one.decision is not None:
-                self._take(one.position, one.event, one.decision)
+        for derived in sorted(batch, key=lambda one: one.position):
+            if derived.decision is not None:
+                self._take(derived.position, derived.event, derived.decision)
             elif self._facts.counting:
-                self._count(one.event)
+                self._count(derived.event)
         operations = self._operations
-        operations.extend(self._hierarchy.operations(self._departures))
-        self._departures.operations(operations, PROJECTION)
+        operations.extend(self._hierarchy.operations(self._tombstones))
+        self._tombstones.operations(operations, PROJECTION)
         self._list_recalled()
         operations.extend(self._communities.operations())
         operations.extend(self._accesses.operations())
-        operations.extend(self._partings.operations())
+        operations.extend(self._dropped_pairs.operations())
         operations.extend(self._passes.operations())
         operations.extend(self._scopes.operations())
         return operations
 
     def _count(self, event: Event) -> None:
-        known = self._facts.counted.get(event.key, Counted())
-        importance = known.importance
+        counted = self._facts.counted.get(event.key, Counted())
+        importance = counted.importance
         if importance is None:
             # left before it was enriched, or could not be enriched: the rules say what follows
             importance = importance_score(event, event_text(event))
-        if known.forgotten and not known.placed:
+        if counted.forgotten and not counted.placed:
             values = {
                 "session_id": event.session_id,
                 "occurred_at": event.occurred_at_ms,
@@ -305,16 +307,8 @@ class _Fold:
 
     def _take(self, position: Position, event: Event, decision: Decision) -> None:
         match decision:
-            case EpisodeDecided():
-                self._hierarchy.take_episode(position, event, decision)
-            case SessionDecided():
-                if self._hierarchy.take_session(position, event, decision):
-                    session = (event.tenant, decision.summary.session_id)
-                    self._scopes.see(session, decision.seen_events, decision.seen_importance)
-            case AgentDecided():
-                self._hierarchy.take_agent(position, event, decision)
-            case LinksDecided():
-                self._hierarchy.take_links(position, event, decision)
+            case EpisodeDecided() | SessionDecided() | AgentDecided() | LinksDecided():
+                self._take_summary(position, event, decision)
             case CommunityChunk():
                 self._communities.take_chunk(position, event, decision)
             case CommunityGone():
@@ -329,24 +323,42 @@ class _Fold:
             case _:
                 self._take_departure(position, event, decision)
 
+    def _take_summary(
+        self,
+        position: Position,
+        event: Event,
+        decision: EpisodeDecided | SessionDecided | AgentDecided | LinksDecided,
+    ) -> None:
+        match decision:
+            case EpisodeDecided():
+                self._hierarchy.take_episode(position, event, decision)
+            case SessionDecided():
+                if self._hierarchy.take_session(position, event, decision):
+                    session = (event.tenant, decision.summary.session_id)
+                    self._scopes.see(session, decision.seen_events, decision.seen_importance)
+            case AgentDecided():
+                self._hierarchy.take_agent(position, event, decision)
+            case LinksDecided():
+                self._hierarchy.take_links(position, event, decision)
+
     def _take_departure(self, position: Position, event: Event, decision: Decision) -> None:
         tenant, at_ms = event.tenant, event.occurred_at_ms
         match decision:
             case BoostsDecided(boosts=boosts):
-                self._departures.boost(tenant, position, boosts)
+                self._tombstones.boost(tenant, position, boosts)
             case EventsForgotten():
-                self._departures.forget(tenant, position, decision)
+                self._tombstones.forget(tenant, position, decision)
                 self._accesses.forget(tenant, (one for one, _ in decision.events))
-                self._partings.move(position, tenant, (one for one, _ in decision.events))
+                self._dropped_pairs.move(position, tenant, (one for one, _ in decision.events))
             case EventsRecalled(event_ids=event_ids, accessed=accessed):
-                back = self._departures.recall(tenant, position, event_ids)
-                self._partings.move(position, tenant, back)
+                back = self._tombstones.recall(tenant, position, event_ids)
+                self._dropped_pairs.move(position, tenant, back)
                 if accessed and self._facts.counting:
                     self._accesses.recall(position, tenant, back, at_ms)
             case FactsExpired(facts=keys):
                 self._accesses.expire(tenant, keys, at_ms)
             case PairsDropped(pairs=pairs):
-                self._partings.part(position, tenant, pairs)
+                self._dropped_pairs.part(position, tenant, pairs)
                 self._operations.on_behalf_of(SIMILAR_TO.stage).extend(
                     RemoveEdge(
                         type=SIMILAR_TO.type, source=(tenant, first), target=(tenant, second)
@@ -367,14 +379,14 @@ class _Fold:
                 )
 
     def _has_place(self, key: EventKey) -> bool:
-        return key in self._facts.present or self._departures.back(key)
+        return key in self._facts.present or self._tombstones.back(key)
 
     def _list_recalled(self) -> None:
         """Members that come back are members again, unless the batch says anew who is one."""
-        for (tenant, event_id), summary_id in self._departures.recalled():
+        for (tenant, event_id), summary_id in self._tombstones.recalled():
             summary = (tenant, summary_id)
             if self._hierarchy.written(summary):
                 continue
             if (tenant, summary_id, event_id) in self._facts.listed:
-                listed = self._departures.listed_by(summary, (tenant, event_id))
+                listed = self._tombstones.listed_by(summary, (tenant, event_id))
                 self._operations.extend(listed)

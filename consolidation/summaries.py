@@ -257,11 +257,11 @@ def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overvie
 def _best_of_all_kinds(candidates: Sequence[Candidate]) -> tuple[Highlight, ...]:
     """The best, of which at most half tell of incidents: other things were done too."""
     incidents = [one for one in candidates if one.highlight.kind in _INCIDENTS]
-    kept = {one.event_ids for one in best(incidents, UPPER_HIGHLIGHTS // 2)}
+    told = {one.event_ids for one in best(incidents, UPPER_HIGHLIGHTS // 2)}
     left = [
         one
         for one in candidates
-        if one.highlight.kind not in _INCIDENTS or one.highlight.event_ids in kept
+        if one.highlight.kind not in _INCIDENTS or one.highlight.event_ids in told
     ]
     return best(left, UPPER_HIGHLIGHTS)
 
@@ -293,11 +293,11 @@ def with_content(summary: _Summary, text: str | None) -> _Summary:
 # -- counts that add up ----------------------------------------------------------------------------
 
 
-def participants(found: Iterable[Participant]) -> tuple[Participant, ...]:
+def participants(parts: Iterable[Participant]) -> tuple[Participant, ...]:
     """One for each agent, their counts added up, under the name that it has most often."""
     merged: dict[str, Participant] = {}
     names: dict[str, dict[str, int]] = {}
-    for part in found:
+    for part in parts:
         sums = merged.get(part.agent_id, Participant(part.agent_id, part.name, 0, 0, 0))
         merged[part.agent_id] = replace(
             sums,
@@ -316,19 +316,19 @@ def participants(found: Iterable[Participant]) -> tuple[Participant, ...]:
     return tuple(named[:MAX_PARTICIPANTS])
 
 
-def tool_uses(found: Iterable[ToolUse]) -> tuple[ToolUse, ...]:
+def tool_uses(uses: Iterable[ToolUse]) -> tuple[ToolUse, ...]:
     """One for each tool, the counts added up; of equals the one that was used first."""
     merged: dict[str, ToolUse] = {}
-    for use in found:
+    for use in uses:
         sums = merged.get(use.name, ToolUse(use.name, 0, 0))
         merged[use.name] = ToolUse(use.name, sums.calls + use.calls, sums.failed + use.failed)
     return tuple(sorted(merged.values(), key=lambda one: -one.calls)[:MAX_TOOLS])
 
 
-def key_entities(found: Iterable[KeyEntity]) -> tuple[KeyEntity, ...]:
+def key_entities(entities: Iterable[KeyEntity]) -> tuple[KeyEntity, ...]:
     """One for each entity, the weights added up; of two with one name only the heavier."""
     merged: dict[str, KeyEntity] = {}
-    for entity in found:
+    for entity in entities:
         first = merged.get(entity.entity_id)
         merged[entity.entity_id] = (
             replace(first, weight=first.weight + entity.weight) if first else entity

@@ -195,6 +195,11 @@ class EpisodeSummary(Overview):
     highlights: Annotated[Items[Highlight], Field(max_length=MAX_HIGHLIGHTS)]
     digest: Hash
 
+    @property
+    def scope_id(self) -> str:
+        """What tells it from every other of its scope."""
+        return episode_scope_id(self.session_id, self.trace_id, self.number)
+
 
 class SessionSummary(Overview):
     """What the episodes of a session come to.
@@ -211,6 +216,11 @@ class SessionSummary(Overview):
     episode_count: Count
     content: Annotated[str, Text(CONTENT_CHARACTERS)]
     digest: Hash
+
+    @property
+    def scope_id(self) -> str:
+        """What tells it from every other of its scope."""
+        return self.session_id
 
 
 class AgentSummary(Overview):
@@ -229,6 +239,11 @@ class AgentSummary(Overview):
     session_count: Count
     content: Annotated[str, Text(CONTENT_CHARACTERS)]
     digest: Hash
+
+    @property
+    def scope_id(self) -> str:
+        """What tells it from every other of its scope."""
+        return self.agent_id
 
 
 Summary = EpisodeSummary | SessionSummary | AgentSummary

@@ -61,11 +61,11 @@ class Record(BaseModel):
         if info.context is not _WIRE or not isinstance(raw, Mapping):
             return raw
         names = {field.alias or name for name, field in cls.model_fields.items()}
-        found = {key: value for key, value in raw.items() if value is not None or key not in names}
+        fields = {key: value for key, value in raw.items() if value is not None or key not in names}
         for name, field in cls.model_fields.items():
             if get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1:
-                found.setdefault(name, "")  # refused by what it should be
-        return found
+                fields.setdefault(name, "")  # refused by what it should be
+        return fields
 
     def payload(self) -> dict[str, Any]:
         """The record as JSON values; what is None is left out."""

@@ -8,16 +8,19 @@ from typing import Any
 import neo4j
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
-from consolidation.bridging import EventKey, Leaving, leaving_links
 from consolidation.decay import Retrievals
 from consolidation.forgetting_payloads import FactKey
-from consolidation.hierarchy import ShownSummary, SummaryKey
-from consolidation.membership import CommunityKey, EntityKey, ShownCommunity
-from consolidation.passes import RequestKey, ShownPass
-from consolidation.scopes import Sums
+from consolidation.hierarchy import (
+    CommunityKey,
+    DecidedNode,
+    EntityKey,
+    ShownCommunity,
+    ShownSummary,
+    SummaryKey,
+)
+from consolidation.passes import RequestKey, ShownPass, Sums
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
-from consolidation.subjects import Subject
-from consolidation.tombstones import Tombstone
+from consolidation.tombstones import EventKey, Leaving, Tombstone, leaving_links
 from pipelines.graph import consolidation_cypher as cypher
 from pipelines.graph.writer import GraphTransaction
 from projections.identity import partition_of
@@ -241,8 +244,8 @@ def _position(value: Sequence[int] | None) -> Position | None:
     return None if value is None else Position(*value)
 
 
-def _subject(row: neo4j.Record) -> Subject:
+def _subject(row: neo4j.Record) -> DecidedNode:
     """What was last decided: that it holds what it holds, or that it is no more."""
     if row["gone"]:
-        return Subject(_position(row["gone_decided_at"]), True)
-    return Subject(_position(row["decided_at"]))
+        return DecidedNode(_position(row["gone_decided_at"]), True)
+    return DecidedNode(_position(row["decided_at"]))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from consolidation import NAME
 from consolidation.access_counts import Access, NodeKey
-from consolidation.fold_version import NAME
 from consolidation.stage import Derived
 from pipelines.graph.audits.accesses import AccessAudit, set_accesses
 from pipelines.graph.writer import GraphWriter

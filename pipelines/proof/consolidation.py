@@ -20,8 +20,8 @@ from typing import Any
 
 import structlog
 
-from consolidation.fold_version import FOLD_VERSION, NAME
-from consolidation.scopes import Sums
+from consolidation import FOLD_VERSION, NAME
+from consolidation.passes import Sums
 from consolidation.stage import Derived
 from pipelines.graph.audits.accesses import AccessAudit
 from pipelines.graph.audits.consolidation import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from consolidation.bridging import EventKey
 from consolidation.forgetting_payloads import Accessed
+from consolidation.passes import Sums
 from consolidation.payloads import SessionDecided
-from consolidation.scopes import Sums
 from consolidation.stage import Derived, derive
+from consolidation.tombstones import EventKey
+from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text

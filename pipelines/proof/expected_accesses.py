@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from consolidation.access_counts import Access, AccessCounts, NodeKey
-from consolidation.bridging import EventKey
 from consolidation.forgetting_payloads import Accessed, EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
-from enrichment.payloads import Feedback
+from consolidation.tombstones import EventKey
+from enrichment.feedback import Feedback
 
 
 class _Everywhere(Mapping[NodeKey, Access]):

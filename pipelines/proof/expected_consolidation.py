@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from consolidation import NAME
 from consolidation.access_counts import FactPlace, ShownFact
-from consolidation.bridging import EventKey
-from consolidation.fold_version import NAME
 from consolidation.forgetting_payloads import EventsForgotten, FactsExpired, PairsDropped
 from consolidation.stage import Derived, Facts, consolidate
+from consolidation.tombstones import EventKey
 from pipelines.proof.comparison import Difference
 from pipelines.proof.expected_enrichment import frozen
 from projections.digest import element_digest

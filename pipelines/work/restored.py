@@ -13,7 +13,7 @@ from itertools import islice
 
 import structlog
 
-from consolidation.bridging import EventKey
+from consolidation.tombstones import EventKey
 from pipelines.graph.reads.due_passes import PassReads
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.ledger.targets import Target

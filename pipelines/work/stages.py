@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
-from consolidation import fold_version as folding
+import consolidation
 from enrichment import derived as enriched
 from pipelines.work.settings import Settings
 from projections import structural
@@ -122,8 +122,8 @@ ENRICHMENT: Final = Stage(
 )
 
 CONSOLIDATION: Final = Stage(
-    name=folding.NAME,
-    fold_version=folding.FOLD_VERSION,
+    name=consolidation.NAME,
+    fold_version=consolidation.FOLD_VERSION,
     package="consolidation",
     make="pipelines.work.consolidating:consolidation_fold",
     verify="pipelines.proof.consolidation:verify_consolidation",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from consolidation import NAME
 from consolidation.access_counts import FactPlace
-from consolidation.bridging import EventKey
-from consolidation.fold_version import NAME
 from consolidation.forgetting_payloads import FactKey, chunks
-from consolidation.scopes import Sums
+from consolidation.passes import Sums
+from consolidation.tombstones import EventKey
 from pipelines.graph import consolidation_cypher as cypher
 from pipelines.graph.audit import GraphAudit
 from pipelines.graph.audits import consolidation_cypher as texts

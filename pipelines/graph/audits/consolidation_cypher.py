@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from consolidation.fold_version import NAME
+from consolidation import NAME
 from pipelines.graph.cypher import DECIDED_AT, comparable
 from pipelines.proof.expected_consolidation import (
     DECIDED,

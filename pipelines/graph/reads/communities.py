@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from consolidation.communities import EVERYBODY, LITERAL, LinkingFact, NamedEntity
+from consolidation.communities import LITERAL, SHARED, LinkingFact, NamedEntity
 from consolidation.community_texts import READ_FACTS, Described, InnerFact
 from pipelines.graph.questions import GraphQuestions
 from projections.positions import Position
@@ -76,7 +76,7 @@ class RecordedCommunity(NamedTuple):
 
     Attributes:
         fingerprint: None: it is no more.
-        user: whose facts made it, or EVERYBODY.
+        user: whose facts made it, or SHARED.
         decided_at: position of what was decided of it last; None: nothing yet.
         members: entity ids.
     """
@@ -164,7 +164,7 @@ class CommunityReader(GraphQuestions):
         Args:
             tenant: of the entities.
             entity_ids: few.
-            user: whose facts, or EVERYBODY.
+            user: whose facts, or SHARED.
             now_ms: when the facts hold.
         """
         rows = self.ask(
@@ -195,6 +195,6 @@ class CommunityReader(GraphQuestions):
                 yield np.asarray(row["vector"], dtype="<f4").tobytes()
 
 
-def user_of(home: str) -> str | None:
-    """The user whose home it is; None: everybody's."""
-    return None if home == EVERYBODY else home
+def user_of(owner: str) -> str | None:
+    """The user that owns it; None: it is shared."""
+    return None if owner == SHARED else owner

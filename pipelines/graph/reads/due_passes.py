@@ -7,9 +7,9 @@ which there are few, or by index. Only `tiers` and `decay_scores` walk all event
 
 from __future__ import annotations
 
-from consolidation.bridging import EventKey
 from consolidation.decay import HOUR_MS, decay_score
 from consolidation.retention import DEFAULT_POLICY, Tier
+from consolidation.tombstones import EventKey
 from pipelines.graph.questions import GraphQuestions
 from projections.schema import (
     CONSOLIDATION_REQUEST,

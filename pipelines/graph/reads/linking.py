@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from consolidation.links import FailedEvent, FoundLink
+from consolidation.links import FailedEvent, LinkCandidate
 from consolidation.payloads import SessionLink
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
@@ -79,7 +79,7 @@ class RecordedLinks(NamedTuple):
     """The links of a session as the graph shows them, and where they were decided."""
 
     decided_at: Position | None = None
-    links: tuple[FoundLink, ...] = ()
+    links: tuple[LinkCandidate, ...] = ()
 
 
 class Weight(NamedTuple):
@@ -164,7 +164,7 @@ class LinkingReader(GraphQuestions):
             own[row["id"]]: RecordedLinks(
                 Position(*row["decided_at"]),
                 tuple(
-                    FoundLink(
+                    LinkCandidate(
                         SessionLink(
                             one["session_id"],
                             one["reason"],

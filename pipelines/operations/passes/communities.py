@@ -15,7 +15,7 @@ from consolidation.communities import (
     community_changes,
     community_chunks,
     fact_links,
-    homes,
+    owners_of,
     same_links,
     with_ids,
 )
@@ -54,12 +54,12 @@ def decide_communities(
         _log.warning("no number of edges to read at once, the default is used", chunk_edges=size)
     recorded = reader.recorded(tenant)
     living = {key: one for key, one in recorded.items() if one.fingerprint is not None}
-    graph, at_home = _graph(reader, tenant, deciding.now_ms, size)
+    graph, owners = _graph(reader, tenant, deciding.now_ms, size)
     # of one that is to be found anew only the id goes on
     told = {key: one for key, one in living.items() if one.fingerprint}
     before = {member: key for key, one in told.items() for member in one.members}
     found = communities(graph, propagate(graph, seed=tenant, before=before))
-    named = _named(tenant, found, at_home, living)
+    named = _named(tenant, found, owners, living)
     changes = community_changes({key: one.fingerprint or "" for key, one in living.items()}, named)
     for key in (*changes.gone, *changes.new, *changes.changed):
         if not deciding.in_time():
@@ -69,8 +69,8 @@ def decide_communities(
         shown = recorded.get(key)
         decided_at = shown.decided_at if shown is not None else None
         if key in named:
-            home = at_home[named[key].members[0].entity_id]
-            deciding.append(_changed(deciding, tenant, key, named[key], home, decided_at))
+            owner = owners[named[key].members[0].entity_id]
+            deciding.append(_changed(deciding, tenant, key, named[key], owner, decided_at))
         else:
             deciding.append(_gone(deciding, tenant, key, decided_at))
 
@@ -78,7 +78,7 @@ def decide_communities(
 def _graph(
     reader: CommunityReader, tenant: str, now_ms: int, chunk_edges: int
 ) -> tuple[EntityGraph, dict[str, str]]:
-    """The graph of what holds, and the home of each of its entities."""
+    """The graph of what holds, and the owner of each of its entities."""
     pages: list[tuple[str, str]] = []
     same: list[EntityLink] = []
 
@@ -91,33 +91,33 @@ def _graph(
                 same.extend(same_links(one))
                 yield one
 
-    at_home = homes(entities())
+    owners = owners_of(entities())
     # entities that no fact names would be groups of one each
-    known = [link for link in same if link.source_id in at_home]
+    known = [link for link in same if link.source_id in owners]
 
     def chunks() -> Iterator[Sequence[EntityLink]]:
         yield known
         for after, last in pages:
             for facts in reader.facts(tenant, after, last, now_ms, chunk_edges):
-                yield list(fact_links(facts, at_home))
+                yield list(fact_links(facts, owners))
 
-    return entity_graph(chunks()), at_home
+    return entity_graph(chunks()), owners
 
 
 def _named(
     tenant: str,
     found: Sequence[Community],
-    at_home: Mapping[str, str],
+    owners: Mapping[str, str],
     living: Mapping[str, RecordedCommunity],
 ) -> dict[str, Community]:
-    """The communities by id, those of each home apart."""
-    by_home: dict[str, list[Community]] = {}
+    """The communities by id, those of each owner apart."""
+    by_owner: dict[str, list[Community]] = {}
     for one in found:
-        by_home.setdefault(at_home[one.members[0].entity_id], []).append(one)
+        by_owner.setdefault(owners[one.members[0].entity_id], []).append(one)
     named: dict[str, Community] = {}
-    for home, group in by_home.items():
-        recorded = {key: one.members for key, one in living.items() if one.user == home}
-        named |= with_ids(group, recorded, tenant=tenant, user_id=user_of(home))
+    for owner, group in by_owner.items():
+        recorded = {key: one.members for key, one in living.items() if one.user == owner}
+        named |= with_ids(group, recorded, tenant=tenant, user_id=user_of(owner))
     return named
 
 
@@ -126,7 +126,7 @@ def _changed(
     tenant: str,
     community_id: str,
     community: Community,
-    home: str,
+    owner: str,
     before: Position | None,
 ) -> list[Event]:
     """Decisions of all chunks of a community."""
@@ -136,7 +136,7 @@ def _changed(
     text = community_text(
         community,
         reader.described(tenant, central),
-        reader.inner_facts(tenant, central, home, deciding.now_ms),
+        reader.inner_facts(tenant, central, owner, deciding.now_ms),
     )
     members = [one.entity_id for one in community.members]
     chunks = community_chunks(
@@ -145,7 +145,7 @@ def _changed(
         text,
         centroid(reader.vectors(tenant, members)),
         run_id=_run_id(tenant, community_id, community.fingerprint, before),
-        user_id=user_of(home),
+        user_id=user_of(owner),
     )
     return [_decision(deciding, tenant, one, before) for one in chunks]
 

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.bridging import Leaving, bridges, removals, rewired
 from consolidation.decisions import parse_decision
-from consolidation.hierarchy import ShownSummary
+from consolidation.hierarchy import DecidedNode, ShownSummary
+from consolidation.passes import Sums
 from consolidation.payloads import MAX_GONE
-from consolidation.scopes import Sums
 from consolidation.stage import Counted, Facts, consolidate, derive
-from consolidation.subjects import Subject
 from consolidation.summary_payloads import summary_id
-from consolidation.tombstones import Tombstone
+from consolidation.tombstones import Leaving, Tombstone, bridges, removals, rewired
 from enrichment.importance import importance_score
 from enrichment.text import event_text
 from projections.errors import InvalidEvent
@@ -214,13 +212,13 @@ def test_an_episode_lists_its_members_under_its_session() -> None:
 
 
 def test_an_older_decision_changes_nothing() -> None:
-    shown = {("default", episode_id()): ShownSummary(Subject(Position(5, 0)))}
+    shown = {("default", episode_id()): ShownSummary(DecidedNode(Position(5, 0)))}
     assert list(folded(episode(9, [1]), first=4, summaries=shown)) == []
     assert list(folded(episode(9, [1]), first=5, summaries=shown)) != []
 
 
 def test_a_summary_that_is_no_more_is_not_brought_back_by_an_older_decision() -> None:
-    shown = {("default", episode_id()): ShownSummary(Subject(Position(5, 0), gone=True))}
+    shown = {("default", episode_id()): ShownSummary(DecidedNode(Position(5, 0), gone=True))}
     assert list(folded(episode(9, [1]), first=4, summaries=shown)) == []
     (again,) = folded(episode(9, [1]), first=6, summaries=shown).decide_nodes.values()
     assert (again.name, again.value) == ("gone", False)
@@ -235,7 +233,7 @@ def test_a_session_takes_its_episode_away() -> None:
 
 def test_an_agent_that_takes_no_part_any_longer_loses_the_session() -> None:
     mine = ("default", session_summary_id())
-    shown = {mine: ShownSummary(Subject(Position(1, 0)), above=frozenset({"x" * 32}))}
+    shown = {mine: ShownSummary(DecidedNode(Position(1, 0)), above=frozenset({"x" * 32}))}
     made = folded(session_made(9), agent_made(10), first=2, summaries=shown)
     (removed,) = made.remove_edges.values()
     assert removed == RemoveEdge(

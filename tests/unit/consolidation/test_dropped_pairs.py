@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from consolidation.dropped_pairs import MAX_PARTED
 from consolidation.forgetting_payloads import dropped_payloads
+from consolidation.pruning import MAX_DROPPED
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from projections.events import Event
@@ -77,5 +77,5 @@ def test_what_is_nowhere_remembers_nothing() -> None:
 
 @pytest.mark.parametrize("more", [1, 40])
 def test_the_latest_are_remembered(more: int) -> None:
-    events = [dropped(9, *((1, n) for n in range(2, 2 + MAX_PARTED + more)))]
-    assert parted(*events) == {EVENT.label: ids(*range(2 + more, 2 + MAX_PARTED + more))}
+    events = [dropped(9, *((1, n) for n in range(2, 2 + MAX_DROPPED + more)))]
+    assert parted(*events) == {EVENT.label: ids(*range(2 + more, 2 + MAX_DROPPED + more))}

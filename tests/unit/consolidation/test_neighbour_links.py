@@ -5,7 +5,7 @@ from __future__ import annotations
 from consolidation.failures import Failure
 from consolidation.links import (
     FailedEvent,
-    FoundLink,
+    LinkCandidate,
     RareEntity,
     SessionTraits,
     alike_sessions,
@@ -29,8 +29,8 @@ def traits(session_id: str, *names: str) -> SessionTraits:
     return SessionTraits("default", session_id, START_MS, entities=entities)
 
 
-def recorded(session_id: str, score: float = 0.5) -> FoundLink:
-    return FoundLink(SessionLink(session_id, "shared_entities", ("x",), score), START_MS)
+def recorded(session_id: str, score: float = 0.5) -> LinkCandidate:
+    return LinkCandidate(SessionLink(session_id, "shared_entities", ("x",), score), START_MS)
 
 
 def test_those_that_share_more_and_rarer_come_first() -> None:
