@@ -21,7 +21,7 @@ from typing import NamedTuple
 from consolidation.decay import Retrievals, retrieved
 from consolidation.forgetting_payloads import Accessed, FactKey
 from consolidation.tombstones import EventKey
-from enrichment.feedback import Feedback
+from enrichment.payloads import Feedback
 from projections.events import Event
 from projections.operations import DecideNode, Operation, SetEdge
 from projections.positions import Position

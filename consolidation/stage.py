@@ -50,7 +50,6 @@ from consolidation.payloads import (
 )
 from consolidation.pruning import DroppedPairs
 from consolidation.tombstones import EventKey, Leaving, Tombstone, Tombstones
-from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text

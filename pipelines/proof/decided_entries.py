@@ -10,7 +10,6 @@ from consolidation.passes import Sums
 from consolidation.payloads import SessionDecided
 from consolidation.stage import Derived, derive
 from consolidation.tombstones import EventKey
-from enrichment.feedback import Feedback
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text

@@ -8,7 +8,7 @@ from consolidation.access_counts import Access, AccessCounts, NodeKey
 from consolidation.forgetting_payloads import Accessed, EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
 from consolidation.tombstones import EventKey
-from enrichment.feedback import Feedback
+from enrichment.payloads import Feedback
 
 
 class _Everywhere(Mapping[NodeKey, Access]):
