@@ -109,15 +109,15 @@ class Decider:
 
     def _run(self) -> telemetry.PassOutcome | None:
         self._bring_back()
-        found = self.due()
-        if found is None or self._stopping.is_set():
+        due = self.due()
+        if due is None or self._stopping.is_set():
             return None
         self._pass_ends = ends = threading.Event()
         if self._stopping.is_set():  # `end` came in between, and knows the event before this one
             return None
-        telemetry.TRIGGERS.labels(self._target, found.reason).inc()
-        logger.info("pass is due", target=self._target, reason=found.reason)
-        report = consolidate(self._services, scopes=found.scopes, stop=ends, folds=False)
+        telemetry.TRIGGERS.labels(self._target, due.reason).inc()
+        logger.info("pass is due", target=self._target, reason=due.reason)
+        report = consolidate(self._services, scopes=due.scopes, stop=ends, folds=False)
         return "complete" if report.complete else "out_of_time"
 
     def _bring_back(self) -> None:
@@ -142,8 +142,8 @@ class Decider:
         if target.name != self._target:
             return None
         driver = self._services.driver(target)
-        asked = PassReads(driver, target.database).are_requests()
-        if not asked and monotonic() < self._looks_at_s:
+        requested = PassReads(driver, target.database).are_requests()
+        if not requested and monotonic() < self._looks_at_s:
             return None
         self._looks_at_s = monotonic() + self._settings.consolidation_look_s
         late_s = time.time() - last_whole_s(self._services, self._target)

@@ -75,7 +75,7 @@ class Deriver:
         self._resolver = resolver
         self._language_model = language_model
         self._model = f"{embedder.model}@{embedder.revision}"
-        self._known: OrderedDict[tuple[str, str], Derived] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, str], Derived] = OrderedDict()
         self._guard = Lock()
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="embed")
 
@@ -91,20 +91,19 @@ class Deriver:
             if is_ours(event) or not is_system_event(event.event_type)
         ]
         with self._guard:
-            known = {
-                event.key: self._known[event.key] for _, event in ours if event.key in self._known
+            cached = {
+                event.key: self._cache[event.key] for _, event in ours if event.key in self._cache
             }
-        new = [(position, event) for position, event in ours if event.key not in known]
-        for one in self._derive(new):
-            known[one.event.key] = one
+        new = [(position, event) for position, event in ours if event.key not in cached]
+        derived = cached | {one.event.key: one for one in self._derive(new)}
         with self._guard:
-            self._known.update(known)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return [known[event.key] for _, event in ours]
+            self._cache.update(derived)
+            while len(self._cache) > REMEMBERED:
+                self._cache.popitem(last=False)
+        return [derived[event.key] for _, event in ours]
 
     def _derive(self, batch: Sequence[Placed]) -> list[Derived]:
-        derived = [
+        statements = [
             derive_statement(position, event)
             for position, event in batch
             if is_system_event(event.event_type)
@@ -117,7 +116,7 @@ class Deriver:
         # The recognizer runs in a process of its own, so the two models use two cores.
         vectors = self._beside.submit(self._embed, [text.text for text in texts])
         analyses = self._recognizer.analyze([text.text for text in texts])
-        found = [
+        derived = [
             derive_event(
                 position,
                 event,
@@ -127,13 +126,16 @@ class Deriver:
                 model=self._model,
                 content=content,
             )
-            for (position, event), text, analysis, vector, content in zip(
-                events, texts, analyses, vectors.result(), contents, strict=True
+            for ((position, event), content), (text, analysis), vector in zip(
+                zip(events, contents, strict=True),
+                zip(texts, analyses, strict=True),
+                vectors.result(),
+                strict=True,
             )
         ]
         if self._language_model is not None:
-            found, _ = with_answers(self._language_model, found)
-        return derived + self._with_names(found)
+            derived, _ = with_answers(self._language_model, derived)
+        return statements + self._with_names(derived)
 
     def _content(self, event: Event) -> Any:
         if event.payload is not None or not event.payload_ref or self._resolver is None:
@@ -142,13 +144,13 @@ class Deriver:
 
     def _embed(self, texts: Sequence[str]) -> list[bytes | None]:
         """A vector for each text that says something; without, when the model gives up on it."""
-        said = [(n, text) for n, text in enumerate(texts) if text]
+        spoken = [(n, text) for n, text in enumerate(texts) if text]
         vectors: list[bytes | None] = [None] * len(texts)
         try:
-            found = self._embedder.embed([text for _, text in said])
+            embedded = self._embedder.embed([text for _, text in spoken])
         except ModelFailed:
             return self._embed_one_by_one(texts)
-        for (n, _), vector in zip(said, found, strict=True):
+        for (n, _), vector in zip(spoken, embedded, strict=True):
             vectors[n] = vector
         return vectors
 
@@ -163,9 +165,9 @@ class Deriver:
                 logger.warning("not embedded", reason=str(error))
         return vectors
 
-    def _with_names(self, found: Sequence[Derived]) -> list[Derived]:
+    def _with_names(self, derived: Sequence[Derived]) -> list[Derived]:
         """Add the vectors of the names by which entities may be found to be the same."""
-        wanted = [wanted_names(one) for one in found]
+        wanted = [wanted_names(one) for one in derived]
         names = sorted({name for ids in wanted for name in ids.values()})
         vectors = dict(zip(names, self._embed(names), strict=True)) if names else {}
         return [
@@ -176,7 +178,7 @@ class Deriver:
                     if (vector := vectors[name]) is not None
                 }
             )
-            for one, ids in zip(found, wanted, strict=True)
+            for one, ids in zip(derived, wanted, strict=True)
         ]
 
 
@@ -237,19 +239,19 @@ _OF_EDGES = {
 
 def derived_counts(operations: Operations) -> Counter[str]:
     """Items of a batch of enrichment by `telemetry.Derivation`; those without any are missing."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for edge in operations.merge_edges.values():
         if edge.type in _OF_EDGES:
-            found[_OF_EDGES[edge.type]] += 1
+            counts[_OF_EDGES[edge.type]] += 1
         elif edge.type == CAUSED_BY.type and edge.values["mechanism"] == INFERRED:
-            found[f"cause_{edge.values['rule']}"] += 1
+            counts[f"cause_{edge.values['rule']}"] += 1
     for node in operations.set_nodes.values():
         if node.label == EVENT.label:
-            found["text"] += node.values["text"] is not None
-            found["embedding"] += node.values["embedding"] is not None
-            found["keyword"] += len(node.values["keywords"] or ())
-    found["entity"] += sum(label == ENTITY.label for label, _ in operations.merge_nodes)
-    return +found
+            counts["text"] += node.values["text"] is not None
+            counts["embedding"] += node.values["embedding"] is not None
+            counts["keyword"] += len(node.values["keywords"] or ())
+    counts["entity"] += sum(label == ENTITY.label for label, _ in operations.merge_nodes)
+    return +counts
 
 
 def count_derived(target: str, operations: Operations) -> None:

@@ -87,8 +87,8 @@ def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
         GraphUnavailable: the target is away, and the stage has to ask it something first.
         ModelUnavailable: a model that it runs is not installed.
     """
-    made: StageFold = load(stage.make)(stage, services, target)
-    return made
+    fold: StageFold = load(stage.make)(stage, services, target)
+    return fold
 
 
 def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:

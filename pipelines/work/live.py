@@ -67,17 +67,17 @@ class LiveRunner(Runner):
         Raises:
             GraphAhead: the ledger lost the entry; the partition is halted until `recover`.
         """
-        found = super().checkpoint(partition)
-        if not self.ledger.missing_checkpoints([found]):
-            return found
-        self.ledger.halt(self.target, found)
+        first = super().checkpoint(partition)
+        if not self.ledger.missing_checkpoints([first]):
+            return first
+        self.ledger.halt(self.target, first)
         again = super().checkpoint(partition)
         if not self.ledger.missing_checkpoints([again]):  # `recover` was at work
             self.ledger.release(partition)
             return again
         self._forget(again)
         raise GraphAhead(
-            partition=partition, position=str(found.position), reason="its entry is gone"
+            partition=partition, position=str(first.position), reason="its entry is gone"
         )
 
     def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:

@@ -223,7 +223,11 @@ class Brake:
         if self._may_give_up(place):
             raise GivenUp(error)
         hold = Hold(
-            entry.partition, entry.seq, str(entry.position), describe(error)[:300], time.time()
+            partition=entry.partition,
+            seq=entry.seq,
+            position=str(entry.position),
+            reason=describe(error)[:300],
+            since_s=time.time(),
         )
         self._begin(place, hold)
         try:

@@ -94,17 +94,19 @@ def fold_again(
     folded, failed = 0, []
     left = iter(keys)
     while some := list(islice(left, AT_ONCE)):
-        found = ledger.find_many(some)
-        failed += [(key, "its entry is not in the ledger") for key in some if key not in found]
+        entries_by_key = ledger.find_many(some)
+        failed += [
+            (key, "its entry is not in the ledger") for key in some if key not in entries_by_key
+        ]
         by_partition: dict[int, list[Entry]] = {}
-        for entry in found.values():
+        for entry in entries_by_key.values():
             by_partition.setdefault(entry.partition, []).append(entry)
-        named = {entry.position: key for key, entry in found.items()}
+        named = {entry.position: key for key, entry in entries_by_key.items()}
         for entries in by_partition.values():
             entries.sort(key=lambda entry: entry.position)
         for runner in runners:
             for partition, entries in sorted(by_partition.items()):
                 for entry, reason in runner.refold(partition, entries):
                     failed.append((named[entry.position], reason))
-        folded += len(found)
+        folded += len(entries_by_key)
     return folded, failed

@@ -104,11 +104,11 @@ class Runner:
             GraphUnavailable: Neo4j is away (not retried here).
             FoldVersionMismatch: the graph was folded by other rules.
         """
-        for found in self.writer.checkpoints(self.stage.name):
-            if found.partition == partition:
-                self.rules.refuse_other(found)
-                self._known[partition] = found
-                return found
+        for checkpoint in self.writer.checkpoints(self.stage.name):
+            if checkpoint.partition == partition:
+                self.rules.refuse_other(checkpoint)
+                self._known[partition] = checkpoint
+                return checkpoint
         # An emptied graph, perhaps another server: folding starts again from the ledger's start.
         self.writer.ensure_schema()
         self.writer.ensure_checkpoints(
@@ -421,10 +421,10 @@ class Runner:
 
     def _explain(self, start: Checkpoint, end: Checkpoint) -> Checkpoint:
         """Why the fence held: a commit of ours whose answer was lost, other rules, or a rival."""
-        for found in self.writer.checkpoints(self.stage.name):
-            if found.partition == start.partition:
-                self.rules.refuse_other(found)
-                if found == end:
+        for checkpoint in self.writer.checkpoints(self.stage.name):
+            if checkpoint.partition == start.partition:
+                self.rules.refuse_other(checkpoint)
+                if checkpoint == end:
                     return end
         telemetry.FENCED_BLOCKS.labels(**self._labels).inc()
         raise self._fenced(start)

@@ -1,7 +1,7 @@
 """The services a command works on: one ledger, the registered targets, their connections.
 
 Built from `Settings`, connects when first asked: a command that only needs Redis runs while
-Neo4j is away, and `recollect --help` loads neither driver.
+Neo4j is away. It loads both drivers; who only needs a type imports it for type checking.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pipelines.graph.connect import GraphDriver, connect_neo4j
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.writer import GraphWriter
+from pipelines.ledger.connect import RedisClient, connect_redis
+from pipelines.ledger.holds import Holds
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.reports import Reports
+from pipelines.ledger.targets import Target, Targets
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
+from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
-    from pipelines.graph.connect import GraphDriver
-    from pipelines.graph.reader import GraphReader
-    from pipelines.graph.writer import GraphWriter
-    from pipelines.ledger.connect import RedisClient
-    from pipelines.ledger.holds import Holds
-    from pipelines.ledger.ledger import Ledger
-    from pipelines.ledger.reports import Reports
-    from pipelines.ledger.targets import Target, Targets
     from pipelines.models.loaded import Models
-    from projections.operations import Checkpoint
 
 Progress = Callable[[int, int | None, str], None]
 """What a long piece of work calls with done, total (None: unknown) and what is being done."""
@@ -47,8 +47,6 @@ class Services:
     @cached_property
     def redis(self) -> RedisClient:
         """The connection pool of the ledger."""
-        from pipelines.ledger.connect import connect_redis
-
         client = connect_redis(self.settings)
         self._open.callback(client.close)
         return client
@@ -56,22 +54,16 @@ class Services:
     @cached_property
     def targets(self) -> Targets:
         """The registry of targets, in Redis."""
-        from pipelines.ledger.targets import Targets
-
         return Targets(self.redis, self.settings.prefix)
 
     @cached_property
     def reports(self) -> Reports:
         """What commands found out last, in Redis."""
-        from pipelines.ledger.reports import Reports
-
         return Reports(self.redis, self.settings.prefix)
 
     @cached_property
     def holds(self) -> Holds:
         """Which stages hold, in Redis."""
-        from pipelines.ledger.holds import Holds
-
         return Holds(self.redis, self.settings.prefix)
 
     @cached_property
@@ -82,8 +74,6 @@ class Services:
             LedgerUnavailable: Redis is away.
             LedgerFormatMismatch: it was created with other settings.
         """
-        from pipelines.ledger.ledger import Ledger
-
         return Ledger(
             self.redis,
             prefix=self.settings.prefix,
@@ -95,7 +85,7 @@ class Services:
     @cached_property
     def models(self) -> Models:
         """What enriches: one set of models for all that this process does; loaded when used."""
-        from pipelines.models.loaded import Models
+        from pipelines.models.loaded import Models  # half a second, which few commands need
 
         models = Models(self.settings, self.redis)
         self._open.callback(models.close)
@@ -110,8 +100,6 @@ class Services:
         Raises:
             ConfigurationError: `neo4j_url` was given, and is not where its target is registered.
         """
-        from pipelines.ledger.targets import Target
-
         targets, settings = self.targets, self.settings
         current = targets.active()
         if current is None:
@@ -143,8 +131,6 @@ class Services:
 
     def driver(self, target: Target) -> GraphDriver:
         """The driver of a target's server, one for each URI."""
-        from pipelines.graph.connect import connect_neo4j
-
         driver = self._drivers.get(target.uri)
         if driver is None:
             driver = connect_neo4j(target.uri, self.settings)
@@ -154,15 +140,11 @@ class Services:
 
     def writer(self, target: Target) -> GraphWriter:
         """What writes to a target's graph."""
-        from pipelines.graph.writer import GraphWriter
-
         timeout_s = self.settings.transaction_timeout_s
         return GraphWriter(self.driver(target), target.database, timeout_s=timeout_s)
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""
-        from pipelines.graph.reader import GraphReader
-
         return GraphReader(self.driver(target), target.database)
 
     def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:

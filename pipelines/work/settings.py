@@ -326,8 +326,8 @@ class Settings(BaseSettings):
         return value
 
 
-def _retention_of(own: Mapping[str, Mapping[str, Any]], tenant: str) -> RetentionPolicy:
-    overrides = {**own.get(ALL_TENANTS, {}), **own.get(tenant, {})}
+def _retention_of(by_tenant: Mapping[str, Mapping[str, Any]], tenant: str) -> RetentionPolicy:
+    overrides = {**by_tenant.get(ALL_TENANTS, {}), **by_tenant.get(tenant, {})}
     return DEFAULT_POLICY.with_overrides(overrides)
 
 

@@ -74,12 +74,12 @@ class Keeper:
         """
         redis, group, stream = self._group.redis, self._group.name, self._lane.stream
         try:
-            await redis.xgroup_create(stream, group, str(position), True, seq)
+            await redis.xgroup_create(stream, group, str(position), mkstream=True, entries_read=seq)
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
             await redis.xgroup_setid(stream, group, str(position), seq)
-        while pending := await redis.xpending_range(stream, group, "-", "+", 1000):
+        while pending := await redis.xpending_range(stream, group, min="-", max="+", count=1000):
             await redis.xack(stream, group, *(row["message_id"] for row in pending))
         for row in await redis.xinfo_consumers(stream, group):
             if row["name"].decode() not in self._group.alive:

@@ -137,12 +137,12 @@ class Lane:
             self.tp.topic,
             self.partition,
             self._offset,
-            last.position.ms / 1000,
-            1,  # Kafka's "log append time"
-            {},
-            None,
-            cast(Any, Block(self.partition, tuple(entries))),
-            None,
+            timestamp=last.position.ms / 1000,
+            timestamp_type=1,  # Kafka's "log append time"
+            headers={},
+            key=None,
+            value=cast(Any, Block(self.partition, tuple(entries))),
+            checksum=None,
             tp=self.tp,
             generation_id=generation,
         )

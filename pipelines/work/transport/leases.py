@@ -89,4 +89,5 @@ class Leases:
         return False
 
     async def _eval(self, script: str, key: str) -> Any:
-        return await self._redis.eval(script, 1, key, self._name, self._lease_ms)
+        arguments = (self._name, self._lease_ms)
+        return await self._redis.eval(script, 1, key, *arguments)
