@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from enrichment.entities import entity_id
 from pipelines.cli.main import app
 from pipelines.local import Neo4jServer, ValkeyServer
 from pipelines.operations.clear import GRAPH_CLEARED, clear
@@ -30,6 +31,9 @@ def story() -> Facts:
         facts.say("Charge Service", relation, target, tenant="default")
     facts.say(party("charge_card", "tool"), "calls", "Charge Service", tenant="default")
     facts.say("Charge Service", "depends_on", "another", tenant="other")
+    corrected = entity_id("other", "charge service", "concept")
+    retype = {"entity_id": f"entity:{corrected}", "correction": "retype", "type": "service"}
+    facts.correct(retype, tenant="other")
     return facts
 
 
@@ -86,6 +90,7 @@ def test_edges_say_what_is_known_and_by_which_event(recollect: Recollect) -> Non
     assert "another" not in text
     found = recollect.document("graph", "edges", "Charge Service", "--tenant", "other")
     assert [one["target"] for one in found["edges"]] == ["another"]
+    assert found["type"] == "service", "the type that a person corrected it to"
     own_id = found["entity_id"]
     assert recollect.document("graph", "edges", own_id, "--tenant", "other") == found
     recollect("graph", "edges", own_id, code=1)
