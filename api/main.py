@@ -42,8 +42,8 @@ from api.schemas import Problem
 from api.statement_schemas import EntityCorrection
 from api.warm_up import start_warming
 from api.watcher import Watch
+from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
-from pipelines.observe.process import collect_rarely
 from pipelines.work.settings import Settings
 
 GRACE_S = 35

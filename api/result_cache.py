@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from api.sized_entries import SizedEntries
 from pipelines.ledger.ledger import Ledger
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import UndecodableEntry
 from projections.events import decode_event
 from projections.identity import partition_of
@@ -81,7 +81,7 @@ class ResultCache:
             else:
                 with self._lock:
                     self._entries.drop(key)
-        telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
+        metrics.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
         if entry is not None and outcome == "hit" and isinstance(entry.answer, kind):
             return entry.answer
         return None

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pipelines.local import LocalServices, Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.local.services import LocalServices
 
 # The machines are shared: an example that took long says nothing about what it is an example of.
 settings.register_profile(

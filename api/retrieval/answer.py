@@ -42,7 +42,7 @@ from pipelines.graph.reads.channels import SessionEvent, session_events
 from pipelines.graph.reads.proactive import Beside, Signalled, proactive
 from pipelines.graph.reads.scope import Scope, wire_id
 from pipelines.graph.reads.walk import edges_between, nodes
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
 
@@ -369,6 +369,6 @@ def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:
 
 
 @contextmanager
-def _timed(step: telemetry.QueryStep) -> Iterator[None]:
-    with telemetry.QUERY_STEP_DURATION.labels(step=step).time():
+def _timed(step: metrics.QueryStep) -> Iterator[None]:
+    with metrics.QUERY_STEP_DURATION.labels(step=step).time():
         yield

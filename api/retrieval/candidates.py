@@ -20,7 +20,7 @@ from api.sized_entries import SizedEntries
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import contents, standings
 from pipelines.graph.reads.scope import Scope
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 
 REMEMBERED_S: Final = 300.0
 """From when it was read."""
@@ -66,7 +66,7 @@ class PassageCache:
                     continue
                 self._entries.renew(key)
                 found[event_id] = entry.passage
-        lookups = telemetry.CACHE_LOOKUPS
+        lookups = metrics.CACHE_LOOKUPS
         lookups.labels(cache="passage", outcome="hit").inc(len(found))
         lookups.labels(cache="passage", outcome="miss").inc(missed)
         return found

@@ -39,7 +39,7 @@ from pipelines.graph.reads.channels import (
 )
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.scope import Scope, wire_id
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, QueryTimeout
 from projections.positions import Position
 from projections.schema import ENTITY
@@ -87,7 +87,7 @@ class Notes:
         """Note how a channel did."""
         self.outcomes[channel] = outcome
         if outcome.status != "ok":
-            telemetry.CHANNEL_FAILURES.labels(channel=channel).inc()
+            metrics.CHANNEL_FAILURES.labels(channel=channel).inc()
             self.degraded.append(f"the channel {channel}: {outcome.status}")
 
 

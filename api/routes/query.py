@@ -26,7 +26,7 @@ from api.routes.context import READ_PROBLEMS, clock_ms
 from api.schemas import AtlasResponse
 from api.subgraph_answers import subgraph_response
 from pipelines.graph.reads.shown import texts
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import GraphError
 from projections.positions import Position
 from projections.schema import EVENT
@@ -120,16 +120,16 @@ class _Answering:
         return response
 
     def _count(self, response: AtlasResponse) -> None:
-        outcome: telemetry.QueryOutcome = "answered" if response.nodes else "empty"
+        outcome: metrics.QueryOutcome = "answered" if response.nodes else "empty"
         if response.meta.degraded:
             outcome = "partial"
         method = response.meta.retrieval_method or ""
-        telemetry.QUERIES.labels(method=method, outcome=outcome).inc()
+        metrics.QUERIES.labels(method=method, outcome=outcome).inc()
         for node in response.nodes:
             for channel in node.found_by:
-                telemetry.CHANNEL_NODES.labels(channel=channel).inc()
+                metrics.CHANNEL_NODES.labels(channel=channel).inc()
             if node.proactive_signal is not None:
-                telemetry.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
+                metrics.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
 
     # -- the same answer again ---------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class _Answering:
         if response is None:
             return None
         method = response.meta.retrieval_method or ""
-        telemetry.QUERIES.labels(method=method, outcome="cached").inc()
+        metrics.QUERIES.labels(method=method, outcome="cached").inc()
         meta = response.meta.model_copy(
             update={"cached": True, "query_ms": self._deadline.elapsed_ms()}
         )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from enrichment.entities import canonical_name
 from enrichment.resolution import components
 from pipelines.graph.fulltext import words_of
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import EntityName, FactFilter, FactReads, FactRow
+from pipelines.work.services import Services
 from projections.errors import OperationFailed
 from projections.events import timestamp_text
-
-if TYPE_CHECKING:
-    from pipelines.graph.reader import GraphRead
-    from pipelines.work.services import Services
 
 T = TypeVar("T")
 
@@ -28,18 +26,18 @@ def _read(services: Services, work: Callable[[GraphRead], T]) -> T:
 
 
 def entities(
-    services: Services, tenant: str, query: str | None, entity_type: str | None, limit: int
+    services: Services, tenant: str, *, query: str | None, entity_type: str | None, limit: int
 ) -> list[dict[str, Any]]:
     """Entities with a name that has the words or begins so; without a query all, by name."""
 
     def ask(graph: GraphRead) -> list[dict[str, Any]]:
         reads = EntityReads(graph, tenant)
         if query is None:
-            found = [one for _, one in reads.listed(("", ""), entity_type, limit)]
+            names = [one for _, one in reads.listed(("", ""), entity_type, limit)]
         else:
-            found = _found(graph, tenant, query, 10 * limit)
-            found = [one for one in found if entity_type in (None, one.entity_type)][:limit]
-        nodes = reads.entities([one.entity_id for one in found])
+            names = _matches(graph, tenant, query, 10 * limit)
+            names = [one for one in names if entity_type in (None, one.entity_type)][:limit]
+        nodes = reads.entities([one.entity_id for one in names])
         return [
             {
                 "entity_id": f"entity:{one.entity_id}",
@@ -49,25 +47,27 @@ def entities(
                 "mentions": nodes[one.entity_id].mentions,
                 "last_seen": _moment(nodes[one.entity_id].node.properties.get("last_seen")),
             }
-            for one in found
+            for one in names
             if one.entity_id in nodes
         ]
 
     return _read(services, ask)
 
 
-def _found(graph: GraphRead, tenant: str, query: str, limit: int) -> list[EntityName]:
+def _matches(graph: GraphRead, tenant: str, query: str, limit: int) -> list[EntityName]:
     """By exact name, by how the name begins, by words: in this order."""
     reads, name = FactReads(graph, tenant), canonical_name(query)
-    found = [
+    matches = [
         *reads.found_by_name([name], limit),
         *EntityReads(graph, tenant).prefixed(name),
         *reads.found_by_text(words_of(query), limit),
     ]
-    return list({one.entity_id: one for one in found}.values())[:limit]
+    return list({one.entity_id: one for one in matches}.values())[:limit]
 
 
-def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) -> dict[str, Any]:
+def edges(
+    services: Services, tenant: str, entity: str, *, at_ms: int, limit: int
+) -> dict[str, Any]:
     """The facts about one entity, under all of its names, and what it was found to be.
 
     Args:
@@ -83,18 +83,18 @@ def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) 
 
     def ask(graph: GraphRead) -> dict[str, Any]:
         reads, facts = EntityReads(graph, tenant), FactReads(graph, tenant)
-        asked = entity.removeprefix("entity:")
-        named = facts.found_by_id([asked]) or _found(graph, tenant, asked, MAX_CANDIDATES)
+        wanted = entity.removeprefix("entity:")
+        named = facts.found_by_id([wanted]) or _matches(graph, tenant, wanted, MAX_CANDIDATES)
         if not named:
             raise OperationFailed(reason=f"no entity of tenant {tenant} is called {entity}")
-        exact = [one for one in named if canonical_name(asked) in map(canonical_name, one.names)]
+        exact = [one for one in named if canonical_name(wanted) in map(canonical_name, one.names)]
         nodes = reads.entities([one.entity_id for one in exact or named[:1]])
         own_id = max(nodes, key=lambda one: (nodes[one].mentions, one))
         pairs = facts.same_as([own_id])
         ids = sorted({own_id, *(one for pair in pairs for one in pair)})
         members = reads.entities(ids)
-        wanted = FactFilter(at_ms, per_entity=limit, everyone=True)
-        rows = facts.facts_of(ids, wanted)[:limit]
+        holding = FactFilter(at_ms, per_entity=limit, everyone=True)
+        rows = facts.facts_of(ids, holding)[:limit]
         canonical = components(pairs).get(own_id, own_id)
         shown = members.get(canonical) or members[own_id]
         return {
@@ -139,7 +139,7 @@ def _sorted_edges(rows: Sequence[FactRow]) -> list[dict[str, Any]]:
 
 def communities(services: Services, tenant: str, limit: int) -> list[dict[str, Any]]:
     """The communities of a tenant, the largest first."""
-    found = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
+    nodes = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
     listed: list[dict[str, Any]] = [
         {
             "community_id": f"community:{node.node_id}",
@@ -148,7 +148,7 @@ def communities(services: Services, tenant: str, limit: int) -> list[dict[str, A
             "summary": node.properties.get("summary"),
             "updated_at": _moment(node.properties.get("updated_at")),
         }
-        for node in found
+        for node in nodes
     ]
     return sorted(listed, key=lambda one: (-(one["members"] or 0), one["community_id"]))[:limit]
 

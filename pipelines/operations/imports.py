@@ -15,18 +15,16 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 
 import orjson
 
 from enrichment.producer_rules import offered_event
+from pipelines.ledger.ledger import Outcome
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
 from projections.positions import Position
-
-if TYPE_CHECKING:
-    from pipelines.ledger.ledger import Outcome
 
 FORMATS = ("events", "chat")
 MAX_LINE_BYTES = 8 * 2**20
@@ -145,38 +143,14 @@ def import_events(
             source again skips it as duplicates.
     """
     report = ImportReport()
+    tally = _Tally(report, on_problem)
     begun = clock()
     waiting: list[tuple[Item, Event]] = []
-
-    def refuse(item: Item, error: InvalidInput) -> None:
-        report.invalid += 1
-        for name, rule in error.errors:
-            tell(Problem(item.where, name, rule))
-
-    def tell(problem: Problem) -> None:
-        if len(report.problems) < KEPT_PROBLEMS:
-            report.problems.append(problem)
-        else:
-            report.problems_left_out += 1
-        on_problem(problem)
 
     def append() -> None:
         outcomes = ledger.append([event for _, event in waiting])
         for (item, _), outcome in zip(waiting, outcomes, strict=True):
-            if isinstance(outcome, EventConflict):
-                report.conflicts += 1
-                tell(Problem(item.where, "event_id", "in the ledger with other content"))
-            elif isinstance(outcome, InvalidInput):
-                refuse(item, outcome)
-            elif isinstance(outcome, RecollectError):
-                report.halted += 1
-                tell(Problem(item.where, "(partition)", str(outcome)))
-            else:
-                report.duplicates += outcome.duplicate
-                report.new += not outcome.duplicate
-                last = report.last.get(outcome.partition)
-                if last is None or outcome.position > last:
-                    report.last[outcome.partition] = outcome.position
+            tally.add(item, outcome)
         waiting.clear()
         report.seconds = clock() - begun
         on_batch(report)
@@ -184,12 +158,12 @@ def import_events(
     for item in items:
         report.read += 1
         if item.error is not None:
-            refuse(item, item.error)
+            tally.refuse(item, item.error)
             continue
         try:
             event = offered_event(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
         except InvalidInput as error:
-            refuse(item, error)
+            tally.refuse(item, error)
             continue
         waiting.append((item, event))
         if len(waiting) >= batch:
@@ -198,6 +172,44 @@ def import_events(
         append()
     report.seconds = clock() - begun
     return report
+
+
+class _Tally:
+    """Counts into a report what became of each item, and tells the problems."""
+
+    def __init__(self, report: ImportReport, on_problem: Callable[[Problem], None]) -> None:
+        self._report = report
+        self._on_problem = on_problem
+
+    def refuse(self, item: Item, error: InvalidInput) -> None:
+        """The rules refused it."""
+        self._report.invalid += 1
+        for name, rule in error.errors:
+            self._tell(Problem(item.where, name, rule))
+
+    def add(self, item: Item, outcome: Outcome) -> None:
+        """The ledger took it, had it, or refused it."""
+        report = self._report
+        if isinstance(outcome, EventConflict):
+            report.conflicts += 1
+            self._tell(Problem(item.where, "event_id", "in the ledger with other content"))
+        elif isinstance(outcome, InvalidInput):
+            self.refuse(item, outcome)
+        elif isinstance(outcome, RecollectError):
+            report.halted += 1
+            self._tell(Problem(item.where, "(partition)", str(outcome)))
+        else:
+            report.duplicates += outcome.duplicate
+            report.new += not outcome.duplicate
+            last = report.last.get(outcome.partition, outcome.position)
+            report.last[outcome.partition] = max(last, outcome.position)
+
+    def _tell(self, problem: Problem) -> None:
+        if len(self._report.problems) < KEPT_PROBLEMS:
+            self._report.problems.append(problem)
+        else:
+            self._report.problems_left_out += 1
+        self._on_problem(problem)
 
 
 class Source:
@@ -337,8 +349,8 @@ def _is_message_list(after_bracket: str) -> bool:
 
 def _after_space(text: io.TextIOWrapper) -> str:
     while chunk := text.read(_CHUNK_CHARACTERS):
-        if kept := chunk.lstrip():
-            return kept
+        if text_after := chunk.lstrip():
+            return text_after
     raise EOFError("the list does not end")
 
 
