@@ -178,6 +178,7 @@ def executed(folder: Path) -> list[str]:
     return [str(path.parent.name) for path in folder.rglob("executed")]
 
 
+@pytest.mark.timeout(900)
 def test_a_project_with_packages_named_like_ours_can_run_everything(tmp_path: Path) -> None:
     project = tmp_path / "project"
     own_packages(project, "pipelines", "api", "projections", "enrichment", "consolidation")
