@@ -18,8 +18,7 @@ from typing import Any, Final
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, FactKey, accessed_payloads
 from pipelines.graph.rows import ids_by_label
 from pipelines.ledger.ledger import Ledger
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import logs, metrics
 from projections.errors import LedgerError
 from projections.events import Event, parse_event, timestamp_text
 from projections.schema import ENTITY, EVENT
@@ -102,7 +101,7 @@ class AccessLog:
                 counter[key] = 1
                 room -= 1
             else:
-                telemetry.ACCESSES_DROPPED.inc()
+                metrics.ACCESSES_DROPPED.inc()
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):
@@ -120,7 +119,7 @@ class AccessLog:
             if not len(waiting):
                 continue
             if self._overloaded() is not None:
-                telemetry.ACCESSES_DROPPED.inc(len(waiting))
+                metrics.ACCESSES_DROPPED.inc(len(waiting))
                 continue
             try:
                 self._ledger().append(accessed_events(tenant, waiting, time.time_ns() // 1_000_000))
@@ -134,7 +133,7 @@ class AccessLog:
             before = len(newer)
             room = MAX_WAITING - self._size - len(waiting)
             if room < 0:
-                telemetry.ACCESSES_DROPPED.inc(len(waiting))
+                metrics.ACCESSES_DROPPED.inc(len(waiting))
                 return
             newer.events.update(waiting.events)
             newer.entities.update(waiting.entities)

@@ -17,7 +17,7 @@ from api.retrieval.relevance import Passage
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.rows import is_event
 from pipelines.ledger.ledger import Ledger
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import UndecodableEntry
 from projections.events import decode_event
 from projections.identity import partition_of
@@ -141,7 +141,7 @@ class ResultCache:
                 with self._lock:
                     self._entries.drop(key)
         outcome = "miss" if answer is None else "hit"
-        telemetry.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
+        metrics.CACHE_LOOKUPS.labels(cache="result", outcome=outcome).inc()
         return answer
 
     def put(
@@ -243,7 +243,7 @@ class PassageCache:
                     continue
                 self._entries.renew(key)
                 passages[event_id] = entry.passage
-        lookups = telemetry.CACHE_LOOKUPS
+        lookups = metrics.CACHE_LOOKUPS
         lookups.labels(cache="passage", outcome="hit").inc(len(passages))
         lookups.labels(cache="passage", outcome="miss").inc(missed)
         return passages

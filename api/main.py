@@ -32,8 +32,8 @@ from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
 from api.services import Services
 from api.warm_up import start_warming, warm_up
 from api.watcher import Watch
+from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
-from pipelines.observe.process import collect_rarely
 from pipelines.work.settings import Settings
 
 GRACE_S = 35

@@ -11,8 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import REQUEST_ID_HEADER, ApiProblem
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import logs, metrics
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -64,7 +63,7 @@ def _request_id(offered: str | None) -> str:
 def _observe(scope: Scope, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path_format", UNMATCHED)
     method = scope["method"] if scope["method"] in _METHODS else "other"
-    telemetry.API_DURATION.labels(route, method, telemetry.status_class(status)).observe(seconds)
+    metrics.API_DURATION.labels(route, method, metrics.status_class(status)).observe(seconds)
     log = _log.debug if route.startswith(("/health", "/metrics")) and status < 400 else _log.info
     log("request", route=route, method=method, status=status, ms=round(seconds * 1000, 1))
 

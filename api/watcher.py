@@ -15,8 +15,7 @@ from api.connections import Connections
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.reports import CONSOLIDATE_REPORT, verified_stage
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
@@ -150,9 +149,9 @@ class Watch:
             return  # Redis is away: the graph known last goes on answering
         before = self._connections.graph.target
         if self._connections.graph.follow(target):
-            telemetry.TARGET_ACTIVE.labels(target.name).set(1)
+            metrics.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
-                telemetry.TARGET_ACTIVE.labels(before.name).set(0)
+                metrics.TARGET_ACTIVE.labels(before.name).set(0)
                 self._switched()
             _log.info("reading from target", target=target.name, generation=generation)
 
@@ -202,15 +201,15 @@ class Watch:
     def _export_graph(self, reader: GraphReader, name: str) -> None:
         for stage, held in self._checkpoints.items():
             stale = is_stale(stage, held.values(), self._models[stage])
-            telemetry.REBUILD_NEEDED.labels(stage, name).set(stale)
+            metrics.REBUILD_NEEDED.labels(stage, name).set(stale)
             if STAGES[stage].decides:
-                telemetry.LAST_RUN.labels(name)  # 0 until a pass has ended
+                metrics.LAST_RUN.labels(name)  # 0 until a pass has ended
         if time.monotonic() - self._counted_at_s > COUNT_EVERY_S:
             counts = reader.counts()
-            telemetry.observe_graph(name, counts.nodes, counts.edges)
+            metrics.observe_graph(name, counts.nodes, counts.edges)
             none = dict.fromkeys(self._checkpoints, 0)
             for stage, number in {**none, **reader.dead_letter_counts()}.items():
-                telemetry.DEAD_LETTERS.labels(stage, name).set(number)
+                metrics.DEAD_LETTERS.labels(stage, name).set(number)
             self._counted_at_s = time.monotonic()
 
     def _look_at_ledger(self, ledger: Ledger, seen: Sample) -> Sample:
@@ -220,11 +219,11 @@ class Watch:
             ledger.admit()
             self._admitted = True
         halted = ledger.halted()
-        telemetry.LEDGER_EPOCH.set(ledger.epoch())
-        telemetry.LEDGER_PARTITIONS.set(ledger.partitions)
-        telemetry.HALTED_PARTITIONS.set(len(halted))
-        telemetry.REDIS_MEMORY_USED.set(used)
-        telemetry.REDIS_MEMORY_MAX.set(limit)
+        metrics.LEDGER_EPOCH.set(ledger.epoch())
+        metrics.LEDGER_PARTITIONS.set(ledger.partitions)
+        metrics.HALTED_PARTITIONS.set(len(halted))
+        metrics.REDIS_MEMORY_USED.set(used)
+        metrics.REDIS_MEMORY_MAX.set(limit)
         self._export_reports()
         self._export_holds()
         seen = replace(
@@ -236,7 +235,7 @@ class Watch:
             entries = lag_entries(tails, checkpoints)
             seconds = lag_seconds(ledger, checkpoints, entries)
             row = STAGES[stage]
-            telemetry.observe_lag(
+            metrics.observe_lag(
                 stage, self._checkpoints_of, entries, seconds, lag_metric=row.lag_metric
             )
             if row.upstream is None:  # ingest is held against its lag; the others never slow it
@@ -252,14 +251,14 @@ class Watch:
         if (target := self._target_name()) is not None:
             held = self._connections.holds.of_target(target, STAGES)
             for stage in STAGES:
-                telemetry.STAGE_HELD.labels(stage, target).set(stage in held)
+                metrics.STAGE_HELD.labels(stage, target).set(stage in held)
 
     def _export_reports(self) -> None:
         """Show what the last `verify` and `rebuild` said; they end before they are scraped."""
         for report in self._connections.reports.all():
             command, target, values = report
             if (stage := verified_stage(report)) is not None:
-                telemetry.observe_verify(
+                metrics.observe_verify(
                     stage,
                     target,
                     differences=int(values["differences"]),
@@ -267,9 +266,9 @@ class Watch:
                     ended_at_s=values["ended_at_s"],
                 )
             elif command == "rebuild":
-                telemetry.REBUILD_PROGRESS.labels(target).set(values["progress"])
+                metrics.REBUILD_PROGRESS.labels(target).set(values["progress"])
             elif command == CONSOLIDATE_REPORT:
-                telemetry.observe_pass(target, values)
+                metrics.observe_pass(target, values)
 
 
 def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:

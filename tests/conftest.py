@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.servers import emptied_neo4j, emptied_valkey, running
 
 # The machines are shared: an example that took long says nothing about what it is an example of.

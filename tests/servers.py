@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from neo4j import GraphDatabase
 
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 
 Server = TypeVar("Server", Neo4jServer, ValkeyServer)
 

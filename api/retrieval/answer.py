@@ -50,7 +50,7 @@ from pipelines.graph.reads.proactive import Beside, proactive
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes
 from pipelines.graph.rows import SessionEvent, Signalled, wire_id
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
 
@@ -338,6 +338,6 @@ def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:
 
 
 @contextmanager
-def _timed(step: telemetry.QueryStep) -> Iterator[None]:
-    with telemetry.QUERY_STEP_DURATION.labels(step=step).time():
+def _timed(step: metrics.QueryStep) -> Iterator[None]:
+    with metrics.QUERY_STEP_DURATION.labels(step=step).time():
         yield

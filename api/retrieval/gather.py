@@ -45,7 +45,7 @@ from pipelines.graph.reads.channels import (
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import ENTITY_PREFIX, Hit, SessionEvent, wire_id
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, QueryTimeout, RecollectError
 from projections.positions import Position
 from projections.schema import ENTITY
@@ -125,7 +125,7 @@ class Notes:
         """Note how a channel did."""
         self.outcomes[channel] = outcome
         if outcome.status != "ok":
-            telemetry.CHANNEL_FAILURES.labels(channel=channel).inc()
+            metrics.CHANNEL_FAILURES.labels(channel=channel).inc()
             self.degraded.append(f"the channel {channel}: {outcome.status}")
 
     def cut(self, reason: str) -> None:

@@ -40,8 +40,7 @@ from api.schemas import (
 from api.services import Services
 from enrichment.payloads import offered_event
 from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import logs, metrics
 from projections.errors import (
     EventConflict,
     GraphAhead,
@@ -139,7 +138,7 @@ def refuse_when_busy(services: Services) -> None:
     """429 while the projection or Redis' memory is beyond its limit; costs no question."""
     reason = services.watch.sample.overloaded(services.settings)
     if reason is not None:
-        telemetry.INGEST_EVENTS.labels(outcome="overloaded").inc()
+        metrics.INGEST_EVENTS.labels(outcome="overloaded").inc()
         raise ApiProblem("overloaded", f"{reason[:1].upper()}{reason[1:]}.")
 
 
@@ -248,10 +247,10 @@ def _counts(results: Sequence[BatchResult]) -> BatchCounts:
 
 def _count(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
-        telemetry.INGEST_EVENTS.labels(outcome=_outcome_name(outcome)).inc()
+        metrics.INGEST_EVENTS.labels(outcome=_outcome_name(outcome)).inc()
 
 
-def _outcome_name(outcome: Outcome) -> telemetry.IngestOutcome:
+def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
     match outcome:
         case Appended():
             return "duplicate" if outcome.duplicate else "accepted"
@@ -266,7 +265,7 @@ def _outcome_name(outcome: Outcome) -> telemetry.IngestOutcome:
 def _record(appended: Sequence[tuple[Event, Appended]]) -> None:
     """Log which request brought which event; workers log positions, so the two can be joined."""
     new = [(event, place) for event, place in appended if not place.duplicate]
-    telemetry.INGEST_BYTES.inc(sum(len(encode_event(event)) for event, _ in new))
+    metrics.INGEST_BYTES.inc(sum(len(encode_event(event)) for event, _ in new))
     for start in range(0, len(appended), _LOGGED_AT_ONCE):
         _log.info(
             "events appended",

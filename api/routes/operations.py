@@ -9,7 +9,7 @@ from api.answers import JsonResponse
 from api.dependencies import ServicesOf, no_query
 from api.errors import ApiProblem, problem_responses
 from api.schemas import Check, Live, Ready
-from pipelines.observe import metrics as telemetry
+from pipelines.observe.metrics import render_metrics
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(no_query)])
 
@@ -61,5 +61,5 @@ def _check(error: str | None) -> Check:
 )
 async def metrics() -> Response:
     """Metrics of this process and of what it sees."""
-    body, media_type = telemetry.render_metrics()
+    body, media_type = render_metrics()
     return Response(body, headers={"Content-Type": media_type})

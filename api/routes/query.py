@@ -28,7 +28,7 @@ from api.retrieval.answer import Retrieval
 from api.schemas import AtlasResponse
 from api.services import ReadContext, begin_read
 from pipelines.graph.reads.shown import texts
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import GraphError
 from projections.positions import Position
 from projections.schema import EVENT
@@ -121,7 +121,7 @@ class _Answering:
         if response is None:
             return None
         method = response.meta.retrieval_method or ""
-        telemetry.QUERIES.labels(method=method, outcome="cached").inc()
+        metrics.QUERIES.labels(method=method, outcome="cached").inc()
         meta = response.meta.model_copy(
             update={"cached": True, "query_ms": self._context.deadline.elapsed_ms()}
         )
@@ -148,16 +148,16 @@ class _Answering:
 
 
 def _count(response: AtlasResponse) -> None:
-    outcome: telemetry.QueryOutcome = "answered" if response.nodes else "empty"
+    outcome: metrics.QueryOutcome = "answered" if response.nodes else "empty"
     if response.meta.degraded:
         outcome = "partial"
     method = response.meta.retrieval_method or ""
-    telemetry.QUERIES.labels(method=method, outcome=outcome).inc()
+    metrics.QUERIES.labels(method=method, outcome=outcome).inc()
     for node in response.nodes:
         for channel in node.found_by:
-            telemetry.CHANNEL_NODES.labels(channel=channel).inc()
+            metrics.CHANNEL_NODES.labels(channel=channel).inc()
         if node.proactive_signal is not None:
-            telemetry.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
+            metrics.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
 
 
 _NOT_THE_QUESTION: Final = {

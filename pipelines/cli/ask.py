@@ -2,66 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.tree import Tree
 
-from pipelines.cli.answers import SHOWN, explained, show_answer
-from pipelines.cli.invocation import FAILED, OK, Invocation, command
+from pipelines.cli.invocation import Invocation, command, log_to_stderr
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.operations.api import (
+    FAILURES,
+    MARKDOWN,
+    SUBGRAPH,
+    ApiClient,
+    InProcessApi,
+    RunningApi,
+    explained,
+    running_api,
+)
 from projections.events import DEFAULT_TENANT
-from projections.schema import INTENTS
-
-if TYPE_CHECKING:
-    from pipelines.cli.api_client import Asked
+from projections.schema import CAUSED_BY, ENTITY, EVENT, INTENTS, SUMMARY
 
 EXAMPLE = 'recollect ask "Why was order 4711 charged twice?" --session checkout-4711'
 TIMEOUT_MS = 10_000
 NO_SESSION = "ask"
-HINT = "what belongs to a user is seen with --user, or --session of that user"
+HINT = "to see what belongs to a user, give --user or one of the user's sessions with --session"
+SHOWN = 10
+"""Events of an answer that a person wants to see."""
+MAX_CAUSES = 15
+_MAX_THINGS = 6
+_TOLD = (EVENT.label, SUMMARY.label)
+_COLOURS = {"failed": "red", "timeout": "yellow", "completed": "green"}
+
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    command(app, "ask", panel="Looking", example=EXAMPLE)(ask)
-
-
+@command(app, "ask", example=EXAMPLE)
 def ask(
     invocation: Invocation,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="in plain words")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="the question, in plain words")
+    ],
     session: Annotated[
-        str, typer.Option("--session", help="in which it is asked; its user is the user")
+        str,
+        typer.Option(
+            "--session", help="session in which it is asked, on behalf of that session's user"
+        ),
     ] = NO_SESSION,
-    agent: Annotated[str, typer.Option("--agent", help="that asks")] = "ask",
+    agent: Annotated[str, typer.Option("--agent", help="agent that asks")] = "ask",
     user: Annotated[
-        str | None, typer.Option("--user", help="see what is of this user, and of nobody")
+        str | None,
+        typer.Option("--user", help="see what belongs to this user, and what belongs to nobody"),
     ] = None,
-    tenant: Annotated[str, typer.Option("--tenant", help="whose memory")] = DEFAULT_TENANT,
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="tenant whose memory is asked")
+    ] = DEFAULT_TENANT,
     intent: Annotated[
         str | None, typer.Option("--intent", help="why, when, what, related or general")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=100, help="show at most so many")
+        int, typer.Option("--limit", min=1, max=100, help="how many events to show at most")
     ] = SHOWN,
     max_tokens: Annotated[
         int | None,
-        typer.Option("--max-tokens", min=50, help="print text for a language model, so long"),
+        typer.Option(
+            "--max-tokens",
+            min=50,
+            help="print text for a language model instead, of at most so many tokens",
+        ),
     ] = None,
     api: Annotated[
-        str | None, typer.Option("--api", metavar="URL", help="ask this API, not the services")
+        str | None,
+        typer.Option("--api", metavar="URL", help="ask this API instead of the services"),
     ] = None,
     key_file: Annotated[
         Path | None,
-        typer.Option("--api-key-file", help="of --api", exists=True, dir_okay=False, readable=True),
+        typer.Option(
+            "--api-key-file",
+            help="file that holds the key for --api",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+        ),
     ] = None,
 ) -> int:
-    """Ask the memory, and see what it says with its sources.
+    """Ask the memory a question, and see the answer with its sources.
 
-    Asks the API of the embedded services when it runs; else the services themselves, which takes
-    a few seconds until the model of queries is loaded. Nothing that is asked here counts as read.
+    The API of the embedded services answers if it is running. Otherwise this command answers from
+    the services themselves, which takes a few seconds while the query model loads. Nothing that is
+    shown here counts as an access.
     """
-    from pipelines.cli.api_client import MARKDOWN, SUBGRAPH
-
     if intent is not None and intent not in INTENTS:
         raise typer.BadParameter(f"one of {', '.join(INTENTS)}", param_hint="--intent")
     body: dict[str, Any] = {
@@ -72,29 +105,28 @@ def ask(
         "record_access": False,
     }
     body |= {name: value for name, value in (("intent", intent), ("user_id", user)) if value}
-    asked = _asked(invocation, api, key_file)
+    client = _client(invocation, api, key_file)
     try:
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
-            text = asked.ask(SUBGRAPH, body, tenant, accept=MARKDOWN).text
+            text = client.ask(SUBGRAPH, body, tenant, accept=MARKDOWN).text
             invocation.answer({"text": text}, lambda out: out.print(text, markup=False, end=""))
             return OK
-        document = asked.ask(SUBGRAPH, body, tenant).document
+        document = client.ask(SUBGRAPH, body, tenant).document
         start = explained(document)
-        lineage = None if start is None else asked.lineage(start, tenant)
+        lineage = None if start is None else client.lineage(start, tenant)
     finally:
-        asked.close()
+        client.close()
     if session == NO_SESSION and user is None and not invocation.json:
         invocation.note(HINT)
-    invocation.answer(document, lambda out: show_answer(out, question, document, limit, lineage))
+    invocation.answer(
+        document, lambda out: show_answer(out, question, document, shown=limit, lineage=lineage)
+    )
     return OK if document["nodes"] else FAILED
 
 
-def _asked(invocation: Invocation, url: str | None, key_file: Path | None) -> Asked:
+def _client(invocation: Invocation, url: str | None, key_file: Path | None) -> ApiClient:
     """Who answers: the API that is named, the one of the data folder, else one of our own."""
-    from pipelines.cli.api_client import OwnApi, RunningApi, running_api
-    from pipelines.cli.invocation import log_to_stderr
-
     if url is not None:
         key = None if key_file is None else key_file.read_text(encoding="utf-8").strip()
         return RunningApi(url, key)
@@ -103,4 +135,157 @@ def _asked(invocation: Invocation, url: str | None, key_file: Path | None) -> As
         if running is not None:
             return running
     log_to_stderr(invocation.settings, debug=invocation.debug)
-    return OwnApi(invocation.settings)
+    return InProcessApi(invocation.settings)
+
+
+def show_answer(
+    out: Console,
+    question: str,
+    document: Mapping[str, Any],
+    *,
+    shown: int,
+    lineage: Mapping[str, Any] | None = None,
+) -> None:
+    """Print an answer: causes as a tree where the question asks for them, and what was found.
+
+    Args:
+        out: where to.
+        question: as it was asked.
+        document: the answer.
+        shown: nodes at most.
+        lineage: of `explained(document)`, when the question was why.
+    """
+    meta, nodes = document["meta"], document["nodes"]
+    out.print(f"[bold]{escape(question)}[/bold]")
+    out.print(f"[dim]{escape(_understood(meta, nodes))}[/dim]\n")
+    if not nodes:
+        out.print("[dim]nothing was found[/dim]")
+    if lineage is not None:
+        out.print(causes(lineage))
+        out.print("\n[dim]and what else was found[/dim]")
+    told = () if lineage is None else {node["node_id"] for node in lineage["nodes"]}
+    for line in found_lines(nodes, shown, without=told):
+        out.print(line)
+    for remark in meta.get("degraded", ()):
+        out.print(f"[yellow]without {escape(remark)}[/yellow]")
+    out.print(f"\n[dim]{len(nodes)} found in {meta['query_ms']} ms[/dim]")
+
+
+def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """What the question was taken for, and which of its words are known."""
+    intents = meta.get("inferred_intents") or {}
+    weighed = [
+        f"{name} {score:.1f}" for name, score in sorted(intents.items(), key=lambda i: -i[1])
+    ]
+    parts = [", ".join(weighed) or str(meta["intent"])]
+    names = {node["node_id"]: _name(node) for node in nodes if node["type"] == ENTITY.label}
+    seeds = [names[one] for one in meta.get("seed_nodes", ()) if one in names]
+    if seeds:
+        parts.append("about " + ", ".join(seeds[:_MAX_THINGS]))
+    return "; ".join(parts)
+
+
+def causes(lineage: Mapping[str, Any]) -> Tree:
+    """An event, and its causes below it."""
+    return _CauseTree(lineage).drawn()
+
+
+class _CauseTree:
+    """Draws a lineage; each cause once, at most MAX_CAUSES of them."""
+
+    def __init__(self, lineage: Mapping[str, Any]) -> None:
+        self._nodes = {node["node_id"]: node for node in lineage["nodes"]}
+        self._causes: dict[str, list[str]] = {}
+        for edge in lineage["edges"]:
+            causes = self._causes.setdefault(edge["source"], [])
+            if edge["type"] == CAUSED_BY.type and edge["target"] not in causes:
+                causes.append(edge["target"])
+        self._start: str = lineage["meta"]["seed_nodes"][0]
+        self._drawn = {self._start}
+
+    def drawn(self) -> Tree:
+        """The tree."""
+        tree = Tree(event_lines(self._nodes[self._start]), guide_style="dim")
+        self._grow(tree, self._start)
+        return tree
+
+    def _grow(self, tree: Tree, effect: str) -> None:
+        """Add causes; a chain without forks stays on one level, so that the tree stays narrow."""
+        while self._causes.get(effect) and len(self._drawn) <= MAX_CAUSES:
+            reasons = [cause for cause in self._causes[effect] if cause not in self._drawn]
+            self._drawn.update(reasons)
+            if len(reasons) == 1:
+                self._add(tree, reasons[0])
+                effect = reasons[0]
+                continue
+            for reason in reasons:
+                self._grow(self._add(tree, reason), reason)
+            return
+
+    def _add(self, tree: Tree, cause: str) -> Tree:
+        return tree.add(f"[dim]because[/dim] {event_lines(self._nodes[cause])}")
+
+
+def found_lines(
+    nodes: Sequence[Mapping[str, Any]], shown: int, *, without: Container[str]
+) -> Iterable[RenderableType]:
+    """The best events and summaries, each with its score and source; then what they are about."""
+    others = [node for node in nodes if node["node_id"] not in without]
+    told = [node for node in others if node["type"] in _TOLD]
+    for node in told[:shown]:
+        score = f"[bold]{node['scores']['rank_score']:.2f}[/bold]"
+        if node["type"] == EVENT.label:
+            yield f"{score}  {event_lines(node, indent=6)}"
+        else:
+            yield f"{score}  [cyan]summary[/cyan]  {escape(_cut(_name(node)))}"
+            yield f"      [dim]{escape(node['node_id'])}[/dim]"
+    things = [_thing(node) for node in others if node["type"] not in _TOLD]
+    if things:
+        yield f"[dim]about[/dim] {escape(', '.join(dict.fromkeys(things[:_MAX_THINGS])))}"
+
+
+def _thing(node: Mapping[str, Any]) -> str:
+    """An entity or a community by its name and kind."""
+    kind = node["attributes"].get("entity_type") or node["type"].lower()
+    return f"{_name(node)} ({kind})"
+
+
+_NAMES = ("display_name", "name", "canonical_name", "content", "summary")
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    attributes = node["attributes"]
+    return next(
+        (str(attributes[key]) for key in _NAMES if attributes.get(key)), str(node["node_id"])
+    )
+
+
+def event_lines(node: Mapping[str, Any], *, indent: int = 0) -> str:
+    """An event in two lines: what happened, and who says so."""
+    attributes, provenance = node["attributes"], node["provenance"]
+    status = attributes.get("status") or ""
+    name = attributes.get("event_type") or ""
+    if attributes.get("tool_name"):
+        name += f" {attributes['tool_name']}"
+    colour = _COLOURS.get(status, "cyan")
+    state = f" ({status})" if status in FAILURES else ""
+    text = attributes.get("summary") or ""
+    note = ""
+    if node.get("retrieval_reason") == "proactive":
+        signal = str(node.get("proactive_signal") or "").replace("_", " ")
+        note = f"  [magenta]{escape(signal)}[/magenta]"
+    words = (
+        (provenance.get("occurred_at") or "")[:19].replace("T", " "),
+        provenance.get("session_id") or "",
+        provenance.get("agent_id") or "",
+        node["node_id"],
+    )
+    content = f"  {escape(_cut(text))}" if text else ""
+    origin = escape("  ".join(words))
+    first = f"[{colour}]{escape(name)}[/{colour}]{state}{content}{note}"
+    return f"{first}\n{' ' * indent}[dim]{origin}[/dim]"
+
+
+def _cut(text: str, characters: int = 120) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= characters else line[: characters - 1] + "…"

@@ -1,25 +1,33 @@
-"""`recollect consolidate`: a pass of consolidation in the foreground."""
+"""`recollect consolidate`: a pass in the foreground; `recall-forgotten`: what one took away."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+import sys
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from pipelines.cli.invocation import OK, Invocation, command
-from pipelines.cli.rebuild import PANEL, show_report
+from pipelines.cli.invocation import Invocation, command
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import moment, show_report
+from pipelines.graph.reads.tombstones import Selection
+from pipelines.operations import consolidate as operation
+from pipelines.operations import restore
+from pipelines.operations.passes.scopes import PassScope
+from projections.events import DEFAULT_TENANT
 
-if TYPE_CHECKING:
-    from rich.console import Console
+MAX_EVENTS = 10_000
+"""That one call may name."""
+_EVENT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SUMMARY_ID = re.compile(r"(?:summary:)?([0-9a-f]{32})")
+
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    command(app, "consolidate", panel=PANEL, example="recollect consolidate --tenant acme")(
-        consolidate
-    )
-
-
+@command(app, "consolidate", example="recollect consolidate --tenant acme")
 def consolidate(
     invocation: Invocation,
     tenant: Annotated[
@@ -30,14 +38,14 @@ def consolidate(
         typer.Option("--session", help="this session only, of --tenant (default: default)"),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="the sessions of this agent only, likewise")
+        str | None, typer.Option("--agent", help="the sessions of this agent only, of --tenant")
     ] = None,
     now: Annotated[
         str | None,
         typer.Option(
             "--now",
             metavar="TIME",
-            help="as of this moment (ISO 8601 with a zone), which decisions then bear",
+            help="decide as of this time (ISO 8601 with a zone), and date the decisions so",
         ),
     ] = None,
     dry_run_forgetting: Annotated[
@@ -48,17 +56,13 @@ def consolidate(
         ),
     ] = False,
 ) -> int:
-    """Run a pass now: summarise what changed, and decide what is forgotten.
+    """Run a pass now: summarise what changed, decide what is forgotten.
 
-    What a worker does every six hours; of a session or an agent alone, only what is said of it.
-    Refuses while another pass runs anywhere. A pass that ran out of time (complete: no) is gone on
-    with by the next one. Where no worker of the consolidation runs, what was decided is applied
-    here.
+    This is what a worker does every six hours; for a session or an agent alone, only the part that
+    concerns it. Refuses to run while another pass runs anywhere. The next pass continues one that
+    ran out of time (complete: no). If no consolidation worker runs, this command applies the
+    decisions itself.
     """
-    from pipelines.operations.consolidate import consolidate as run
-    from pipelines.operations.passes.scopes import PassScope
-    from projections.events import DEFAULT_TENANT
-
     now_ms = moment(now, "--now")
     if session is not None and agent is not None:
         raise typer.BadParameter("not together with --session", param_hint="--agent")
@@ -71,19 +75,17 @@ def consolidate(
     if part or tenant is not None:
         scopes = [PassScope(tenant or DEFAULT_TENANT, session, agent)]
     with invocation.progress() as progress, progress.waiting("consolidating"):
-        report = run(invocation.services, scopes=scopes, now_ms=now_ms)
+        report = operation.consolidate(invocation.services, scopes=scopes, now_ms=now_ms)
     document = report.as_dict()
     title = "consolidated" if report.complete else "out of time; run it again to go on"
-    invocation.answer(document, lambda out: show(out, title, document))
+    invocation.answer(document, lambda out: show_report(out, title, document))
     return OK
 
 
 def plan(invocation: Invocation, tenants: list[str] | None, now_ms: int | None) -> int:
     """Show what would be forgotten."""
-    from pipelines.operations.consolidate import planned_forgetting
-
     with invocation.progress() as progress, progress.waiting("looking at what is old"):
-        planned = planned_forgetting(invocation.services, tenants=tenants, now_ms=now_ms)
+        planned = operation.planned_forgetting(invocation.services, tenants=tenants, now_ms=now_ms)
     document = {
         tenant: [
             {**row._asdict(), "tier": row.tier.value, "reason": str(row.reason)} for row in rows
@@ -96,8 +98,6 @@ def plan(invocation: Invocation, tenants: list[str] | None, now_ms: int | None) 
 
 def show_plan(out: Console, document: dict[str, list[dict[str, Any]]]) -> None:
     """For a person: a table of each tenant."""
-    from rich.table import Table
-
     for tenant, rows in document.items():
         table = Table(title=tenant, title_justify="left", box=None, header_style="dim")
         for column in ("", "tier", "why", "events", "such as"):
@@ -105,26 +105,104 @@ def show_plan(out: Console, document: dict[str, list[dict[str, Any]]]) -> None:
         for row in rows:
             word = "[red]leaves[/red]" if row["leaves"] else "[green]stays[/green]"
             examples = "\n".join(row["examples"])
-            table.add_row(word, row["tier"], row["reason"], f"{row['events']:,}", examples)
+            cells = (word, row["tier"], row["reason"], f"{row['events']:,}", examples)
+            table.add_row(*cells)
         out.print(table if rows else f"{tenant}: no events")
 
 
-def show(out: Console, title: str, document: dict[str, Any]) -> None:
-    """For a person: what the pass did."""
-    show_report(out, title, document)
+@command(app, "recall-forgotten", example="recollect recall-forgotten --session checkout-17")
+def recall_forgotten(
+    invocation: Invocation,
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", help="tenant whose events come back (default: default)"),
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", help="events of this session")] = None,
+    summary: Annotated[
+        str | None,
+        typer.Option(
+            "--summary", metavar="ID", help="events that this summary lists, or a summary below it"
+        ),
+    ] = None,
+    event: Annotated[
+        list[str] | None, typer.Option("--event", metavar="ID", help="this event; may be repeated")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="events that occurred then or later"),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="events that occurred by then")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="all forgotten events of the tenant")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="only show how many there are")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="do not ask for confirmation at a terminal")
+    ] = False,
+) -> int:
+    """Bring forgotten events back into the graph, with their edges, from the ledger.
+
+    Events must match every option that is given. The ledger records that they came back; their age
+    counts from now, so the next pass leaves them alone. After an interruption, run it again.
+    """
+    if not (everything or session or summary or event or since or until):
+        raise typer.BadParameter(
+            "name a --session, a --summary, an --event or a time, or say --all",
+            param_hint="--session",
+        )
+    selection = Selection(
+        tenant=tenant or DEFAULT_TENANT,
+        event_ids=event_ids(event) if event else None,
+        summary_id=None if summary is None else summary_hash(summary),
+        session_id=session,
+        since_ms=moment(since, "--since"),
+        until_ms=moment(until, "--until"),
+    )
+    ask = not (dry_run or yes or invocation.json) and sys.stdin.isatty()
+    if dry_run or ask:
+        with invocation.progress() as progress, progress.waiting("looking at tombstones"):
+            report = restore.recall_forgotten(invocation.services, selection, apply=False)
+        if dry_run or not report.away:
+            document = report.as_dict()
+            invocation.answer(
+                document, lambda out: show_report(out, "nothing was changed", document)
+            )
+            return OK
+        typer.confirm(f"Bring {report.away:,} events back?", abort=True)
+    with invocation.progress() as progress:
+        report = restore.recall_forgotten(invocation.services, selection, progress=progress)
+    document = report.as_dict()
+    title = "recalled" if document["ok"] else "not all came back; run it again to go on"
+    invocation.answer(document, lambda out: show_report(out, title, document))
+    return OK if document["ok"] else FAILED
 
 
-def moment(text: str | None, option: str) -> int | None:
-    """The moment an option names, milliseconds since the epoch.
+def event_ids(given: list[str]) -> tuple[str, ...]:
+    """Event ids in their one form.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: one is none, or there are too many.
     """
-    from projections.events import timestamp_ms
+    ids = tuple(text.lower() for text in given)
+    for text in ids:
+        if _EVENT_ID.fullmatch(text) is None:
+            raise typer.BadParameter(f"{text[:80]!r} is no UUID", param_hint="--event")
+    if len(ids) > MAX_EVENTS:
+        raise typer.BadParameter(f"at most {MAX_EVENTS:,}", param_hint="--event")
+    return ids
 
-    if text is None:
-        return None
-    try:
-        return timestamp_ms(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+
+def summary_hash(given: str) -> str:
+    """The bare hash of a summary's id.
+
+    Raises:
+        typer.BadParameter: it is no such id.
+    """
+    match = _SUMMARY_ID.fullmatch(given.lower())
+    if match is None:
+        raise typer.BadParameter("an id as summary:<hash>", param_hint="--summary")
+    return match[1]

@@ -8,21 +8,27 @@ import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
 
-from pipelines.cli.answers import show_answer
-from pipelines.cli.invocation import FAILED, OK, Invocation, command, log_to_stderr, settings_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.tree import Tree
-
-    from pipelines.cli.api_client import RunningApi
-    from pipelines.local import LocalState
-    from pipelines.local.hosting import Processes
-    from pipelines.operations.demo import Happening, Lineage
+from pipelines.cli.ask import show_answer
+from pipelines.cli.imports import wait_until_passed
+from pipelines.cli.invocation import Invocation, command, log_to_stderr, settings_of
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.local import services as local
+from pipelines.local.data_folder import LocalState
+from pipelines.local.workers import Processes
+from pipelines.operations import demo as scenario
+from pipelines.operations.api import RunningApi
+from pipelines.operations.demo import Happening, Lineage
+from pipelines.operations.imports import Source, event_items, import_events
+from pipelines.proof.verify import verify
+from pipelines.work.services import Services
+from pipelines.work.stages import ENRICHMENT
 
 PATIENCE_S = 60.0
 ENRICHED_PATIENCE_S = 120.0
@@ -31,20 +37,19 @@ CHANNEL_TIMEOUT_MS = "10000"
 SHOWN_NODES = 5
 
 
-def register(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    command(app, "demo", panel="Running", example="recollect demo")(demo)
+app = typer.Typer()
 
 
+@command(app, "demo", example="recollect demo")
 def demo(
     invocation: Invocation,
     keep: Annotated[
-        bool, typer.Option("--keep", help="keep the data folder for a closer look")
+        bool, typer.Option("--keep", help="keep the data folder, for a closer look")
     ] = False,
 ) -> int:
-    """Start everything, import a payment agent's incident, ask why, what and what else, stop.
+    """Start everything, import a payment agent's incident, ask why, and stop.
 
-    Uses a data folder of its own, which goes away at the end, unless --data names one or --keep.
+    Uses a data folder of its own, which is deleted at the end unless --keep or --data is given.
     """
     if invocation.redis or invocation.neo4j:
         raise typer.BadParameter("this starts services of its own", param_hint="--redis, --neo4j")
@@ -60,9 +65,6 @@ def demo(
 
 
 def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
-    from pipelines import local
-    from pipelines.local import hosting
-
     out, codes = invocation.out, []
     begun = time.monotonic()
     if people:
@@ -81,11 +83,11 @@ def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
         log_to_stderr(settings, debug=invocation.debug)
         # Everything is new to this database: what it has to plan first is waited for, not left out.
         os.environ.setdefault("RECOLLECT_CHANNEL_TIMEOUT_MS", CHANNEL_TIMEOUT_MS)
-        with hosting.Processes(settings) as processes:
+        with Processes(settings) as processes:
             progress.__exit__(None, None, None)
             if people:
                 _line(out, begun, "Valkey, Neo4j, a worker of each stage and the API are running")
-            codes.append(_story(invocation, folder, state, processes, begun))
+            codes.append(_story(invocation, folder, processes, begun))
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, before)
         signal.raise_signal(signal.SIGTERM)  # the supervisor's word for: stop the services
@@ -97,20 +99,7 @@ def _run(invocation: Invocation, folder: Path, *, people: bool) -> int:
     return codes[0] if codes else FAILED
 
 
-def _story(
-    invocation: Invocation,
-    folder: Path,
-    state: LocalState,
-    processes: Processes,
-    begun: float,
-) -> int:
-    from pipelines.cli.imports import wait_until_passed
-    from pipelines.operations import demo as scenario
-    from pipelines.operations.imports import Source, event_items, import_events
-    from pipelines.proof.verify import verify
-    from pipelines.work.services import Services
-    from pipelines.work.stages import ENRICHMENT
-
+def _story(invocation: Invocation, folder: Path, processes: Processes, begun: float) -> int:
     out, people = invocation.out, not invocation.json
     with Services(settings_of(None, None, folder)) as services, invocation.progress() as progress:
         fresh = not any(tail.seq for tail in services.ledger.tails())
@@ -169,7 +158,9 @@ def _story(
         out.print(what_came_of_it(story))
         out.print("\n[bold]Three questions, as an agent would ask them[/bold]\n")
         for reply in answered:
-            show_answer(out, reply.question.text, reply.document, SHOWN_NODES, reply.lineage)
+            show_answer(
+                out, reply.question.text, reply.document, shown=SHOWN_NODES, lineage=reply.lineage
+            )
             out.print()
         for check in results:
             mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]"
@@ -182,8 +173,6 @@ def _story(
 
 def _api(processes: Processes) -> RunningApi:
     """The API of the demonstration."""
-    from pipelines.cli.api_client import RunningApi
-
     path = processes.key_path
     key = None if path is None else path.read_text(encoding="utf-8").strip()
     return RunningApi(processes.api.url, key)
@@ -191,8 +180,6 @@ def _api(processes: Processes) -> RunningApi:
 
 def why(story: Lineage) -> Tree:
     """The failure and, nearest first, what it goes back to, each with where that is written."""
-    from rich.tree import Tree
-
     tree = Tree(f"[bold]Why?[/bold]  {_title(story.event)}\n{_provenance(story.event)}")
     tree.guide_style = "dim"
     for cause in story.causes:
@@ -202,8 +189,6 @@ def why(story: Lineage) -> Tree:
 
 def what_came_of_it(story: Lineage) -> Tree:
     """The failure, and below it everything that it caused, an event a line."""
-    from rich.tree import Tree
-
     tree = Tree(f"[bold]And then?[/bold]  {_title(story.event)}", guide_style="dim")
     _grow(tree, story.event)
     return tree
@@ -220,14 +205,10 @@ def _grow(tree: Tree, event: Happening) -> None:
 
 
 def _short(event: Happening) -> str:
-    from rich.markup import escape
-
     return f"{_title(event)}  [dim]{event.at[11:19]} {escape(event.agent_id)}[/dim]"
 
 
 def _title(event: Happening) -> str:
-    from rich.markup import escape
-
     colour = {"failed": "red", "timeout": "yellow", "completed": "green"}.get(event.status or "")
     name = event.event_type + (f" {event.tool_name}" if event.tool_name else "")
     name = f"[{colour}]{name}[/{colour}]" if colour else f"[cyan]{name}[/cyan]"
@@ -237,8 +218,6 @@ def _title(event: Happening) -> str:
 
 def _provenance(event: Happening) -> str:
     """Who says so: when, in which session, by whom, where in the ledger, under which id."""
-    from rich.markup import escape
-
     words = (event.at[11:-1], event.session_id, event.agent_id, event.position, event.event_id)
     return f"[dim]{escape('  '.join(words))}[/dim]"
 

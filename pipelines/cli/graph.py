@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
-from pipelines.cli.invocation import FAILED, OK, Invocation, command
+from pipelines.cli.invocation import Invocation, command
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import show_table
+from pipelines.operations import browse
+from pipelines.operations.clear import clear_graph
 from projections.events import DEFAULT_TENANT
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-group = typer.Typer(help="Look at entities, their edges and communities; clear the graph.")
-Tenant = Annotated[str, typer.Option("--tenant", help="whose graph")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="at most so many")]
-
-
-def register(app: typer.Typer) -> None:
-    """Put the group into the application."""
-    command(group, "entities", example='recollect graph entities "payment"')(entities)
-    command(group, "edges", example='recollect graph edges "order 4711"')(edges)
-    command(group, "communities", example="recollect graph communities")(communities)
-    command(group, "stats", example="recollect graph stats --json")(stats)
-    command(group, "clear", example="recollect graph clear")(clear)
-    app.add_typer(group, name="graph", rich_help_panel="Looking", no_args_is_help=True)
+app = typer.Typer()
+graph = typer.Typer(help="Look at entities, their edges and communities; clear the graph.")
+app.add_typer(graph, name="graph", no_args_is_help=True)
+Tenant = Annotated[str, typer.Option("--tenant", help="tenant whose graph is read")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="how many to list at most")]
 
 
+@command(graph, "entities", example='recollect graph entities "payment"')
 def entities(
     invocation: Invocation,
     query: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="words of names, or how they begin")
+        str | None, typer.Argument(metavar="[QUERY]", help="words of a name, or its beginning")
     ] = None,
     kind: Annotated[
         str | None,
@@ -42,10 +38,10 @@ def entities(
     tenant: Tenant = DEFAULT_TENANT,
     limit: Limit = 50,
 ) -> None:
-    """Search entities; without a query list them by name."""
-    from pipelines.operations.browse import entities as find
-
-    found = find(invocation.services, tenant, query, kind, limit)
+    """Search entities by name; without a query, list them all."""
+    listed = browse.entities(
+        invocation.services, tenant, query=query, entity_type=kind, limit=limit
+    )
 
     def show(out: Console) -> None:
         rows = [
@@ -56,32 +52,30 @@ def entities(
                 _day(one["last_seen"]),
                 one["entity_id"],
             )
-            for one in found
+            for one in listed
         ]
-        _table(out, ("name", "type", "mentions", "last seen", ""), rows, "no entity", right=2)
+        show_table(out, ("name", "type", "mentions", "last seen", ""), rows, "no entity", right=2)
 
-    invocation.answer({"entities": found}, show)
+    invocation.answer({"entities": listed}, show)
 
 
+@command(graph, "edges", example='recollect graph edges "order 4711"')
 def edges(
     invocation: Invocation,
-    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="its name or id")],
+    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="name or id of the entity")],
     tenant: Tenant = DEFAULT_TENANT,
     limit: Limit = 100,
 ) -> None:
-    """Show what is known about an entity, and which events say so."""
-    from rich.markup import escape
-
-    from pipelines.operations.browse import edges as find
-
-    found = find(invocation.services, tenant, entity, time.time_ns() // 1_000_000, limit)
+    """Show what is known about an entity, and which events it comes from."""
+    now_ms = time.time_ns() // 1_000_000
+    entry = browse.edges(invocation.services, tenant, entity, at_ms=now_ms, limit=limit)
 
     def show(out: Console) -> None:
-        others = [name for name in found["names"] if name != found["name"]]
+        others = [name for name in entry["names"] if name != entry["name"]]
         also = f"  [dim]also {escape(', '.join(others))}[/dim]" if others else ""
         out.print(
-            f"[bold]{escape(found['name'])}[/bold]  [dim]{found['type']}, "
-            f"{found['mentions']:,} mentions, {found['entity_id']}[/dim]{also}"
+            f"[bold]{escape(entry['name'])}[/bold]  [dim]{entry['type']}, "
+            f"{entry['mentions']:,} mentions, {entry['entity_id']}[/dim]{also}"
         )
         rows = [
             (
@@ -93,19 +87,18 @@ def edges(
                 _day(one["valid_from"]),
                 one["event_id"],
             )
-            for one in found["edges"]
+            for one in entry["edges"]
         ]
         heads = ("", "", "", "type", "confidence", "since", "said by")
-        _table(out, heads, rows, "nothing is known about it", right=4)
+        show_table(out, heads, rows, "nothing is known about it", right=4)
 
-    invocation.answer(found, show)
+    invocation.answer(entry, show)
 
 
+@command(graph, "communities", example="recollect graph communities")
 def communities(invocation: Invocation, tenant: Tenant = DEFAULT_TENANT, limit: Limit = 50) -> None:
     """List the communities of entities, the largest first."""
-    from pipelines.operations.browse import communities as find
-
-    found = find(invocation.services, tenant, limit)
+    listed = browse.communities(invocation.services, tenant, limit)
 
     def show(out: Console) -> None:
         rows = [
@@ -115,43 +108,40 @@ def communities(invocation: Invocation, tenant: Tenant = DEFAULT_TENANT, limit: 
                 one["summary"] or "",
                 one["community_id"],
             )
-            for one in found
+            for one in listed
         ]
         nothing = "no community yet: a pass of consolidation makes them (recollect consolidate)"
-        _table(out, ("name", "members", "", ""), rows, nothing, right=1)
+        show_table(out, ("name", "members", "", ""), rows, nothing, right=1)
 
-    invocation.answer({"communities": found}, show)
+    invocation.answer({"communities": listed}, show)
 
 
+@command(graph, "stats", example="recollect graph stats --json")
 def stats(invocation: Invocation) -> None:
     """Count entities, edges, communities and the rest of the active graph."""
-    from pipelines.operations.browse import stats as count
-
-    document = count(invocation.services)
+    document = browse.stats(invocation.services)
     invocation.answer(document, lambda out: _show_counts(out, document))
 
 
+@command(graph, "clear", example="recollect graph clear")
 def clear(
     invocation: Invocation,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> int:
     """Delete everything in the active graph, of all tenants. The ledger keeps every event.
 
-    That it was cleared is written to the ledger. Workers that run fold the graph again at once,
-    exactly as it was; without any it stays empty until one runs. To take a person's data away for
-    good is another matter: the ledger would bring it back.
+    The ledger records that the graph was cleared. Running workers fold it again at once, exactly
+    as it was; if none runs, it stays empty until one does. This does not erase anybody's data for
+    good: the ledger brings it back.
     """
-    from pipelines.operations.browse import stats as count
-    from pipelines.operations.clear import clear as run
-
     services = invocation.services
-    document = count(services)
+    document = browse.stats(services)
     if not yes:
         if invocation.json or not sys.stdin.isatty():
             raise typer.BadParameter("needed where nobody can be asked", param_hint="--yes")
         _show_counts(invocation.out, document)
         typer.confirm(f"Delete all of this from {document['target']}?", abort=True)
-    report = run(services).as_dict()
+    report = clear_graph(services).as_dict()
 
     def show(out: Console) -> None:
         nodes, edges = sum(report["nodes"].values()), sum(report["edges"].values())
@@ -171,29 +161,6 @@ def _kind(one: Mapping[str, Any]) -> str:
 
 def _day(moment: str | None) -> str:
     return "" if moment is None else moment[:10]
-
-
-def _table(
-    out: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], nothing: str, *, right: int
-) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    if not rows:
-        out.print(f"[dim]{nothing}[/dim]")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, head in enumerate(heads):
-        last = number == len(heads) - 1
-        table.add_column(
-            head,
-            justify="right" if number == right else "left",
-            style="dim" if last else "",
-            no_wrap=last,
-        )
-    for row in rows:
-        table.add_row(*map(escape, row))
-    out.print(table)
 
 
 def _show_counts(out: Console, document: Mapping[str, Any]) -> None:

@@ -6,19 +6,27 @@ import time
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from pipelines.cli.invocation import FAILED, OK, REFUSED, Invocation, command
+from pipelines.cli.invocation import Invocation, command
+from pipelines.cli.outcome import FAILED, OK, REFUSED
+from pipelines.cli.rendering import Progress
+from pipelines.operations.imports import (
+    ImportReport,
+    Source,
+    chat_items,
+    event_items,
+    import_events,
+)
+from pipelines.work.services import Services
+from projections.positions import Position
 
-if TYPE_CHECKING:
-    from rich.console import Console
+_POLL_S = 0.1
 
-    from pipelines.cli.progress import Progress
-    from pipelines.operations.imports import ImportReport
-    from pipelines.work.services import Services
-    from projections.positions import Position
+app = typer.Typer()
 
 
 class Format(StrEnum):
@@ -28,57 +36,44 @@ class Format(StrEnum):
     CHAT = "chat"
 
 
-POLL_S = 0.1
-
-
-def register(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    command(
-        app,
-        "import",
-        panel="Events",
-        example="recollect import events.jsonl.gz --tenant acme --wait",
-    )(import_)
-
-
+@command(app, "import", example="recollect import events.jsonl.gz --tenant acme --wait")
 def import_(
     invocation: Invocation,
     file: Annotated[
         Path,
         typer.Argument(
             metavar="FILE",
-            help="what to read; - is standard input; gzip is recognised",
+            help="file to read, gzip or not; - reads standard input",
         ),
     ],
     form: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="events: JSON lines of envelopes; chat: a JSON list of conversations in the "
-            "OpenAI shape",
+            help="events: one JSON envelope a line; chat: a JSON list of conversations in the "
+            "OpenAI format",
         ),
     ] = Format.EVENTS,
     tenant: Annotated[
-        str | None, typer.Option(help="of all events; an envelope that names another is refused")
+        str | None,
+        typer.Option(help="tenant of all events; an envelope that names another is refused"),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, max=10_000, help="events an append")] = 500,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="events in one append")] = 500,
     wait: Annotated[
-        bool, typer.Option("--wait", help="return when the projection has passed the events")
+        bool, typer.Option("--wait", help="return once the projection has folded the events")
     ] = False,
     wait_timeout_s: Annotated[
         float,
         typer.Option(
-            "--wait-timeout", min=0.1, help="seconds without any progress to give up after"
+            "--wait-timeout", min=0.1, help="give up after so many seconds without progress"
         ),
     ] = 300.0,
 ) -> int:
     """Append events, or chat conversations, to the ledger.
 
-    Every line is judged alone: what breaks a rule is reported with its line number, field and
-    rule, the others go in. Importing a file again adds nothing.
+    Each line is checked on its own: one that breaks a rule is reported with its line number, field
+    and rule, and the others go in. Importing the same file again adds nothing.
     """
-    from pipelines.operations.imports import Source, chat_items, event_items, import_events
-
     try:
         source = Source(file)
     except OSError as error:
@@ -167,4 +162,4 @@ def wait_until_passed(
             moved_at, before = time.monotonic(), seqs
         elif time.monotonic() - moved_at > patience_s:
             return False
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)

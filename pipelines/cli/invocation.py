@@ -12,11 +12,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import orjson
 import typer
+from rich.console import Console
 
+from pipelines.cli.outcome import (
+    AWAY,
+    FAILED,
+    OK,
+    REFUSED,
+    USAGE,
+    report_error,
+    write_json,
+)
+from pipelines.cli.rendering import Progress
+from pipelines.local.data_folder import connection_settings
+from pipelines.observe.logs import configure_logging
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings, load_settings
+from pipelines.work.stages import STAGES, Stage
 from projections.errors import (
     ConfigurationError,
     EventConflict,
@@ -27,25 +42,7 @@ from projections.errors import (
     UnknownTarget,
 )
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from pipelines.cli.progress import Progress
-    from pipelines.work.services import Services
-    from pipelines.work.settings import Settings
-    from pipelines.work.stages import Stage
-
-OK, FAILED, USAGE, AWAY, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXIT_CODES: Mapping[int, str] = {
-    OK: "done, and all is well",
-    FAILED: "divergence found, or the command could not do what was asked",
-    USAGE: "the command line or a setting is wrong",
-    AWAY: "a service (Redis or Neo4j) is away; the same command may work later",
-    REFUSED: "some of the input was refused; the rest went in",
-    INTERRUPTED: "interrupted",
-}
-STAGE_NAMES = "projection, enrichment or consolidation"
-"""For help; a test compares it with the table, which takes long to load for a `--help`."""
+STAGE_NAMES = f"one of {', '.join(STAGES)}"
 _PIPE_COLUMNS = 200
 CONNECTION, OUTPUT = "Services", "Output"
 
@@ -57,7 +54,7 @@ _SHARED: tuple[tuple[str, Any, Any], ...] = (
             typer.Option(
                 "--redis",
                 metavar="URL",
-                help="the ledger: redis://HOST:PORT/DB or "
+                help="where the ledger is: redis://HOST:PORT/DB or "
                 "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB",
                 rich_help_panel=CONNECTION,
             ),
@@ -69,7 +66,10 @@ _SHARED: tuple[tuple[str, Any, Any], ...] = (
         Annotated[
             str | None,
             typer.Option(
-                "--neo4j", metavar="URL", help="the graph: bolt://…", rich_help_panel=CONNECTION
+                "--neo4j",
+                metavar="URL",
+                help="where the graph is: bolt://…",
+                rich_help_panel=CONNECTION,
             ),
         ],
         None,
@@ -81,7 +81,7 @@ _SHARED: tuple[tuple[str, Any, Any], ...] = (
             typer.Option(
                 "--data",
                 metavar="DIR",
-                help="folder of the embedded services (default .recollect)",
+                help="data folder of the embedded services (default .recollect)",
                 rich_help_panel=CONNECTION,
             ),
         ],
@@ -89,7 +89,7 @@ _SHARED: tuple[tuple[str, Any, Any], ...] = (
     ),
     (
         "debug",
-        Annotated[bool, typer.Option("--debug", help="tracebacks", rich_help_panel=OUTPUT)],
+        Annotated[bool, typer.Option("--debug", help="show tracebacks", rich_help_panel=OUTPUT)],
         False,
     ),
 )
@@ -97,7 +97,9 @@ _JSON: tuple[str, Any, Any] = (
     "json",
     Annotated[
         bool,
-        typer.Option("--json", help="one JSON document on standard output", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--json", help="print one JSON document to standard output", rich_help_panel=OUTPUT
+        ),
     ],
     False,
 )
@@ -123,8 +125,6 @@ class Invocation:
     def services(self) -> Services:
         """The connections, closed when the command ends."""
         if not self._services:
-            from pipelines.work.services import Services
-
             log_to_stderr(self.settings, debug=self.debug)
             self._services.append(Services(self.settings))
         return self._services[0]
@@ -132,22 +132,16 @@ class Invocation:
     @cached_property
     def out(self) -> Console:
         """For the answer to a person."""
-        from rich.console import Console
-
         # In a pipe a line is a line, however long: scripts look at it.
         return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_COLUMNS)
 
     @cached_property
     def err(self) -> Console:
         """For everything beside the answer."""
-        from rich.console import Console
-
         return Console(stderr=True, highlight=False)
 
     def progress(self) -> Progress:
         """A progress bar on standard error; silent for machines and in pipes."""
-        from pipelines.cli.progress import Progress
-
         return Progress(self.err, shown=not self.json and sys.stderr.isatty())
 
     def note(self, text: str) -> None:
@@ -169,13 +163,11 @@ class Invocation:
 
 def settings_of(redis: str | None, neo4j: str | None, data: Path | None) -> Settings:
     """Options over environment over the embedded services of the data folder over defaults."""
-    from pipelines.work.settings import load_settings
-
     given: dict[str, Any] = {"redis_url": redis, "neo4j_url": neo4j, "data_dir": data}
     settings = load_settings(**given)
     if "redis_url" in settings.model_fields_set:
         return settings
-    for name, value in embedded_settings(settings.data_dir).items():
+    for name, value in connection_settings(settings.data_dir).items():
         # The user's word about the graph stands; the embedded ledger is still theirs to use.
         if name not in settings.model_fields_set:
             given[name] = value
@@ -187,29 +179,12 @@ def log_to_stderr(settings: Settings, *, debug: bool = False) -> None:
 
     A worker and the API configure logging again, as the settings say.
     """
-    from pipelines.observe.logs import configure_logging
-
     changes: dict[str, str] = {}
     if "log_level" not in settings.model_fields_set:
         changes["log_level"] = "info" if debug else "warning"
     if "log_format" not in settings.model_fields_set:
         changes["log_format"] = "console"
     configure_logging(settings.model_copy(update=changes))
-
-
-def embedded_settings(data_dir: Path) -> dict[str, Any]:
-    """Settings that lead to the embedded services running on `data_dir`; empty when none do."""
-    from pipelines.local.supervisor import connection_settings
-
-    return dict(connection_settings(data_dir))
-
-
-def write_json(document: Mapping[str, Any]) -> None:
-    """Print the one JSON document."""
-    sys.stdout.write(
-        orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
-    )
-    sys.stdout.flush()
 
 
 def exit_code(error: RecollectError) -> int:
@@ -223,43 +198,27 @@ def exit_code(error: RecollectError) -> int:
     return FAILED
 
 
-def report_error(
-    kind: str, message: str, *, code: int, json: bool, retryable: bool = False
-) -> None:
-    """Say what went wrong: one line for a person, one document for a machine."""
-    line = " ".join(message.split())
-    if json:
-        error = {"kind": kind, "message": line, "exit_code": code, "retryable": retryable}
-        write_json({"error": error})
-    else:
-        sys.stderr.write(f"recollect: {line}\n")
-
-
 def command(
     app: typer.Typer,
     name: str,
     *,
     example: str,
-    panel: str | None = None,
     machine: bool = True,
-    hidden: bool = False,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Register a function as a command with the shared options.
 
     The function takes an `Invocation` and its own options, and returns its exit code (None: 0).
 
     Args:
-        app: the group.
+        app: of the module, or of a group in it; `main.COMMANDS` names the module.
         name: the word on the command line.
         example: one command line, shown under the help.
-        panel: heading in the list of commands.
         machine: whether there is something to say with `--json`.
-        hidden: not for people.
     """
     shared = (*_SHARED, _JSON) if machine else _SHARED
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        signature = inspect.signature(function, eval_str=True)
         options = [
             inspect.Parameter(
                 option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
@@ -287,13 +246,14 @@ def command(
             raise typer.Exit(code or OK)
 
         run.__doc__ = function.__doc__
-        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in list(signature.parameters.values())[1:]
+        ]
         run.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]  # read by inspect.signature
         run.__annotations__ = {p.name: p.annotation for p in [*parameters, *options]}
         app.command(
             name,
-            hidden=hidden,
-            rich_help_panel=panel,
             epilog=f"[bold]Example:[/bold] [cyan]{example}[/cyan]",
         )(run)
         return function
@@ -307,8 +267,6 @@ def stage_named(name: str, option: str) -> Stage:
     Raises:
         typer.BadParameter: there is no such stage.
     """
-    from pipelines.work.stages import STAGES
-
     if name not in STAGES:
-        raise typer.BadParameter(f"one of {', '.join(STAGES)}", param_hint=option)
+        raise typer.BadParameter(STAGE_NAMES, param_hint=option)
     return STAGES[name]

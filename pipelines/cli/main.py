@@ -1,31 +1,23 @@
 """`recollect`: the command line. Parses, calls, prints; the work is done elsewhere.
 
-Nothing heavy is imported here or at the top of a command's module, so that `--help` is quick.
+`COMMANDS` says which module holds a command. A module is imported when its command runs or shows
+its own help, so that `recollect --help` loads none of them and each may import what it needs.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
+from typing import Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from pipelines.cli import (
-    ask,
-    consolidate,
-    dead_letters,
-    demo,
-    graph,
-    imports,
-    invocation,
-    processes,
-    rebuild,
-    restore,
-    status,
-    targets,
-)
+from pipelines.cli import outcome
 
 HELP = """An agent's memory as a graph that is a fold of an event ledger.
 
@@ -35,26 +27,131 @@ graph can be replayed, rebuilt and proved.
 [bold]A first tour[/bold]
 
 [cyan]recollect demo[/cyan]                        everything at once, explained\n
-[cyan]recollect up --detach --all[/cyan]           Redis, Neo4j, workers and the API, here\n
-[cyan]recollect import events.jsonl --wait[/cyan]  events in\n
-[cyan]recollect ask "Why did it fail?"[/cyan]      an answer with its sources\n
-[cyan]recollect status[/cyan]                      what is where, and how far behind\n
-[cyan]recollect verify[/cyan]                      does the graph say what the ledger says?\n
-[cyan]recollect down[/cyan]                        stop; the data stay
+[cyan]recollect up --detach --all[/cyan]           start Redis, Neo4j, workers and the API here\n
+[cyan]recollect import events.jsonl --wait[/cyan]  put events in\n
+[cyan]recollect ask "Why did it fail?"[/cyan]      get an answer with its sources\n
+[cyan]recollect status[/cyan]                      see what runs, and how far behind it is\n
+[cyan]recollect verify[/cyan]                      check the graph against the ledger\n
+[cyan]recollect down[/cyan]                        stop everything; the data stays
 
-Every command takes [cyan]--redis URL --neo4j URL --data DIR[/cyan], settings come from the
-environment ([cyan]RECOLLECT_REDIS_URL[/cyan] …), and without either the embedded services of the
-data folder are used when they run.
+Every command takes [cyan]--redis URL --neo4j URL --data DIR[/cyan]. Settings come from the
+environment ([cyan]RECOLLECT_REDIS_URL[/cyan] …). Without either, a command uses the embedded
+services of the data folder if they are running.
 """
+RUNNING, EVENTS, LOOKING, GRAPH = "Running", "Events", "Looking", "Graph"
+
+
+class Listed(NamedTuple):
+    """A command or a group of commands, as `recollect --help` lists it.
+
+    Attributes:
+        module: that holds it, below `pipelines.cli`.
+        panel: heading that it is listed under.
+        summary: the first paragraph of its own help; a test compares them.
+        hidden: not for people.
+    """
+
+    module: str
+    panel: str
+    summary: str
+    hidden: bool = False
+
+
+COMMANDS: dict[str, Listed] = {
+    "up": Listed(
+        "services",
+        RUNNING,
+        "Start Redis (Valkey) and Neo4j on this machine, without Docker or root.",
+    ),
+    "down": Listed(
+        "services",
+        RUNNING,
+        "Stop what `recollect up --detach` started on this data folder. The data stays.",
+    ),
+    "hold-processes": Listed(
+        "services", RUNNING, "Hold workers and the API; `up --detach --all` starts this.", True
+    ),
+    "worker": Listed(
+        "workers", RUNNING, "Run a worker of a stage until it is told to stop (SIGTERM, Ctrl-C)."
+    ),
+    "serve": Listed(
+        "workers", RUNNING, "Serve the API until it is told to stop (SIGTERM, Ctrl-C)."
+    ),
+    "demo": Listed(
+        "demo", RUNNING, "Start everything, import a payment agent's incident, ask why, and stop."
+    ),
+    "import": Listed("imports", EVENTS, "Append events, or chat conversations, to the ledger."),
+    "ask": Listed(
+        "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
+    ),
+    "status": Listed(
+        "status", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
+    ),
+    "graph": Listed(
+        "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."
+    ),
+    "verify": Listed(
+        "rebuild", GRAPH, "Fold the ledger again and compare: exit 0 same, 1 divergence."
+    ),
+    "replay": Listed(
+        "rebuild", GRAPH, "Run a stage again over a range of the ledger, into the same graph."
+    ),
+    "rebuild": Listed(
+        "rebuild", GRAPH, "Fold the whole ledger again: into a fresh graph, or in place."
+    ),
+    "recover": Listed(
+        "rebuild", GRAPH, "After Redis lost entries that the graph has: list them, and go on."
+    ),
+    "consolidate": Listed(
+        "consolidate", GRAPH, "Run a pass now: summarise what changed, decide what is forgotten."
+    ),
+    "recall-forgotten": Listed(
+        "consolidate",
+        GRAPH,
+        "Bring forgotten events back into the graph, with their edges, from the ledger.",
+    ),
+    "targets": Listed(
+        "services",
+        GRAPH,
+        "List, activate, move and drop the graphs that are folded from this ledger.",
+    ),
+    "dead-letters": Listed(
+        "rebuild", GRAPH, "List, show, retry, drop and release entries that a stage could not fold."
+    ),
+}
+
+
+def load(name: str) -> Any:
+    """A command or group, from its module.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    module = importlib.import_module(f"{__package__}.{COMMANDS[name].module}")
+    return typer.main.get_group(module.app).commands[name]
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands by their rows, and loads the one that is asked for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, loaded, and the arguments behind its name."""
+        name, listed, further = super().resolve_command(ctx, args)
+        return name, None if listed is None else load(str(name)), further
 
 
 def _exit_codes() -> str:
-    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in invocation.EXIT_CODES.items())
+    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in outcome.EXIT_CODES.items())
     return "[bold]Exit codes[/bold]\n\n" + "\n\n".join(rows)
+
+
+def _not_loaded() -> None:
+    """Stands in the list for a command whose module is not loaded."""
 
 
 app = typer.Typer(
     name="recollect",
+    cls=LazyGroup,
     help=HELP,
     epilog=_exit_codes(),
     no_args_is_help=True,
@@ -62,21 +159,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-for module in (
-    processes,
-    imports,
-    ask,
-    graph,
-    status,
-    rebuild,
-    consolidate,
-    restore,
-    targets,
-    dead_letters,
-    demo,
-):
-    module.register(app)
+for _name, _listed in COMMANDS.items():
+    app.command(_name, help=_listed.summary, rich_help_panel=_listed.panel, hidden=_listed.hidden)(
+        _not_loaded
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -89,29 +175,32 @@ def main(arguments: list[str] | None = None) -> None:
         code = typer.main.get_command(app).main(given, "recollect", standalone_mode=False)
     except typer.TyperException as error:
         code = error.exit_code
-        show = getattr(error, "show", None)  # a usage error tells the usage, too
+        show = getattr(error, "show", None)  # a usage error shows the usage, too
         if json or show is None:
             message = error.format_message()
-            invocation.report_error("UsageError", message, code=code, json=json)
+            outcome.report_error("UsageError", message, code=code, json=json)
         else:
             show()
     except typer.Abort:
-        code = invocation.INTERRUPTED
+        code = outcome.INTERRUPTED
     sys.exit(code)
 
 
 def _one_line(
     json: bool,
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """An excepthook for what no command foresaw: one line, and how to see the rest."""
+    """An excepthook for what no command foresaw: one line, and how to see more."""
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         last = "".join(traceback.format_exception_only(kind, error)).strip()
         message = f"unexpected: {last} (--debug shows where)"
-        invocation.report_error(kind.__name__, message, code=invocation.FAILED, json=json)
+        outcome.report_error(kind.__name__, message, code=outcome.FAILED, json=json)
 
     return hook
 
 
 if __name__ == "__main__":
+    # `-m` puts the current folder first on the import path, where a user's own `api/` may lie.
+    if not sys.flags.safe_path and Path(sys.path[0]).resolve() != Path(__file__).parents[2]:
+        del sys.path[0]
     main()

@@ -1,58 +1,69 @@
-"""`recollect replay`, `rebuild`, `verify`, `recover`: the graph against its ledger."""
+"""The graph and its ledger: `recollect verify`, `replay`, `rebuild`, `recover`, `dead-letters`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from pipelines.cli.invocation import FAILED, OK, STAGE_NAMES, Invocation, command, stage_named
-from pipelines.cli.verify import SHOWN_DIFFERENCES, Session, Tenant, line, show_verified, verify
+from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import moment, show_report, show_verified
+from pipelines.ledger.targets import Target
+from pipelines.local.data_folder import read_state
+from pipelines.local.python_process import collect_rarely, step_back
+from pipelines.local.services import ensure_target
+from pipelines.operations import dead_letters as letters_operation
+from pipelines.operations import rebuild as operation
+from pipelines.operations.reconsolidate import REDECIDABLE, rebuild_and_redecide
+from pipelines.operations.recover import recover as recover_ledger
+from pipelines.work.stages import STAGES, Stage, load
 from projections.errors import ConfigurationError, UnknownTarget
 from projections.positions import START, Position
 
-if TYPE_CHECKING:
-    from rich.console import Console
+RELEASED_S = 600
+SAMPLE = 200
+"""Events of the enrichment that a verify of everything looks at, unless told otherwise."""
+StageArgument = Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)]
+Session = Annotated[str | None, typer.Option("--session", help="this session only")]
+Tenant = Annotated[
+    str | None,
+    typer.Option("--tenant", help="tenant of --session (default: default); alone, all of it"),
+]
+StageName = Annotated[str | None, typer.Option("--stage", help="of this stage only")]
+Letter = Annotated[
+    str | None, typer.Argument(help="STAGE/PARTITION/SEQ as `list` prints it", metavar="LETTER")
+]
 
-    from pipelines.ledger.targets import Target
-
-PANEL = "Graph"
-
-
-def register(app: typer.Typer) -> None:
-    """Put the commands into the application."""
-    command(app, "verify", panel=PANEL, example="recollect verify --session checkout-17")(verify)
-    command(
-        app, "replay", panel=PANEL, example="recollect replay projection --from 1770806400000-0"
-    )(replay)
-    command(app, "rebuild", panel=PANEL, example="recollect rebuild --into green --switch")(rebuild)
-    command(app, "recover", panel=PANEL, example="recollect recover --dry-run")(recover)
+app = typer.Typer()
+dead_letters = typer.Typer(
+    help="List, show, retry, drop and release entries that a stage could not fold."
+)
+app.add_typer(dead_letters, name="dead-letters", no_args_is_help=True)
 
 
+@command(app, "replay", example="recollect replay projection --from 1770806400000-0")
 def replay(
     invocation: Invocation,
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)],
+    stage: StageArgument,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="POSITION", help="from here (inclusive)")
+        str | None, typer.Option("--from", metavar="POSITION", help="start here (inclusive)")
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", metavar="POSITION", help="to here (inclusive)")
+        str | None, typer.Option("--to", metavar="POSITION", help="end here (inclusive)")
     ] = None,
     session: Session = None,
     tenant: Tenant = None,
 ) -> None:
     """Run a stage again over a range of the ledger, into the same graph."""
-    from pipelines.observe.process import collect_rarely, step_back
-    from pipelines.operations.rebuild import replay as run
-
     collect_rarely()
     step_back(invocation.settings.rebuild_nice)
     row = stage_named(stage, "STAGE")
     first = position(start, "--from")
     with invocation.progress() as progress:
-        report = run(
+        report = operation.replay(
             invocation.services,
             row,
             after=START if first is None else before(first),
@@ -65,6 +76,7 @@ def replay(
     invocation.answer(document, lambda out: show_report(out, f"replayed {stage}", document))
 
 
+@command(app, "rebuild", example="recollect rebuild --into green --switch")
 def rebuild(
     invocation: Invocation,
     into: Annotated[
@@ -72,20 +84,20 @@ def rebuild(
         typer.Option(
             "--into",
             metavar="TARGET[=URI]",
-            help="a fresh graph beside the live one; without a URI the registered one, or a "
-            "second embedded Neo4j",
+            help="build a fresh graph beside the live one: in the registered target, at the URI, "
+            "or in a second embedded Neo4j",
         ),
     ] = None,
     switch: Annotated[
-        bool, typer.Option("--switch", help="answer reads from it once it is verified")
+        bool, typer.Option("--switch", help="answer reads from the new graph once it is verified")
     ] = False,
     redecide: Annotated[
         str | None,
         typer.Option(
             "--redecide",
             metavar="KIND",
-            help="consolidation: then ask anew for summaries, links, boosts, communities and what "
-            "is forgotten; with --into needs --switch",
+            help="consolidation: afterwards decide again on summaries, links, boosts, communities "
+            "and what is forgotten; with --into this needs --switch",
         ),
     ] = None,
     now: Annotated[
@@ -93,22 +105,17 @@ def rebuild(
         typer.Option(
             "--now",
             metavar="TIME",
-            help="of --redecide: as of this moment (ISO 8601 with a zone)",
+            help="with --redecide: decide as of this time (ISO 8601 with a zone)",
         ),
     ] = None,
 ) -> int:
     """Fold the whole ledger again: into a fresh graph, or in place.
 
-    With --into the live graph goes on answering and new events go on flowing until the new one
-    has caught up. Without it the graph is folded again in place, and what the ledger no longer
-    supports is swept. Recorded decisions are applied; with --redecide they are asked for again
-    after that, under the settings of now, and the new ones take the place of the old.
+    With --into, the live graph keeps answering and new events keep flowing until the new graph
+    has caught up. Without it, the graph is folded again in place, and whatever the ledger no
+    longer supports is removed. Recorded decisions are applied; with --redecide they are then made
+    again under the current settings, and the new ones replace the old.
     """
-    from pipelines.cli.consolidate import moment
-    from pipelines.observe.process import collect_rarely, step_back
-    from pipelines.operations.rebuild import rebuild as run
-    from pipelines.operations.reconsolidate import REDECIDABLE, rebuild_and_redecide
-
     collect_rarely()
     if redecide not in (None, *REDECIDABLE):
         raise typer.BadParameter(f"one of {', '.join(REDECIDABLE)}", param_hint="--redecide")
@@ -127,7 +134,7 @@ def rebuild(
     services = invocation.services
     with invocation.progress() as progress:
         report = (
-            run(services, into=target, switch=switch, progress=progress)
+            operation.rebuild(services, into=target, switch=switch, progress=progress)
             if redecide is None
             else rebuild_and_redecide(services, into=target, now_ms=now_ms, progress=progress)
         )
@@ -136,27 +143,26 @@ def rebuild(
     return OK if document.get("ok", True) else FAILED
 
 
+@command(app, "recover", example="recollect recover --dry-run")
 def recover(
     invocation: Invocation,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="list what is lost and change nothing")
+        bool, typer.Option("--dry-run", help="list what is lost, and change nothing")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask at a terminal")] = False,
 ) -> int:
-    """After Redis lost entries that the graph has: list what is lost, and let the ledger go on.
+    """After Redis lost entries that the graph has: list them, and go on.
 
-    Takes from the graph what the ledger no longer supports, resets the checkpoints, writes the gap
-    into the ledger and lets the halted partitions take events again. At a terminal it asks first.
+    Removes from the graph what the ledger no longer supports, resets the checkpoints, records the
+    gap in the ledger and lets the halted partitions take events again. At a terminal it asks first.
     """
-    from pipelines.operations.recover import recover as run
-
     ask = not (dry_run or yes or invocation.json) and sys.stdin.isatty()
-    report = run(invocation.services, apply=not (dry_run or ask))
+    report = recover_ledger(invocation.services, apply=not (dry_run or ask))
     if ask and report.gaps:
         document = report.as_dict()
         invocation.answer(document, lambda out: show_report(out, "would recover", document))
         typer.confirm("Take this out of the graph and go on?", abort=True)
-        report = run(invocation.services, apply=True)
+        report = recover_ledger(invocation.services, apply=True)
     document = report.as_dict()
     if not document["graph_ahead"]:
         title = "nothing is lost, nothing to recover"
@@ -172,25 +178,21 @@ def target_named(invocation: Invocation, text: str) -> Target:
     Raises:
         UnknownTarget: no URI, not registered, and no embedded services to start one with.
     """
-    from pipelines.ledger.targets import Target
-
     name, equals, uri = text.partition("=")
     services = invocation.services
     if services.active().name == name:
         reason = f"--into {name}: it is the active target; leave --into out to rebuild in place"
         raise ConfigurationError(reason=reason)
-    known = {target.name: target for target in services.targets.all()}
+    registered = {target.name: target for target in services.targets.all()}
     if equals:
         return Target(name, uri, services.settings.neo4j_database, "building")
-    if name in known:
-        return known[name]
-    from pipelines import local
-
+    if name in registered:
+        return registered[name]
     data_dir = services.settings.data_dir
-    state = local.read_state(data_dir)
+    state = read_state(data_dir)
     if state is None or state.redis_url != services.settings.redis_url:
-        raise UnknownTarget(name=name, known=", ".join(sorted(known)))
-    uri = local.ensure_target(data_dir, name)
+        raise UnknownTarget(name=name, known=", ".join(sorted(registered)))
+    uri = ensure_target(data_dir, name)
     return Target(name, uri, services.settings.neo4j_database, "building")
 
 
@@ -215,30 +217,195 @@ def before(first: Position) -> Position:
     return Position(first.ms - 1, 2**64 - 1) if first.ms else START
 
 
-def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
-    """For a person: every figure of a report, lists cut short."""
-    good = document.get("ok", True)
-    out.print(f"[{'green' if good else 'red'}]{title}[/]")
-    for name, value in document.items():
-        label = name.replace("_", " ")
-        if name == "stages":
-            for stage in value.values():
-                show_verified(out, stage)
-        elif isinstance(value, list):
-            out.print(f"  {label}: {len(value):,}")
-            for item in value[:SHOWN_DIFFERENCES]:
-                text = line(item) if isinstance(item, Mapping) else str(item)
-                out.print(f"    {text}", markup=False)
-            if len(value) > SHOWN_DIFFERENCES:
-                out.print(f"    and {len(value) - SHOWN_DIFFERENCES:,} more (--json lists them)")
-        elif isinstance(value, Mapping):
-            out.print(f"  {label}: {line(value) or 0}", markup=False)
-        elif name != "ok":
-            shown = _shown(value)
-            out.print(f"  {label}: {shown}", markup=False)
+@command(app, "verify", example="recollect verify --session checkout-17")
+def verify(
+    invocation: Invocation,
+    session: Session = None,
+    tenant: Tenant = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="NAME", help="verify this graph instead of the active one"
+        ),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="repair exactly what differs, then verify again")
+    ] = False,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            "--stage",
+            metavar="STAGE",
+            help=f"verify one stage alone ({', '.join(STAGES)}); by default the projection and the "
+            "consolidation as a whole, and a sample of the enrichment",
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample",
+            metavar="N",
+            min=1,
+            help="of the enrichment, only sessions that hold about so many events together "
+            f"(default: all with --stage enrichment, else {SAMPLE})",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", metavar="N", help="draw the same sample again (default: another one)"
+        ),
+    ] = None,
+) -> int:
+    """Fold the ledger again and compare: exit 0 same, 1 divergence.
+
+    The digest is the same for the same events in another ledger. Of the enrichment, everything
+    that the events determine is recomputed; embeddings and SIMILAR_TO are checked for what must
+    hold of any. Memory grows with entities and facts, unless a sample is drawn. Of the
+    consolidation, all decisions are folded once more and accesses are added up; of one session,
+    its summaries, links, boosts and tombstones.
+    """
+    if stage is not None and not stage_named(stage, "--stage").sampled and sample is not None:
+        raise typer.BadParameter(f"the {stage} is always compared whole", param_hint="--sample")
+    if session is not None and sample is not None:
+        raise typer.BadParameter("a session is always compared whole", param_hint="--sample")
+    collect_rarely()
+    options: dict[str, Any] = {
+        "target": target,
+        "session": session,
+        "tenant": tenant,
+        "repair": repair,
+    }
+    document: dict[str, Any] | None = None
+    for row in STAGES.values() if stage is None else [STAGES[stage]]:
+        if stage is None and not _has_begun(invocation, row, target):
+            continue
+        sampling = {"sample": sample, "seed": seed} if row.sampled else {}
+        with invocation.progress() as progress:
+            compare = load(row.verify)
+            report = compare(invocation.services, progress=progress, **sampling, **options)
+        part = report.as_dict()
+        if document is None:
+            document = part
+            if stage is None and not part["repaired"]:
+                # what the projection brought back is bare: then all of the rest is looked at
+                sample = sample or SAMPLE
+        else:
+            document.setdefault("stages", {})[row.name] = part
+            document["ok"] = document["ok"] and part["ok"]
+    assert document is not None
+    verified = document
+    invocation.answer(verified, lambda out: show_verified(out, verified))
+    return OK if verified["ok"] else FAILED
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
+def _has_begun(invocation: Invocation, stage: Stage, named: str | None) -> bool:
+    """Whether a stage has folded anything; the first one counts as begun everywhere."""
+    if stage.upstream is None:
+        return True
+    services = invocation.services
+    target = services.targets.get(named) if named else services.active()
+    return any(c.position != START for c in services.writer(target).checkpoints(stage.name))
+
+
+@command(dead_letters, "list", example="recollect dead-letters list --json")
+def list_letters(
+    invocation: Invocation,
+    stage: StageName = None,
+    dropped: Annotated[
+        bool, typer.Option("--dropped", help="list those that were given up, too")
+    ] = False,
+) -> None:
+    """List the dead letters of the active target."""
+    document = letters_operation.list_(invocation.services, stage=stage, dropped=dropped).as_dict()
+    letters = document["dead_letters"]
+
+    def show_list(out: Console) -> None:
+        if not letters:
+            out.print("[green]none[/green]")
+        for letter in letters:
+            out.print(f"[bold]{letter_name(letter)}[/bold]  {letter['event_id'] or '?'}")
+            out.print(f"  {letter['kind']}: {letter['reason']}", style="dim", markup=False)
+
+    invocation.answer(document, show_list)
+
+
+@command(dead_letters, "show", example="recollect dead-letters show projection/3/1041")
+def show_letter(invocation: Invocation, letter: Annotated[str, Letter]) -> None:
+    """Show one dead letter with its event."""
+    stage, partition, seq = letter_place(letter)
+    document = letters_operation.show(invocation.services, stage, partition, seq).as_dict()
+    invocation.answer(document, lambda out: out.print_json(data=document, default=str))
+
+
+@command(dead_letters, "retry", example="recollect dead-letters retry")
+def retry_letters(invocation: Invocation, letter: Letter = None, stage: StageName = None) -> int:
+    """Fold dead letters again, all of them without LETTER; those that succeed are gone."""
+    with invocation.progress() as progress:
+        report = letters_operation.retry(
+            invocation.services, **chosen_letters(letter, stage), progress=progress
+        )
+    return _answer_letters(invocation, "retried", report.as_dict())
+
+
+@command(dead_letters, "drop", example="recollect dead-letters drop projection/3/1041")
+def drop_letters(invocation: Invocation, letter: Letter = None, stage: StageName = None) -> int:
+    """Give dead letters up: their events stay in the ledger, and out of the graph."""
+    if letter is None and stage is None:
+        raise typer.BadParameter("name one, or give a --stage", param_hint="LETTER")
+    report = letters_operation.drop(invocation.services, **chosen_letters(letter, stage))
+    return _answer_letters(invocation, "dropped", report.as_dict())
+
+
+@command(dead_letters, "release", example="recollect dead-letters release projection")
+def release(
+    invocation: Invocation,
+    stage: StageArgument,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="NAME", help="on this target (default: the active one)"),
+    ] = None,
+    for_s: Annotated[
+        int, typer.Option("--for", metavar="SECONDS", min=1, help="for how long")
+    ] = RELEASED_S,
+) -> None:
+    """Let a stage that holds go on: what fails is poison, and may become dead letters.
+
+    A stage holds when so many different entries fail that they are hardly the cause; `recollect
+    status` says at which entry it holds, and why. It goes on by itself once one of them passes.
+    """
+    row = stage_named(stage, "STAGE")
+    letters_operation.release(invocation.services, row.name, target=target, for_s=for_s)
+    document = {"stage": row.name, "target": target, "for_s": for_s}
+    invocation.answer(document, lambda out: out.print(f"{row.name} is released for {for_s:,} s"))
+
+
+def letter_name(letter: dict[str, Any]) -> str:
+    """STAGE/PARTITION/SEQ."""
+    return f"{letter['stage']}/{letter['partition']}/{letter['seq']}"
+
+
+def letter_place(letter: str) -> tuple[str, int, int]:
+    """What a letter's name says: stage, partition, seq.
+
+    Raises:
+        typer.BadParameter: it is no such name.
+    """
+    parts = letter.split("/")
+    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        raise typer.BadParameter("STAGE/PARTITION/SEQ as `list` prints it", param_hint="LETTER")
+    return parts[0], int(parts[1]), int(parts[2])
+
+
+def chosen_letters(letter: str | None, stage: str | None) -> dict[str, Any]:
+    """Which letters: one, those of a stage, or all."""
+    if letter is None:
+        return {"stage": stage}
+    name, partition, seq = letter_place(letter)
+    return {"stage": name, "partition": partition, "seq": seq}
+
+
+def _answer_letters(invocation: Invocation, title: str, document: dict[str, Any]) -> int:
+    """Print what became of the letters."""
+    invocation.answer(document, lambda out: show_report(out, title, document))
+    return OK if document.get("ok", True) else FAILED

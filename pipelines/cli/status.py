@@ -2,68 +2,59 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import orjson
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
 
-from pipelines.cli.invocation import AWAY, OK, Invocation, command
+from pipelines.cli.invocation import Invocation, command
+from pipelines.cli.outcome import AWAY, OK
+from pipelines.operations import status as operation
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-
-def register(app: typer.Typer) -> None:
-    """Put the command into the application."""
-    command(app, "status", panel="Looking", example="recollect status --json | jq .stages")(status)
+app = typer.Typer()
 
 
+@command(app, "status", example="recollect status --json | jq .stages")
 def status(
     invocation: Invocation,
     watch: Annotated[
-        bool, typer.Option("--watch", help="again every interval, until interrupted")
+        bool, typer.Option("--watch", help="look again every interval, until interrupted")
     ] = False,
     interval_s: Annotated[
         float, typer.Option("--interval", min=0.1, help="seconds between two looks")
     ] = 1.0,
 ) -> int:
-    """Show lag, dead letters, the last passes, what the graph holds, ledger and targets.
+    """Show lag, dead letters, the last passes, the graph, ledger and targets.
 
-    Exit code 3 when the graph cannot be asked. With --watch --json each look is one line.
+    The exit code is 3 when the graph cannot be reached. With --watch --json each look is one line.
     """
-    from pipelines.operations.status import status as gather
-
     if watch:
         return _watch(invocation, interval_s)
-    document = gather(invocation.services)
+    document = operation.status(invocation.services)
     invocation.answer(document, lambda out: out.print(picture(document)))
     return AWAY if document["errors"] else OK
 
 
 def _watch(invocation: Invocation, interval_s: float) -> int:
-    import sys
-
-    import orjson
-    from rich.live import Live
-
-    from pipelines.operations.status import status as gather
-
     if invocation.json:
         while True:
-            sys.stdout.write(orjson.dumps(gather(invocation.services)).decode() + "\n")
+            sys.stdout.write(orjson.dumps(operation.status(invocation.services)).decode() + "\n")
             sys.stdout.flush()
             time.sleep(interval_s)
     with Live(console=invocation.out, auto_refresh=False) as live:
         while True:
-            live.update(picture(gather(invocation.services)), refresh=True)
+            live.update(picture(operation.status(invocation.services)), refresh=True)
             time.sleep(interval_s)
 
 
 def picture(document: dict[str, Any]) -> RenderableType:
     """The document for a person."""
-    from rich.console import Group
-    from rich.table import Table
-
     stages = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("stage", "target", "lag", "seconds behind", "dead letters", ""):
         stages.add_column(column, justify="right" if column in ("lag", "dead letters") else "left")
@@ -74,7 +65,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
         if stage["graph_ahead"]:
             remark = "[red]graph ahead of the ledger: recollect recover[/red]"
         lag, letters = stage["lag_entries"], stage["dead_letters"]
-        stages.add_row(
+        cells = (
             f"[bold]{name}[/bold]",
             stage["target"],
             f"[{'yellow' if lag else 'green'}]{lag:,}[/]" if stage["started"] else "-",
@@ -82,6 +73,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
             f"[{'red' if letters else 'green'}]{letters:,}[/]",
             remark,
         )
+        stages.add_row(*cells)
     parts: list[RenderableType] = [stages, *_holds(document["stages"])]
     parts += [*_other_models(document["stages"]), ""]
     if document["passes"]:
@@ -111,20 +103,18 @@ def picture(document: dict[str, Any]) -> RenderableType:
 
 def _passes(passes: list[dict[str, Any]]) -> RenderableType:
     """The last pass of consolidation of each tenant."""
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("tenant", "last pass", "", "requests"):
         table.add_column(column)
-    for one in passes:
-        if one["ended_at"] is None:
+    for row in passes:
+        if row["ended_at"] is None:
             outcome = ""
         else:
-            outcome = "complete" if one["complete"] else "[yellow]cut short[/yellow]"
-        waiting = one["requests_waiting"]
+            outcome = "complete" if row["complete"] else "[yellow]cut short[/yellow]"
+        waiting = row["requests_waiting"]
         table.add_row(
-            f"[bold]{one['tenant']}[/bold]",
-            one["ended_at"] or "[dim]never[/dim]",
+            f"[bold]{row['tenant']}[/bold]",
+            row["ended_at"] or "[dim]never[/dim]",
             outcome,
             f"[yellow]{waiting:,} waiting[/yellow]" if waiting else "[dim]none[/dim]",
         )
@@ -133,13 +123,11 @@ def _passes(passes: list[dict[str, Any]]) -> RenderableType:
 
 def _holds(stages: dict[str, Any]) -> list[str]:
     """Where stages hold, and what an operator can do."""
-    from rich.markup import escape
-
     return [
-        f"[red]{name} holds since {held['since']} at {held['partition']}/{held['seq']}: "
-        f"{escape(held['reason'])}; if that is poison: recollect dead-letters release {name}[/red]"
+        f"[red]{name} holds since {hold['since']} at {hold['partition']}/{hold['seq']}: "
+        f"{escape(hold['reason'])}; if that is poison: recollect dead-letters release {name}[/red]"
         for name, stage in stages.items()
-        if (held := stage["held"])
+        if (hold := stage["held"])
     ]
 
 

@@ -85,6 +85,7 @@ class Admission:
         self,
         client: redis.Redis,
         keys: LedgerKeys,
+        *,
         partitions: int,
         id_buckets: int,
         checkpoints: ReadCheckpoints,
@@ -115,8 +116,8 @@ class Admission:
             created_at_ms = int(seconds) * 1000 + int(micros) // 1000
             transaction.hsetnx(self._keys.format, "created_at_ms", str(created_at_ms))
             transaction.hgetall(self._keys.format)
-            found = transaction.execute()[-1]
-        got = {name: int(found.get(name.encode(), -1)) for name in expected}
+            stored = transaction.execute()[-1]
+        got = {name: int(stored.get(name.encode(), -1)) for name in expected}
         if got != expected:
             raise LedgerFormatMismatch(
                 found=_described(got),
@@ -203,14 +204,14 @@ class Admission:
 
     def _begin_epoch(self, process: _Process, number: int) -> int:
         """Start epoch number + 1; 0 when another client or server came in between."""
-        found = self._checkpoints()
+        by_target = self._checkpoints()
         gone: dict[str, str] = {}
-        for target, checkpoints in found.items():
+        for target, checkpoints in by_target.items():
             # The furthest first: it is the one that `recover` starts from.
             for checkpoint in sorted(self.missing(checkpoints), key=_position, reverse=True):
                 field, value = _halt_field(target, checkpoint)
                 gone.setdefault(field, value)
-        positions = [_position(checkpoint) for group in found.values() for checkpoint in group]
+        positions = [_position(checkpoint) for group in by_target.values() for checkpoint in group]
         floor = max([*positions, *self._last_positions()])
         if floor.seq >= _LARGEST_SEQ:
             floor = Position(floor.ms + 1, 0)

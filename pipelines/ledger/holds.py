@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import redis
 
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import LedgerKeys
-from pipelines.ledger.retry import call_patiently
 
 SHOWN_S = 60
 """A hold that its worker has not shown again for so long is over: the worker has ended."""

@@ -124,11 +124,11 @@ def decode_entry(partition: int, entry_id: bytes, fields: Mapping[bytes, bytes])
     try:
         request_id = fields.get(REQUEST_FIELD)
         return Entry(
-            partition,
-            decode_position(entry_id),
-            int(fields[SEQ_FIELD]),
-            fields[DATA_FIELD],
-            None if request_id is None else request_id.decode("utf-8", "replace"),
+            partition=partition,
+            position=decode_position(entry_id),
+            seq=int(fields[SEQ_FIELD]),
+            data=fields[DATA_FIELD],
+            request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
         )
     except (KeyError, ValueError, TypeError) as error:
         position = entry_id.decode("ascii", "replace")

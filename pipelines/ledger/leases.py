@@ -17,8 +17,8 @@ from typing import Any, Self
 import redis
 from redis.exceptions import RedisError
 
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import LedgerKeys
-from pipelines.ledger.retry import call_patiently
 from projections.errors import PassUnderWay
 
 # "Already mine" counts as taken: the reply to an earlier try may have been lost.
@@ -88,7 +88,7 @@ class PassLease:
         self._renewal.join()
         self._until_s = 0.0
         with suppress(RedisError):  # it ends by itself
-            self._redis.eval(RELEASE, 1, self._key, self._name, self._lease_ms)
+            self._eval(RELEASE)
 
     def _renew(self) -> None:
         while not self._ended.wait(self._lease_ms / 1000 / _RENEWALS):
@@ -98,9 +98,13 @@ class PassLease:
             except RedisError:
                 continue  # it may be back before the lease ends
 
+    def _eval(self, script: str) -> Any:
+        arguments = (self._key, self._name, self._lease_ms)
+        return self._redis.eval(script, 1, *arguments)
+
     def _extend(self, script: str) -> bool:
         asked_at_s = monotonic()
-        if not self._redis.eval(script, 1, self._key, self._name, self._lease_ms):
+        if not self._eval(script):
             self._until_s = 0.0
             return False
         self._until_s = asked_at_s + self._lease_ms / 1000

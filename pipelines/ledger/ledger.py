@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import redis
 
+from pipelines.ledger.connect import PATIENCE_S, call_patiently, is_not_admitted, is_passing
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
 from pipelines.ledger.keys import Entry, LedgerKeys, decode_entry
-from pipelines.ledger.retry import PATIENCE_S, call_patiently, is_not_admitted, is_passing
 from projections.errors import (
     EventConflict,
     InvalidEvent,
@@ -134,7 +134,13 @@ class Ledger:
         self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
         self._id_buckets = id_buckets
         self._patience_s = patience_s
-        self._admission = Admission(redis, self.keys, partitions, id_buckets, checkpoints)
+        self._admission = Admission(
+            redis,
+            self.keys,
+            partitions=partitions,
+            id_buckets=id_buckets,
+            checkpoints=checkpoints,
+        )
         self._script = ""
         call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
@@ -244,14 +250,14 @@ class Ledger:
         outcomes: list[Outcome | None],
     ) -> None:
         ms, seq = _CLOCK.unpack_from(reply)
-        known = {record[0]: record[1:] for record in _KNOWN.iter_unpack(reply[_CLOCK.size :])}
+        not_new = {record[0]: record[1:] for record in _KNOWN.iter_unpack(reply[_CLOCK.size :])}
         halted: Mapping[int, RecollectError] | None = None
         for number, (index, partition) in enumerate(chunk.places):
-            if number not in known:
+            if number not in not_new:
                 seq += 1
                 outcomes[index] = Appended(Position(ms, seq), partition, False)
                 continue
-            status, first_partition, first_ms, first_seq = known[number]
+            status, first_partition, first_ms, first_seq = not_new[number]
             if status == _DUPLICATE:
                 outcomes[index] = Appended(Position(first_ms, first_seq), first_partition, True)
             elif status == _CONFLICT:
@@ -336,10 +342,12 @@ class Ledger:
                 return places, pipeline.execute()
 
         places, replies = call_patiently(ask, patience_s=self._patience_s)
-        known = [(key, place) for key, place in zip(keys, places, strict=True) if place is not None]
+        indexed = [
+            (key, place) for key, place in zip(keys, places, strict=True) if place is not None
+        ]
         return {
             key: decode_entry(place[0], *reply[0])
-            for (key, place), reply in zip(known, replies, strict=True)
+            for (key, place), reply in zip(indexed, replies, strict=True)
             if reply
         }
 
@@ -370,8 +378,8 @@ class Ledger:
 
     def halted(self) -> dict[int, str]:
         """Partitions that accept no appends, with the reason."""
-        found = call_patiently(self._admission.halted, patience_s=self._patience_s)
-        return {partition: error.reason for partition, error in found.items()}
+        errors = call_patiently(self._admission.halted, patience_s=self._patience_s)
+        return {partition: error.reason for partition, error in errors.items()}
 
     def missing_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
         """Checkpoints whose entry (position, seq and content) the ledger does not hold.

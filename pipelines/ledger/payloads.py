@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from enrichment.ports import PayloadResolver
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
 # Reads that do not end hold a thread each; with so many of them, no more are begun.
@@ -59,7 +59,7 @@ class FsspecResolver(PayloadResolver):
         data = self._within_time(reference) if self._allowed(reference) else None
         payload = None if data is None else _payload(data)
         if payload is None:
-            telemetry.DEGRADED.labels(kind="payload").inc()
+            metrics.DEGRADED.labels(kind="payload").inc()
         return payload
 
     def _allowed(self, reference: str) -> bool:
@@ -72,17 +72,17 @@ class FsspecResolver(PayloadResolver):
             allowed = _local_path(prefix)
             # Where it really is: neither `..` nor a link leads out.
             return allowed is not None and path.resolve().is_relative_to(allowed.resolve())
-        rest = unquote(unquote(reference[len(prefix) :])).replace("\\", "/")
-        return ".." not in rest.split("/")
+        below = unquote(unquote(reference[len(prefix) :])).replace("\\", "/")
+        return ".." not in below.split("/")
 
     def _within_time(self, reference: str) -> bytes | None:
         if not self._free.acquire(blocking=False):
             return None
-        found: list[bytes | None] = []
+        contents: list[bytes | None] = []
 
         def read() -> None:
             try:
-                found.append(self._read(reference))
+                contents.append(self._read(reference))
             finally:
                 self._free.release()
 
@@ -90,7 +90,7 @@ class FsspecResolver(PayloadResolver):
         thread = threading.Thread(target=read, name="payload", daemon=True)
         thread.start()
         thread.join(self._timeout_s)
-        return found[0] if found else None
+        return contents[0] if contents else None
 
     def _read(self, reference: str) -> bytes | None:
         import fsspec

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import redis
 
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import LedgerKeys
-from pipelines.ledger.retry import call_patiently
 
 CONSOLIDATE_REPORT = "consolidate"
 _VERIFY, _FIRST = "verify", "projection"  # whose command is the bare word
@@ -56,9 +56,9 @@ class Reports:
 
     def all(self) -> list[Report]:
         """Every last report."""
-        found = call_patiently(lambda: self._redis.hgetall(self._key))
+        stored = call_patiently(lambda: self._redis.hgetall(self._key))
         return [
             Report(command, target, json.loads(values))
-            for field, values in sorted(found.items())
+            for field, values in sorted(stored.items())
             for command, _, target in [field.decode().partition(":")]
         ]

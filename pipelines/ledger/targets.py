@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar, cast
 
 import redis
 
+from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import LedgerKeys
-from pipelines.ledger.retry import call_patiently
 from projections.errors import OperationFailed, UnknownTarget
 
 Result = TypeVar("Result")
@@ -50,8 +50,8 @@ class Targets:
 
     def all(self) -> list[Target]:
         """Every target, by name."""
-        found = call_patiently(lambda: self._redis.hgetall(self._keys.targets))
-        return sorted(map(_decode, found.values()), key=lambda target: target.name)
+        values = call_patiently(lambda: self._redis.hgetall(self._keys.targets))
+        return sorted(map(_decode, values.values()), key=lambda target: target.name)
 
     def get(self, name: str) -> Target:
         """The target of that name.
@@ -59,10 +59,10 @@ class Targets:
         Raises:
             UnknownTarget: there is none.
         """
-        found = {target.name: target for target in self.all()}
-        if name not in found:
-            raise UnknownTarget(name=name, known=", ".join(found) or "none")
-        return found[name]
+        registered = {target.name: target for target in self.all()}
+        if name not in registered:
+            raise UnknownTarget(name=name, known=", ".join(registered) or "none")
+        return registered[name]
 
     def active(self) -> tuple[str, int] | None:
         """Name of the target that answers reads, and how often that was switched."""

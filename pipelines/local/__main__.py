@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from pipelines.local.jars import fetch_neo4j
-from pipelines.local.neo4j_server import archive_classes
-from pipelines.local.supervisor import supervise
+from pipelines.local.servers import archive_classes
+from pipelines.local.services import supervise
 from projections.errors import OperationFailed
 
 

@@ -76,15 +76,11 @@ def fetch_neo4j(progress: bool = False) -> Path:
     if not missing:
         return folder
     base_url = os.environ.get("RECOLLECT_MAVEN_URL") or _maven_central()
-    bar = Progress(
-        TextColumn("Neo4j {task.fields[done]}/{task.fields[count]} jars"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not progress,
+    columns = (
+        *(TextColumn("Neo4j {task.fields[done]}/{task.fields[count]} jars"), BarColumn()),
+        *(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()),
     )
+    bar = Progress(*columns, console=Console(stderr=True), disable=not progress)
     total = sum(jar.size for jar in missing)
     with bar, ThreadPoolExecutor(_DOWNLOADS) as pool:
         task = bar.add_task("", total=total, done=0, count=len(missing))

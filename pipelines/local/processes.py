@@ -1,4 +1,8 @@
-"""Child processes that cannot outlive their parent, and the ports they listen on."""
+"""Child processes: those that cannot outlive their parent, and those that are meant to.
+
+What both kinds share is here: ports, logs, the signals that stop whoever holds them, and the one
+rule on how often what ended is started again.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,23 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+from pipelines.local.python_process import python_environment
 from projections.errors import OperationFailed
+
+START_TIMEOUT_S = 300.0
+"""For a process to get ready: a few seconds, but on a machine ten times overcommitted minutes."""
+STOP_TIMEOUT_S = 60.0
+"""For a detached holder of processes to end after it was asked to."""
+POLL_S = 0.1
+"""Between two looks at processes, locks and state files."""
+RESTARTS_A_MINUTE = 5
+"""What ends more often does so for a reason that a restart does not mend."""
 
 _PR_SET_PDEATHSIG = 1
 # Below the ports that systems hand to outgoing connections: a client that knocks at a stopped
@@ -89,6 +105,108 @@ def log_tail(path: Path, lines: int = 15) -> str:
     return "\n".join(data.decode(errors="replace").splitlines()[-lines:])
 
 
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until `condition` holds; whether it did within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+class RestartLimit:
+    """Counts restarts: at most RESTARTS_A_MINUTE within a minute.
+
+    Args:
+        now: clock, seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._restarts: list[float] = []
+
+    def allows(self) -> bool:
+        """Whether something may be started again now; if so, it is counted."""
+        now = self._now()
+        self._restarts = [moment for moment in self._restarts if now - moment < 60.0]
+        if len(self._restarts) >= RESTARTS_A_MINUTE:
+            return False
+        self._restarts.append(now)
+        return True
+
+
+class StopSignal:
+    """Whether a signal asked this process to stop; puts the earlier handlers back at the end."""
+
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.received = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def _receive(self, _number: int, _frame: FrameType | None) -> None:
+        self.received = True
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.signal(number, self._receive) for number in self._SIGNALS}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def start_detached(
+    command: Sequence[str],
+    *,
+    logs: Sequence[Path],
+    is_ready: Callable[[], bool],
+    timeout_s: float,
+    what: str,
+) -> None:
+    """Start a Python process that outlives this one; returns once it is ready.
+
+    It runs in the folder above the one of its log, which is the data folder: the caller's folder
+    may go away.
+
+    Args:
+        command: from `python_command`.
+        logs: the file it prints to, then others whose ends help to explain a failure.
+        is_ready: asked again and again.
+        timeout_s: for getting ready.
+        what: for the error message, plural.
+
+    Raises:
+        OperationFailed: it ended, or was not ready in time; with the ends of the logs.
+    """
+    logs[0].parent.mkdir(parents=True, exist_ok=True)
+    with logs[0].open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=logs[0].parent.parent,
+            env=python_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        if not wait_until(lambda: is_ready() or process.poll() is not None, timeout_s):
+            reason = f"{what} were not ready within {timeout_s:.0f} s"
+        elif not is_ready():
+            reason = f"{what} did not start"
+        else:
+            reason = ""
+        if reason:
+            raise OperationFailed(reason="\n".join([f"{reason}:", *map(log_tail, logs)]))
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    # It outlives this process by intent; if it ends first, it must not stay as a zombie.
+    threading.Thread(target=process.wait, name="reaper", daemon=True).start()
+
+
 class _Spawner:
     """Forks from one thread that lives as long as the process.
 
@@ -142,7 +260,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     parent = os.getpid()
 
     def before_exec() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the call above
             os._exit(1)
 
@@ -187,6 +305,10 @@ class ServerProcess(ABC):
     def _prepare(self) -> list[str]:
         """Write what the server reads on start and return its command line."""
 
+    def _environment(self) -> Mapping[str, str] | None:
+        """Its environment; None: this process' own."""
+        return None
+
     @property
     def pid(self) -> int | None:
         """Process id while it runs."""
@@ -203,7 +325,7 @@ class ServerProcess(ABC):
         if self.pid is not None:
             raise OperationFailed(reason=f"{self.name} runs already as process {self.pid}")
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command = self._prepare()
+        command, environment = self._prepare(), self._environment()
         before_exec = None if self._use_watcher else _die_with_parent()
 
         def start() -> subprocess.Popen[bytes]:
@@ -211,6 +333,7 @@ class ServerProcess(ABC):
                 return subprocess.Popen(
                     command,
                     cwd=self.data_dir,
+                    env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -225,7 +348,7 @@ class ServerProcess(ABC):
             raise OperationFailed(reason=f"{self.name} did not start: {error}") from error
         if self._use_watcher:
             self._watcher = subprocess.Popen(
-                [sys.executable, "-c", _WATCHER, str(self._process.pid)],
+                [sys.executable, "-I", "-c", _WATCHER, str(self._process.pid)],
                 stdin=subprocess.PIPE,
                 start_new_session=True,
             )

@@ -1,43 +1,28 @@
-"""The process that runs spaCy: `python -m pipelines.models.analyst MODEL`; see `adapters.nlp`.
+"""The process that runs spaCy for `nlp`: `python -P -m pipelines.models.analyst MODEL`.
 
 A process of its own, because spaCy holds the interpreter while it computes (a worker's event loop
 would lose its leases), and because a text that crashes it must not take the worker along.
 
-On standard input come frames (length, then JSON list of texts), on standard output goes one frame
-an answer: first `{"ready": true}` or `{"error": reason}`, then one analysis a text, as soon as it
-is made; null for a text it gave up on. It ends with its input, and so with its parent.
+A frame that comes in is a JSON list of texts; for each of them one frame goes out, its analysis, as
+soon as it is made; null for a text that spaCy gave up on.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any
 
 import orjson
 
 from enrichment.ports import Analysis, Span, Token
+from pipelines.local.python_process import FrameHandler, StartFailed, serve_frames
 
 _RUN = 256
 _LONG_RUN = re.compile(rf"\S{{{_RUN + 1},}}")
 _GIVING_UP = (ValueError, RuntimeError, LookupError, MemoryError)
-
-
-def write_frame(stream: BinaryIO, data: bytes) -> None:
-    """Length (4 bytes, little-endian) and data."""
-    stream.write(len(data).to_bytes(4, "little") + data)
-    stream.flush()
-
-
-def read_frame(stream: BinaryIO) -> bytes | None:
-    """The data of one frame; None at the end of the stream."""
-    head = stream.read(4)
-    if len(head) < 4:
-        return None
-    data = stream.read(size := int.from_bytes(head, "little"))
-    return data if len(data) == size else None
 
 
 def encode_analysis(analysis: Analysis) -> bytes:
@@ -68,18 +53,18 @@ def decode_analysis(data: bytes) -> Analysis:
 def analysis_of(doc: Any) -> Analysis:
     """What a `spacy.tokens.Doc` says, without the tokens that are only white space."""
     text = doc.text  # put together anew each time it is asked for
-    kept = [token for token in doc if not token.is_space]
-    place = {token.i: index for index, token in enumerate(kept)}
+    printed = [token for token in doc if not token.is_space]
+    place = {token.i: index for index, token in enumerate(printed)}
     tokens = tuple(
         Token(
-            token.text,
-            token.lemma_.lower(),
-            token.pos_,
-            token.idx,
-            place.get(token.head.i, index),
-            token.dep_,
+            text=token.text,
+            lemma=token.lemma_.lower(),
+            pos=token.pos_,
+            start=token.idx,
+            head=place.get(token.head.i, index),
+            relation=token.dep_,
         )
-        for index, token in enumerate(kept)
+        for index, token in enumerate(printed)
     )
     firsts = (next((t.i for t in sentence if t.i in place), None) for sentence in doc.sents)
     return Analysis(
@@ -144,27 +129,28 @@ def analyze(nlp: Any, texts: list[str]) -> Iterator[bytes]:
         yield encode_analysis(analysis_of(doc))
 
 
-def main(model: str) -> int:
-    """Serve until the input ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not come between the frames
+def load_analyst(model: str) -> FrameHandler:
+    """What answers a JSON list of texts with one encoded analysis for each.
+
+    Raises:
+        StartFailed: spaCy or the model cannot be loaded.
+    """
+    # spaCy would load torch where it is installed: 500 MB that its small models never use.
+    sys.modules["torch"] = None  # type: ignore[assignment]  # how Python spells "not importable"
     try:
-        # spaCy would load torch where it is installed: 500 MB that its small models never use.
-        sys.modules["torch"] = None  # type: ignore[assignment]  # how Python spells "not importable"
         import spacy
 
         nlp = spacy.load(model)
     except (ImportError, OSError, ValueError, LookupError, AttributeError, TypeError) as error:
-        write_frame(answers, orjson.dumps({"error": f"{type(error).__name__}: {error}"[:300]}))
-        return 1
-    write_frame(answers, orjson.dumps({"ready": True}))
-    while (frame := read_frame(sys.stdin.buffer)) is not None:
+        raise StartFailed(f"{type(error).__name__}: {error}") from error
+
+    def answer(frame: bytes) -> Iterator[bytes]:
         # Strings met in these texts are forgotten after them; else the process grows for ever.
         with nlp.memory_zone():
-            for answer in analyze(nlp, orjson.loads(frame)):
-                write_frame(answers, answer)
-    return 0
+            yield from analyze(nlp, orjson.loads(frame))
+
+    return answer
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(serve_frames(partial(load_analyst, sys.argv[1])))

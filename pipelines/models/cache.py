@@ -20,7 +20,7 @@ import redis
 
 from enrichment.ports import Embedder
 from pipelines.ledger.keys import LedgerKeys
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
 # The TTL is cut into so many stretches; the count covers one more than the TTL.
@@ -35,12 +35,12 @@ Item = TypeVar("Item")
 
 def digest_of(*parts: str | bytes) -> str:
     """Hexadecimal digest (160 bits) of parts, kept apart: ("ab", "c") is not ("a", "bc")."""
-    found = hashlib.blake2b(digest_size=20)
+    digest = hashlib.blake2b(digest_size=20)
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-        found.update(len(data).to_bytes(8, "little"))
-        found.update(data)
-    return found.hexdigest()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
 class ByteCache:
@@ -59,7 +59,7 @@ class ByteCache:
         self,
         client: redis.Redis,
         keys: LedgerKeys,
-        cache: telemetry.Cache,
+        cache: metrics.Cache,
         *,
         ttl_s: int,
         max_bytes: int,
@@ -74,7 +74,7 @@ class ByteCache:
 
     @classmethod
     def from_settings(
-        cls, client: redis.Redis, settings: Settings, cache: telemetry.Cache
+        cls, client: redis.Redis, settings: Settings, cache: metrics.Cache
     ) -> ByteCache:
         """A cache with the TTL, the cap and the prefix of the settings."""
         return cls(
@@ -89,18 +89,18 @@ class ByteCache:
         """The value of each digest; None where there is none, or where Redis does not answer."""
         if self._max_bytes == 0:
             return [None] * len(digests)
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         try:
             for chunk in _chunks(digests):
                 names = [self._keys.cached(self._cache, digest) for digest in chunk]
-                found.extend(self._client.mget(names))  # type: ignore[arg-type]  # annotated for both kinds of client
+                values.extend(self._client.mget(names))  # type: ignore[arg-type]  # annotated for both kinds of client
         except redis.RedisError:
             self._count("lost", len(digests))
             return [None] * len(digests)
-        missing = found.count(None)
+        missing = values.count(None)
         self._count("miss", missing)
-        self._count("hit", len(found) - missing)
-        return found
+        self._count("hit", len(values) - missing)
+        return values
 
     def put_many(self, values: Mapping[str, bytes]) -> None:
         """Keep values by digest, as far as the cap allows."""
@@ -141,17 +141,17 @@ class ByteCache:
                     pipe.set(name, value, ex=self._ttl_s)
             pipe.execute()
 
-    def _count(self, outcome: telemetry.CacheOutcome, count: int) -> None:
+    def _count(self, outcome: metrics.CacheOutcome, count: int) -> None:
         if count:
-            telemetry.CACHE_LOOKUPS.labels(cache=self._cache, outcome=outcome).inc(count)
+            metrics.CACHE_LOOKUPS.labels(cache=self._cache, outcome=outcome).inc(count)
 
     def _refuse(self, count: int) -> None:
-        telemetry.CACHE_REFUSED.labels(cache=self._cache).inc(count)
+        metrics.CACHE_REFUSED.labels(cache=self._cache).inc(count)
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, _AT_ONCE)):
+    remaining = iter(items)
+    while chunk := list(islice(remaining, _AT_ONCE)):
         yield chunk
 
 
@@ -189,8 +189,8 @@ class CachedEmbedder(Embedder):
         return [vectors[digest] for digest in digests]
 
     def _cached(self, digests: list[str]) -> dict[str, bytes]:
-        found = self._cache.get_many(digests)
-        held = {digest: value for digest, value in zip(digests, found, strict=True) if value}
+        values = self._cache.get_many(digests)
+        held = {digest: value for digest, value in zip(digests, values, strict=True) if value}
         whole = {
             digest: value for digest, value in held.items() if len(value) == 4 * self.dimensions
         }

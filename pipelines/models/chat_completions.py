@@ -107,8 +107,8 @@ class ChatCompletions:
         with self._guard:
             self._closed = True
             opened = list(self._opened)
-        for one in opened:
-            _end(one)
+        for connection in opened:
+            _end(connection)
 
     def complete(
         self,

@@ -20,6 +20,8 @@ EMBEDDER = "all-MiniLM-L6-v2"
 EMBEDDER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its weights."""
 EMBEDDER_REVISION = EMBEDDER_SHA256[:12]
+MODEL_START_TIMEOUT_S = 120.0
+"""For a model's process to load it: 1 to 2 s, more on a machine that is very busy."""
 ANALYSIS_VERSION = 1
 """Of what an analysis holds; another one leaves what is cached behind, and needs a rebuild."""
 

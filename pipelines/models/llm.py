@@ -46,7 +46,7 @@ from enrichment.prompts import (
 from enrichment.resolution import Candidate, judge, question
 from pipelines.models.cache import ByteCache, digest_of
 from pipelines.models.chat_completions import ChatCompletions, CompletionFailed
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
 
@@ -222,11 +222,11 @@ class ChatModel(LanguageModel, Summarizer):
             for task, question in asked
         ]
         wanted = {self._digest(*one): one for one in put if one is not None}
-        found = self._cached(wanted)
-        missing = {digest: one for digest, one in wanted.items() if digest not in found}
+        answers = self._cached(wanted)
+        missing = {digest: one for digest, one in wanted.items() if digest not in answers}
         if self._asks and missing:
-            found |= self._asked_together(missing)
-        return [None if one is None else found.get(self._digest(*one)) for one in put]
+            answers |= self._asked_together(missing)
+        return [None if one is None else answers.get(self._digest(*one)) for one in put]
 
     def close(self) -> None:
         """Ask nothing more, and wait for no answer: who does is told that the worker stops."""
@@ -265,7 +265,7 @@ class ChatModel(LanguageModel, Summarizer):
     def _cached(
         self, wanted: Mapping[str, tuple[Task, dict[str, Any]]]
     ) -> dict[str, dict[str, Any] | None]:
-        found: dict[str, dict[str, Any] | None] = {}
+        answers: dict[str, dict[str, Any] | None] = {}
         damaged = 0
         for digest, data in zip(wanted, self._cache.get_many(list(wanted)), strict=True):
             if data is not None:
@@ -276,9 +276,9 @@ class ChatModel(LanguageModel, Summarizer):
                 if answer is None:
                     damaged += 1
                 else:
-                    found[digest] = answer
+                    answers[digest] = answer
         self._cache.damaged(damaged)
-        return found
+        return answers
 
     def _asked(self, digest: str, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
         if not self._breaker.allows():
@@ -304,7 +304,7 @@ class ChatModel(LanguageModel, Summarizer):
         if answer is None:
             _count_degraded("malformed")
             return None
-        telemetry.LLM_QUESTIONS.labels(outcome="answered").inc()
+        metrics.LLM_QUESTIONS.labels(outcome="answered").inc()
         self._cache.put_many({digest: orjson.dumps(answer)})
         return answer
 
@@ -338,9 +338,9 @@ def with_answers(
     Raises:
         Stopped: the model was closed meanwhile.
     """
-    asked = [questions(one, model.tasks) for one in found]
-    answers = iter(model.answers([item for by_task in asked for item in by_task.items()]))
-    given = [{task: next(answers) for task in by_task} for by_task in asked]
+    tasks = [questions(one, model.tasks) for one in found]
+    answers = iter(model.answers([item for by_task in tasks for item in by_task.items()]))
+    given = [{task: next(answers) for task in by_task} for by_task in tasks]
     return (
         [
             derived_with_model(one, {task: said for task, said in by_task.items() if said})
@@ -402,9 +402,9 @@ def make_language_model(
     )
 
 
-def _count_degraded(outcome: telemetry.LlmOutcome) -> None:
-    telemetry.LLM_QUESTIONS.labels(outcome=outcome).inc()
-    telemetry.DEGRADED.labels(kind="llm").inc()
+def _count_degraded(outcome: metrics.LlmOutcome) -> None:
+    metrics.LLM_QUESTIONS.labels(outcome=outcome).inc()
+    metrics.DEGRADED.labels(kind="llm").inc()
 
 
 _backoff = wait_random_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_BACKOFF_S)

@@ -8,10 +8,9 @@ from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
 from pipelines.ledger.connect import RedisClient
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.cache import ByteCache, CachedEmbedder
-from pipelines.models.embedder import make_embedder
+from pipelines.models.embedder import load_minilm, make_embedder
 from pipelines.models.installed import language_model_in_use
 from pipelines.models.llm import make_language_model
-from pipelines.models.minilm import load_minilm
 from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
 from pipelines.work.settings import Settings
 

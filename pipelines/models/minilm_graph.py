@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
-from pipelines.models.minilm import DIMENSIONS, LAYERS, MAX_TOKENS
+from pipelines.models.embedder import DIMENSIONS, LAYERS, MAX_TOKENS
 
 GRAPH = Path(__file__).with_name("minilm.onnx")
 
@@ -71,14 +71,16 @@ def draw() -> Any:
         state = _layer(it, f"layer.{number}", state, ignored)
     _pool(it, state)
     graph = helper.make_graph(
-        it.nodes,
-        "all-MiniLM-L6-v2",
-        [
+        nodes=it.nodes,
+        name="all-MiniLM-L6-v2",
+        inputs=[
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
             for name in ("ids", "mask")
         ],
-        [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", DIMENSIONS])],
-        it.initializers,
+        outputs=[
+            helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", DIMENSIONS])
+        ],
+        initializer=it.initializers,
     )
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, producer_name="recollect"
@@ -88,9 +90,9 @@ def draw() -> Any:
 def _words(it: _Drawing) -> tuple[str, str]:
     words = it.node("Gather", [it.weight("words.table", _WORDS, DIMENSIONS), "ids"], "word")
     shape = it.node("Shape", ["ids"], "shape")
-    one = it.constant("one", 1, numpy.int64)
-    length = it.node("Gather", [shape, one], "length")
-    places = it.node("Range", [it.constant("zero", 0, numpy.int64), length, one], "places")
+    unit = it.constant("one", 1, numpy.int64)
+    length = it.node("Gather", [shape, unit], "length")
+    places = it.node("Range", [it.constant("zero", 0, numpy.int64), length, unit], "places")
     table = it.weight("positions.table", MAX_TOKENS, DIMENSIONS)
     positions = it.node("Gather", [table, places], "position")
     placed = it.node("Add", [words, positions], "placed")
@@ -131,9 +133,9 @@ def _pool(it: _Drawing, state: str) -> None:
     """The mean over a text's own tokens; scaled to length 1, their sum is as good."""
     last = it.constant("last", [-1], numpy.int64)
     column = it.node("Unsqueeze", ["real", last], "real.column")
-    kept = it.node("Mul", [state, column], "kept")
+    masked = it.node("Mul", [state, column], "kept")
     middle = it.constant("over.tokens", [1], numpy.int64)
-    total = it.node("ReduceSum", [kept, middle], "total", keepdims=0)
+    total = it.node("ReduceSum", [masked, middle], "total", keepdims=0)
     norm = it.node("ReduceL2", [total, last], "norm", keepdims=1)
     it.node("Div", [total, norm], "embedding")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import zlib
@@ -13,21 +12,19 @@ from typing import Protocol, Self
 import orjson
 
 from enrichment.ports import Analysis, EntityRecognizer
+from pipelines.local.python_process import ChildGone, FramedChild, python_command
 from pipelines.models.analyst import decode_analysis
 from pipelines.models.cache import ByteCache, digest_of
-from pipelines.models.framed_child import ChildGone, FramedChild
-from pipelines.models.installed import recognizer_revision
-from pipelines.observe import metrics as telemetry
+from pipelines.models.installed import MODEL_START_TIMEOUT_S, recognizer_revision
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ModelFailed, ModelUnavailable
 
 MAX_CHARACTERS = 4_096
 """Of a text are analysed; `enrichment.text` keeps 4,000."""
 
-_PROGRAM = (sys.executable, "-m", "pipelines.models.analyst")
+_PROGRAM = python_command("pipelines.models.analyst")
 _FIX = "run `make setup`, or set RECOLLECT_NLP_MODEL to an installed model"
-# Importing spaCy and loading the model takes 2 s; a machine may be very busy.
-_START_TIMEOUT_S = 120.0
 _STARTS = 3
 # Of one frame: enough for spaCy to be fast, and few enough that its answers come in 2 s or less.
 _BATCH_TEXTS = 32
@@ -105,7 +102,7 @@ class SpacyRecognizer(EntityRecognizer):
 
     def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
         """The same, encoded, and None for a text that had to go without (counted)."""
-        found: list[bytes | None] = []
+        analyses: list[bytes | None] = []
         bounded = [_bounded(text) for text in texts]
         with self._lock:
             for batch in _batches(bounded):
@@ -113,10 +110,10 @@ class SpacyRecognizer(EntityRecognizer):
                 # It is not known which text ended the child, if any did: each gets a chance alone.
                 for text in batch[len(answers) :]:
                     answers += self._asked([text]) or [None]
-                found += answers
-        telemetry.MODEL_TEXTS.labels(model="nlp").inc(len(found))
-        telemetry.DEGRADED.labels(kind="nlp").inc(found.count(None))
-        return found
+                analyses += answers
+        metrics.MODEL_TEXTS.labels(model="nlp").inc(len(analyses))
+        metrics.DEGRADED.labels(kind="nlp").inc(analyses.count(None))
+        return analyses
 
     def close(self) -> None:
         """End the child."""
@@ -145,7 +142,7 @@ class SpacyRecognizer(EntityRecognizer):
             self._end()  # its answers would be taken for those of the next texts
             raise
         finally:
-            telemetry.MODEL_SECONDS.labels(model="nlp").inc(time.perf_counter() - begun)
+            metrics.MODEL_SECONDS.labels(model="nlp").inc(time.perf_counter() - begun)
         return answers
 
     def _running(self) -> FramedChild:
@@ -155,16 +152,16 @@ class SpacyRecognizer(EntityRecognizer):
             self._end()
             self._child = FramedChild(self._command)
             try:
-                answer = orjson.loads(self._child.receive(_START_TIMEOUT_S))
+                reason = self._child.wait_ready(MODEL_START_TIMEOUT_S)
             except ChildGone:
                 self._end()  # it may have closed its output and still be running
                 continue
             except BaseException:
                 self._end()
                 raise
-            if "error" in answer:
+            if reason:
                 self._end()
-                raise ModelUnavailable(model=self.model, reason=answer["error"], fix=_FIX)
+                raise ModelUnavailable(model=self.model, reason=reason, fix=_FIX)
             return self._child
         self._end()
         raise ModelFailed(

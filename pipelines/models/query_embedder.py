@@ -6,7 +6,6 @@ keywords), and the process is started, or started again, in the background.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from array import array
@@ -16,9 +15,9 @@ from typing import Final
 
 import orjson
 
-from pipelines.models.framed_child import ChildGone, ChildLate, FramedChild
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.local.python_process import ChildGone, ChildLate, FramedChild, python_command
+from pipelines.models.installed import MODEL_START_TIMEOUT_S
+from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 
 MAX_CHARACTERS: Final = 4_000
@@ -29,9 +28,7 @@ HANGS_S: Final = 10.0
 MAX_OWED: Final = 8
 """Answers that were given up and are still to come; from then on nothing more is asked."""
 
-_PROGRAM = (sys.executable, "-m", "pipelines.models.query_encoder")
-# Loading the model takes 1 to 2 s; a machine may be very busy.
-_START_TIMEOUT_S = 120.0
+_PROGRAM = python_command("pipelines.models.embedder")
 
 _log = logs.get_logger(__name__)
 
@@ -98,7 +95,7 @@ class QueryEmbedder:
         if vector is None:
             vector = self._asked(text, time.monotonic() + timeout_ms / 1000)
             if vector is None:
-                telemetry.DEGRADED.labels(kind="query_embedding").inc()
+                metrics.DEGRADED.labels(kind="query_embedding").inc()
                 return None
             self._remember(text, vector)
         return array("f", vector).tolist()
@@ -119,7 +116,7 @@ class QueryEmbedder:
             if vector is not None:
                 self._known.move_to_end(text)
         outcome = "miss" if vector is None else "hit"
-        telemetry.CACHE_LOOKUPS.labels(cache="query_embedding", outcome=outcome).inc()
+        metrics.CACHE_LOOKUPS.labels(cache="query_embedding", outcome=outcome).inc()
         return vector
 
     def _remember(self, text: str, vector: bytes) -> None:
@@ -188,7 +185,7 @@ class QueryEmbedder:
         reason = "closed"
         if not closed:
             try:
-                reason = orjson.loads(child.receive(_START_TIMEOUT_S)).get("error", "")
+                reason = child.wait_ready(MODEL_START_TIMEOUT_S)
             except ChildGone:
                 reason = "its process ended, or did not get ready"
         with self._changed:

@@ -59,9 +59,9 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        distinct = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         # The longest first, so that a secret which is part of another leaves no rest of it.
-        ordered = sorted(known, key=len, reverse=True)
+        ordered = sorted(distinct, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def __call__(
@@ -110,14 +110,14 @@ class Redactor:
 
 def known_secrets(settings: Settings) -> frozenset[str]:
     """Every secret value of the settings, and the passwords inside its URLs."""
-    found = {key.key.get_secret_value() for key in settings.api_keys}
+    secrets = {key.key.get_secret_value() for key in settings.api_keys}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
-            found.add(value.get_secret_value())
+            secrets.add(value.get_secret_value())
         elif isinstance(value, str) and (match := re.search(r"://[^@\s]*?:(.+)@", value)):
-            found.add(match.group(1))
-    return frozenset(found)
+            secrets.add(match.group(1))
+    return frozenset(secrets)
 
 
 def _render_json(logger: object, method: str, event: MutableMapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Metrics: every Prometheus metric is declared here; log lines are rendered in `logs`.
 
 The declarations below are the one table of metrics: name, type, labels, help. They are also the
-accessors: `telemetry.DEAD_LETTERS.labels(stage="projection", target="blue").set(0)`.
+accessors: `metrics.DEAD_LETTERS.labels(stage="projection", target="blue").set(0)`.
 `docs/reference/metrics.md` is generated from them, and dashboards and alert rules are tested
 against them. No metric has a tenant, session or event as a label: their number has no bound.
 
@@ -150,67 +150,62 @@ def _histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -
     return Histogram(full_name, text, labels, registry=REGISTRY, buckets=buckets)
 
 
+_STAGE = ("stage", "target")
+
 # Lag: how far the graph is behind the ledger
 LAG_ENTRIES = _gauge(
     "lag_entries",
     "Entries of the ledger after the stage's checkpoints, all partitions together.",
-    "stage",
-    "target",
+    *_STAGE,
 )
 LAG_SECONDS = _gauge(
     "lag_seconds",
     "Age of the oldest entry the stage has not applied, over all partitions; 0 when none.",
-    "stage",
-    "target",
+    *_STAGE,
 )
 PARTITION_LAG_ENTRIES = _gauge(
     "partition_lag_entries",
     "Entries of one partition after the stage's checkpoint.",
-    "stage",
-    "target",
+    *_STAGE,
     "partition",
 )
 PARTITION_LAG_SECONDS = _gauge(
     "partition_lag_seconds",
     "Age of the oldest entry of one partition that the stage has not applied; 0 when none.",
-    "stage",
-    "target",
+    *_STAGE,
     "partition",
 )
 
 # Work of a stage
 BLOCKS_APPLIED = _counter(
-    "blocks_applied_total", "Blocks whose transaction was committed.", "stage", "target"
+    "blocks_applied_total", "Blocks whose transaction was committed.", *_STAGE
 )
 ENTRIES_APPLIED = _counter(
-    "entries_applied_total", "Entries whose transaction was committed.", "stage", "target"
+    "entries_applied_total", "Entries whose transaction was committed.", *_STAGE
 )
 OPERATIONS = _counter(
     "operations_total",
     "Graph operations committed, by kind (merge_node, merge_edge, remove_node, remove_edge).",
-    "stage",
-    "target",
+    *_STAGE,
     "kind",
 )
 RETRIES = _counter(
     "retries_total",
     "Blocks tried again, by the error's class in snake case (graph_unavailable …).",
-    "stage",
-    "target",
+    *_STAGE,
     "reason",
 )
 BISECTIONS = _counter(
-    "bisections_total", "Failing blocks cut in two to find the poison entry.", "stage", "target"
+    "bisections_total", "Failing blocks cut in two to find the poison entry.", *_STAGE
 )
 FENCED_BLOCKS = _counter(
     "fenced_blocks_total",
     "Blocks rolled back because the checkpoint was elsewhere: another worker had gone on.",
-    "stage",
-    "target",
+    *_STAGE,
 )
-DEAD_LETTERS = _gauge("dead_letters", "Dead letters in the graph now.", "stage", "target")
+DEAD_LETTERS = _gauge("dead_letters", "Dead letters in the graph now.", *_STAGE)
 DEAD_LETTERS_MADE = _counter(
-    "dead_letters_made_total", "Entries given up after the last attempt.", "stage", "target"
+    "dead_letters_made_total", "Entries given up after the last attempt.", *_STAGE
 )
 STAGE_HELD = _gauge(
     "stage_held",
@@ -221,20 +216,16 @@ STAGE_HELD = _gauge(
 BLOCK_DURATION = _histogram(
     "block_duration_seconds",
     "Time of one block, by phase: " + ", ".join(get_args(Phase)) + " (derive: models run).",
-    "stage",
-    "target",
+    *_STAGE,
     "phase",
     buckets=_BLOCK_BUCKETS,
 )
-PARTITIONS_HELD = _gauge(
-    "partitions_held", "Partitions whose lease this worker holds.", "stage", "target"
-)
+PARTITIONS_HELD = _gauge("partitions_held", "Partitions whose lease this worker holds.", *_STAGE)
 REBUILD_NEEDED = _gauge(
     "rebuild_needed",
     "1 when the graph was folded by another fold version, or with other models, so that workers "
     "refuse to write.",
-    "stage",
-    "target",
+    *_STAGE,
 )
 
 # What enrichment derives, the models it takes, and what is cached of them
@@ -368,9 +359,7 @@ REDIS_MEMORY_MAX = _gauge("redis_memory_max_bytes", "Redis' maxmemory; 0: no lim
 API_DURATION = _histogram(
     "api_request_duration_seconds",
     "Time of one request, by route template, method and status class (2xx …).",
-    "route",
-    "method",
-    "status",
+    *("route", "method", "status"),
     buckets=_API_BUCKETS,
 )
 
@@ -410,18 +399,15 @@ ACCESSES_DROPPED = _counter(
 )
 
 # Proof and repair
-VERIFY_OK = _gauge(
-    "verify_ok", "1 when the last verify found no difference, else 0.", "stage", "target"
-)
+VERIFY_OK = _gauge("verify_ok", "1 when the last verify found no difference, else 0.", *_STAGE)
 VERIFY_DIFFERENCES = _gauge(
     "verify_differences",
     "Differences of the last verify of everything, or of a sample that had some.",
-    "stage",
-    "target",
+    *_STAGE,
 )
-VERIFY_DURATION = _gauge("verify_duration_seconds", "Time the last verify took.", "stage", "target")
+VERIFY_DURATION = _gauge("verify_duration_seconds", "Time the last verify took.", *_STAGE)
 VERIFY_TIMESTAMP = _gauge(
-    "verify_timestamp_seconds", "When the last verify ended, in Unix time.", "stage", "target"
+    "verify_timestamp_seconds", "When the last verify ended, in Unix time.", *_STAGE
 )
 REBUILD_PROGRESS = _gauge(
     "rebuild_progress_ratio", "Share of the ledger a rebuild has folded, 0 to 1.", "target"

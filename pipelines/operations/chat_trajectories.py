@@ -67,7 +67,9 @@ def conversation_events(trajectory: Any) -> Iterator[Mapped]:
             yield Mapped(index, None, InvalidInput(errors))
             continue
         event_id = derived_event_id("chat", conversation.identity, str(index))
-        yield Mapped(index, _envelope(conversation, index, message, event_id, thread))
+        yield Mapped(
+            index, _envelope(conversation, message, index=index, event_id=event_id, thread=thread)
+        )
         thread.add(event_id, message)
 
 
@@ -150,16 +152,16 @@ class _Thread:
             case "assistant":
                 return self.last
             case _:
-                known = self.calls.get(message.get("tool_call_id") or "")
-                return known[0] if known else self.call or self.last
+                call = self.calls.get(message.get("tool_call_id") or "")
+                return call[0] if call else self.call or self.last
 
     def tool(self, message: Mapping[str, Any]) -> str | None:
         """The tool a result comes from: as the message says, else as its call said."""
         name = message.get("name")
         if name:
             return str(name)
-        known = self.calls.get(message.get("tool_call_id") or "")
-        return known[1] if known else None
+        call = self.calls.get(message.get("tool_call_id") or "")
+        return call[1] if call else None
 
     def add(self, event_id: str, message: Mapping[str, Any]) -> None:
         self.last = event_id
@@ -177,12 +179,12 @@ class _Thread:
 
 def tool_calls(message: Mapping[str, Any]) -> list[tuple[str | None, str | None]]:
     """(call id, tool name) of each call in an assistant message; `function_call` has no id."""
-    found: list[tuple[str | None, str | None]] = []
+    calls: list[tuple[str | None, str | None]] = []
     for call in message.get("tool_calls") or ():
-        found.append((call.get("id"), (call.get("function") or {}).get("name")))
-    if not found and message.get("function_call"):
-        found.append((None, message["function_call"].get("name")))
-    return found
+        calls.append((call.get("id"), (call.get("function") or {}).get("name")))
+    if not calls and message.get("function_call"):
+        calls.append((None, message["function_call"].get("name")))
+    return calls
 
 
 def is_error(content: Any) -> bool:
@@ -210,8 +212,9 @@ def is_error(content: Any) -> bool:
 
 def _envelope(
     conversation: Conversation,
-    index: int,
     message: Mapping[str, Any],
+    *,
+    index: int,
     event_id: str,
     thread: _Thread,
 ) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Cleared:
         return {"ok": True, **asdict(self)}
 
 
-def clear(services: Services) -> Cleared:
+def clear_graph(services: Services) -> Cleared:
     """Empty the active target's graph.
 
     The checkpoints are locked meanwhile: no worker writes into a graph that is half gone. Ended
@@ -59,19 +59,21 @@ def clear(services: Services) -> Cleared:
     )
     writer = GraphWriter(services.driver(target), target.database, timeout_s=TIMEOUT_S)
     with writer.transaction() as transaction:
-        found = [
+        checkpoints = [
             locked
-            for one in writer.checkpoints()
-            if (locked := transaction.lock(one.stage, one.partition)) is not None
+            for checkpoint in writer.checkpoints()
+            if (locked := transaction.lock(checkpoint.stage, checkpoint.partition)) is not None
         ]
         writer.clear_memory()
-        for one in found:
+        for held in checkpoints:
             transaction.reset(
                 Checkpoint(
-                    one.stage, one.partition, fold_version=one.fold_version, models=one.models
+                    held.stage, held.partition, fold_version=held.fold_version, models=held.models
                 )
             )
-    return Cleared(target.name, nodes, edges, event_id, position)
+    return Cleared(
+        target=target.name, nodes=nodes, edges=edges, event_id=event_id, position=position
+    )
 
 
 def _recorded(services: Services, payload: dict[str, Any]) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from pipelines.graph.reads.undecided import UndecidedReader
 from pipelines.ledger.leases import PassLease
 from pipelines.ledger.reports import CONSOLIDATE_REPORT, Report
 from pipelines.ledger.targets import Target
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.forgetting import Forgetting, forgetting_plan
@@ -307,13 +307,13 @@ class _Run:
         if whole or not before:
             tiers = reads.tiers(self._now_ms)
             for score in reads.decay_scores(self._now_ms, SAMPLE):
-                telemetry.DECAY_SCORES.labels(target.name).observe(score)
+                metrics.DECAY_SCORES.labels(target.name).observe(score)
         now_s = time.time()
         values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}
         values |= {"ended_at_s": now_s, "duration_s": duration_s}
         values["whole_at_s"] = now_s if whole else before.get("whole_at_s", 0.0)
         services.reports.put(Report(CONSOLIDATE_REPORT, target.name, values))
-        telemetry.observe_pass(target.name, values)
+        metrics.observe_pass(target.name, values)
         return tiers
 
     def _in_time(self) -> bool:

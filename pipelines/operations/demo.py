@@ -10,17 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pipelines.cli.answers import explained
-from pipelines.cli.api_client import SUBGRAPH
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.operations.api import SUBGRAPH, ApiClient, explained
+from pipelines.work.services import Services
 from projections.events import DEFAULT_TENANT, Event, decode_event, timestamp_text
 from projections.schema import CAUSED_BY
-
-if TYPE_CHECKING:
-    from pipelines.cli.api_client import Asked
-    from pipelines.graph.reader import GraphNode, GraphRead
-    from pipelines.work.services import Services
 
 EVENTS = 75
 FAILURE = "019cb8a0-4711-7000-8000-000000000016"
@@ -91,12 +87,12 @@ class Reply(NamedTuple):
         return {str(node["node_id"]) for node in nodes}
 
 
-def replies(asked: Asked) -> list[Reply]:
+def replies(client: ApiClient) -> list[Reply]:
     """The answers to the questions, each as the support agent would ask it."""
-    return [_reply(asked, question) for question in QUESTIONS]
+    return [_reply(client, question) for question in QUESTIONS]
 
 
-def _reply(asked: Asked, question: Question) -> Reply:
+def _reply(client: ApiClient, question: Question) -> Reply:
     body = {
         "query": question.text,
         "session_id": question.session_id,
@@ -105,9 +101,9 @@ def _reply(asked: Asked, question: Question) -> Reply:
         "timeout_ms": ASK_TIMEOUT_MS,
         "record_access": False,
     }
-    document = asked.ask(SUBGRAPH, body, DEFAULT_TENANT).document
+    document = client.ask(SUBGRAPH, body, DEFAULT_TENANT).document
     start = explained(document)
-    lineage = None if start is None else asked.lineage(start, DEFAULT_TENANT)
+    lineage = None if start is None else client.lineage(start, DEFAULT_TENANT)
     return Reply(question, document, lineage)
 
 
@@ -122,7 +118,7 @@ def lineage(services: Services, event_id: str) -> Lineage:
     Raises:
         KeyError: the event is not in the graph.
     """
-    found = services.reader(services.active()).read(
+    start, causes = services.reader(services.active()).read(
         lambda graph: _walk(graph, event_id), timeout_ms=READ_TIMEOUT_MS
     )
 
@@ -131,8 +127,7 @@ def lineage(services: Services, event_id: str) -> Lineage:
         event = decode_event(entry.data) if entry else None
         return _happening(tree.node, event, tuple(told(effect) for effect in tree.effects))
 
-    event, causes = found
-    return Lineage(told(event), tuple(told(_Tree(cause, ())) for cause in causes))
+    return Lineage(told(start), tuple(told(_Tree(cause, ())) for cause in causes))
 
 
 class _Tree(NamedTuple):
@@ -207,8 +202,8 @@ def _cut(text: str) -> str:
 
 
 def _intents(reply: Reply) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = reply.document["meta"]["inferred_intents"]
-    return found
+    intents: Mapping[str, Any] = reply.document["meta"]["inferred_intents"]
+    return intents
 
 
 class Check(NamedTuple):

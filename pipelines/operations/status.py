@@ -6,20 +6,20 @@ a ledger that fell behind its graph.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pipelines.graph.reader import GraphReader
+from pipelines.graph.reads.last_passes import last_passes
+from pipelines.ledger.holds import Hold
+from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.targets import Target
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import GraphError, RecollectError
 from projections.events import timestamp_text
-
-if TYPE_CHECKING:
-    from pipelines.graph.reader import GraphReader
-    from pipelines.ledger.holds import Hold
-    from pipelines.ledger.ledger import Ledger, Tail
-    from pipelines.ledger.targets import Target
-    from pipelines.work.services import Services
-    from pipelines.work.settings import Settings
-    from projections.operations import Checkpoint
+from projections.operations import Checkpoint
+from projections.positions import Position
 
 TENANTS = 100
 """Of which the last pass is told."""
@@ -106,8 +106,6 @@ def status(services: Services) -> dict[str, Any]:
 
 def _passes(reader: GraphReader) -> list[dict[str, Any]]:
     """The last pass of consolidation of each tenant; times by the clock of the pass."""
-    from pipelines.graph.reads.last_passes import last_passes
-
     return [
         {
             "tenant": one.tenant,
@@ -199,8 +197,6 @@ def _differ(graph: str | None = None, installed: str | None = None) -> bool:
 
 def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:
     """Age of the oldest entry that is not in the graph; 0 when all are."""
-    from projections.positions import Position
-
     oldest_ms: int | None = None
     for row in rows:
         if row["lag_entries"] > 0:

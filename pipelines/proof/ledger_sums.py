@@ -18,6 +18,9 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pipelines.ledger.connect import connect_redis
+from pipelines.ledger.ledger import Ledger
+from pipelines.local.python_process import end_with_standard_input, python_environment
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import decode_event
@@ -29,7 +32,6 @@ from projections.system_events import is_system_event
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pipelines.ledger.ledger import Ledger
     from pipelines.work.services import Progress
     from pipelines.work.settings import Settings
 
@@ -182,7 +184,8 @@ class LedgerSide:
 
     def _start(self, settings: Settings) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, *CHILD],
+            [sys.executable, "-P", *CHILD],
+            env=python_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches this process, which ends it
@@ -232,10 +235,6 @@ class LedgerSide:
 
 def main() -> None:
     """The child: a task from standard input, progress and sums to standard output."""
-    from pipelines.ledger.connect import connect_redis
-    from pipelines.ledger.ledger import Ledger
-    from pipelines.local.parent_watch import end_with_standard_input
-
     sender = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # whatever prints must not come between the messages
     receiver = Connection(os.dup(0), writable=False)

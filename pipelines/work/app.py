@@ -21,9 +21,8 @@ from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
 from pipelines.ledger.keys import Block
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
-from pipelines.observe.process import collect_rarely, step_back
+from pipelines.local.python_process import collect_rarely, step_back
+from pipelines.observe import logs, metrics
 from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
@@ -230,11 +229,11 @@ class StageApp(faust.App):
 
     async def on_start(self) -> None:
         """Metrics as everywhere else in the project."""
-        telemetry.prepare_stage(**self._labels, metrics=self._metrics)
+        metrics.prepare_stage(**self._labels, metrics=self._metrics)
         consumer = cast(Consumer, self.consumer)
-        telemetry.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
+        metrics.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
         if self.settings.metrics_port:
-            telemetry.serve_metrics(self.settings.metrics_host, self.settings.metrics_port)
+            metrics.serve_metrics(self.settings.metrics_host, self.settings.metrics_port)
         await super().on_start()
 
     async def on_stop(self) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from consolidation.stage import consolidate, derive, reach
 from pipelines.graph.consolidation_facts import ConsolidationFacts
 from pipelines.ledger.targets import Target
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.folds import StageFold
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
@@ -39,4 +39,4 @@ def pruned_counts(operations: Operations) -> Counter[str]:
 def count_pruned(target: str, operations: Operations) -> None:
     """Count what a batch has taken away from a target."""
     for tier, number in pruned_counts(operations).items():
-        telemetry.PRUNED.labels(target=target, tier=tier).inc(number)
+        metrics.PRUNED.labels(target=target, tier=tier).inc(number)

@@ -16,7 +16,7 @@ import structlog
 from consolidation.tombstones import EventKey
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from pipelines.graph.reads.due_passes import PassReads
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.passes.scopes import PassScope, due
 from pipelines.work.app import StageApp
@@ -39,7 +39,7 @@ def attach_decider(app: StageApp, settings: Settings, target: str) -> None:
 class Due(NamedTuple):
     """Why a pass is due, and what it is to look at; None: at everything."""
 
-    reason: telemetry.Trigger
+    reason: metrics.Trigger
     scopes: list[PassScope] | None
 
 
@@ -93,7 +93,7 @@ class Decider:
         self._services.close()
 
     def _work(self) -> None:
-        outcome: telemetry.PassOutcome | None = "failed"
+        outcome: metrics.PassOutcome | None = "failed"
         try:
             outcome = self._run()
         except PassUnderWay as error:
@@ -103,11 +103,11 @@ class Decider:
             logger.warning("pass failed", target=self._target, reason=str(error))
         finally:
             if outcome is not None:
-                telemetry.PASSES.labels(self._target, outcome).inc()
+                metrics.PASSES.labels(self._target, outcome).inc()
             if outcome in ("failed", "out_of_time"):
                 self._rests_until_s = monotonic() + self._settings.consolidation_look_s
 
-    def _run(self) -> telemetry.PassOutcome | None:
+    def _run(self) -> metrics.PassOutcome | None:
         self._bring_back()
         due = self.due()
         if due is None or self._stopping.is_set():
@@ -115,7 +115,7 @@ class Decider:
         self._pass_ends = ends = threading.Event()
         if self._stopping.is_set():  # `end` came in between, and knows the event before this one
             return None
-        telemetry.TRIGGERS.labels(self._target, due.reason).inc()
+        metrics.TRIGGERS.labels(self._target, due.reason).inc()
         logger.info("pass is due", target=self._target, reason=due.reason)
         report = consolidate(self._services, scopes=due.scopes, stop=ends, folds=False)
         return "complete" if report.complete else "out_of_time"
@@ -152,7 +152,7 @@ class Decider:
         reader = ConsolidationReader(driver, target.database)
         scopes = due(reader, self._settings.reflection_importance)
         reflecting = sum(scope.least > 1 for scope in scopes)
-        telemetry.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
+        metrics.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
         if not scopes:
             return None
         return Due("request" if len(scopes) > reflecting else "reflection", scopes)

@@ -28,7 +28,7 @@ from pipelines.ledger.targets import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel, same_by_model, with_answers
 from pipelines.models.loaded import Models
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
@@ -161,7 +161,7 @@ class Deriver:
                 vectors.append(self._embedder.embed([text])[0] if text else None)
             except ModelFailed as error:
                 vectors.append(None)
-                telemetry.DEGRADED.labels(kind="embedding").inc()
+                metrics.DEGRADED.labels(kind="embedding").inc()
                 logger.warning("not embedded", reason=str(error))
         return vectors
 
@@ -238,7 +238,7 @@ _OF_EDGES = {
 
 
 def derived_counts(operations: Operations) -> Counter[str]:
-    """Items of a batch of enrichment by `telemetry.Derivation`; those without any are missing."""
+    """Items of a batch of enrichment by `metrics.Derivation`; those without any are missing."""
     counts: Counter[str] = Counter()
     for edge in operations.merge_edges.values():
         if edge.type in _OF_EDGES:
@@ -257,4 +257,4 @@ def derived_counts(operations: Operations) -> Counter[str]:
 def count_derived(target: str, operations: Operations) -> None:
     """Count what a batch has derived, by kind."""
     for kind, number in derived_counts(operations).items():
-        telemetry.DERIVED.labels(target=target, kind=kind).inc(number)
+        metrics.DERIVED.labels(target=target, kind=kind).inc(number)

@@ -22,7 +22,7 @@ import structlog
 
 from pipelines.ledger.holds import Hold
 from pipelines.ledger.keys import Entry
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.retries import Retries
 from pipelines.work.settings import Settings
 from projections.errors import (
@@ -160,7 +160,7 @@ class Brake:
     ) -> None:
         self.policy = policy
         self._stage, self._target = stage, target
-        self._gauge = telemetry.STAGE_HELD.labels(stage=stage, target=target)
+        self._gauge = metrics.STAGE_HELD.labels(stage=stage, target=target)
         self._retries = retries
         self._board = board or NoBoard()
         self._log = logger.bind(stage=stage, target=target)

@@ -16,7 +16,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import RecollectError, Stopped, TransactionTimeout
 
 Result = TypeVar("Result")
@@ -89,6 +89,6 @@ class Retries:
         error = state.outcome.exception() if state.outcome else None
         if error is None:
             return
-        telemetry.RETRIES.labels(**self._labels, reason=telemetry.error_reason(error)).inc()
+        metrics.RETRIES.labels(**self._labels, reason=metrics.error_reason(error)).inc()
         if state.attempt_number in (1, 10) or state.attempt_number % 100 == 0:
             self._log.warning("retrying", attempt=state.attempt_number, reason=str(error))

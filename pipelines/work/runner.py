@@ -27,7 +27,7 @@ import structlog
 from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import (
     NEVER_POISON,
@@ -201,8 +201,8 @@ class Runner:
 
     def _note_applied(self, block: Block, end: Checkpoint, begun: float) -> None:
         self._known[block.partition] = end
-        telemetry.BLOCKS_APPLIED.labels(**self._labels).inc()
-        telemetry.ENTRIES_APPLIED.labels(**self._labels).inc(len(block.entries))
+        metrics.BLOCKS_APPLIED.labels(**self._labels).inc()
+        metrics.ENTRIES_APPLIED.labels(**self._labels).inc(len(block.entries))
         self._log.debug(
             "block applied",
             partition=block.partition,
@@ -264,7 +264,7 @@ class Runner:
             raise
         except Exception as error:  # noqa: BLE001  the one place that decides about the unknown
             if len(entries) > 1:
-                telemetry.BISECTIONS.labels(**self._labels).inc()
+                metrics.BISECTIONS.labels(**self._labels).inc()
                 middle = len(entries) // 2
                 return self._fold(self._fold(start, entries[:middle]), entries[middle:])
             try:
@@ -283,7 +283,7 @@ class Runner:
         reason = describe(error)
         kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
         end = self.retries.call(lambda: self._advance(start, [entry], poison=(kind, reason)))
-        telemetry.DEAD_LETTERS_MADE.labels(**self._labels).inc()
+        metrics.DEAD_LETTERS_MADE.labels(**self._labels).inc()
         self._log.error(
             "dead letter",
             partition=entry.partition,
@@ -394,7 +394,7 @@ class Runner:
             self.decide(operations.decisions)
         for kind, count in operations.counts().items():
             if count:
-                telemetry.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
+                metrics.OPERATIONS.labels(**self._labels, kind=kind).inc(count)
         self.rules.count(self.target, operations)
         return operations
 
@@ -426,7 +426,7 @@ class Runner:
                 self.rules.refuse_other(checkpoint)
                 if checkpoint == end:
                     return end
-        telemetry.FENCED_BLOCKS.labels(**self._labels).inc()
+        metrics.FENCED_BLOCKS.labels(**self._labels).inc()
         raise self._fenced(start)
 
     def _fenced(self, start: Checkpoint) -> Fenced:
@@ -440,9 +440,9 @@ class Runner:
     def _forget(self, start: Checkpoint) -> None:
         self._known.pop(start.partition, None)
 
-    def _observe(self, phase: telemetry.Phase, begun: float) -> float:
+    def _observe(self, phase: metrics.Phase, begun: float) -> float:
         now = perf_counter()
-        telemetry.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
+        metrics.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
         return now
 
 

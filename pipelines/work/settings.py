@@ -300,7 +300,7 @@ class Settings(BaseSettings):
     )
     retry_after_s: int = Field(default=5, ge=1, description="what a 429 or 503 advises")
 
-    # telemetry
+    # metrics and logs
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
 

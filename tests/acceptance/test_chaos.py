@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from pipelines.ledger.ledger import Appended
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.recover import recover
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services

@@ -18,7 +18,9 @@ import redis
 
 from pipelines.ledger.targets import Target, Targets
 from pipelines.local.processes import is_alive
+from pipelines.local.python_process import python_command, python_environment
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
+from pipelines.work.stages import STAGES
 
 pytestmark = pytest.mark.acceptance
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
@@ -26,7 +28,8 @@ PATIENCE_S = 120.0
 
 
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
+    variables = python_environment()
+    return {name: value for name, value in variables.items() if not name.startswith("RECOLLECT_")}
 
 
 def recollect(*arguments: str, data: Path, code: int = 0) -> dict[str, Any]:
@@ -157,3 +160,76 @@ def test_all_adds_worker_and_api_and_down_leaves_nothing(data: Path) -> None:
     assert not [pid for pid in pids if is_alive(pid)]
     assert recollect("down", data=data)["stopped"] is False
     recollect("up", "--detach", data=data)  # for the tests that follow
+
+
+def own_packages(folder: Path, *names: str) -> None:
+    """Packages of a user's project that are named like ours and tell when they are run."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(
+            "from pathlib import Path\n"
+            "Path(__file__).with_name('executed').touch()\n"
+            "raise ImportError('a package of the user, not ours')\n",
+            encoding="utf-8",
+        )
+
+
+def executed(folder: Path) -> list[str]:
+    return [str(path.parent.name) for path in folder.rglob("executed")]
+
+
+@pytest.mark.timeout(900)
+def test_a_project_with_packages_named_like_ours_can_run_everything(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    own_packages(project, "pipelines", "api", "projections", "enrichment", "consolidation")
+    event = json.loads(scenario_path().read_text(encoding="utf-8").splitlines()[0])
+    (project / "event.jsonl").write_text(json.dumps(event), encoding="utf-8")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*python_command("pipelines.cli.main"), *arguments, "--data", "d", "--json"],
+            cwd=project,
+            env=environment(),
+            capture_output=True,
+            timeout=600,
+            check=False,
+            text=True,
+        )
+
+    def call(*arguments: str) -> dict[str, Any]:
+        done = run(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def enriched() -> bool:
+        return bool(call("status")["stages"]["enrichment"]["lag_entries"] == 0)
+
+    def answered() -> bool:
+        question = ("ask", event["event_type"], "--session", event["session_id"])
+        return run(*question).returncode == 0
+
+    try:
+        up = call("up", "--detach", "--all")
+        assert set(up["processes"]) == {"api", *(f"worker-{stage}" for stage in STAGES)}
+        assert call("import", "event.jsonl", "--wait")["projected"]
+        wait_for(enriched, "the enrichment, whose models are children of its worker")
+        wait_for(answered, "an answer of the API, whose model is a child of it")
+    finally:
+        assert call("down")["stopped"]
+    assert executed(project) == []
+
+
+def test_even_a_module_run_by_name_leaves_the_users_packages_alone(tmp_path: Path) -> None:
+    own_packages(tmp_path, "api", "projections", "enrichment", "consolidation")
+    done = subprocess.run(
+        [*COMMAND, "targets", "list", "--redis", "redis://127.0.0.1:1/0", "--json"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 3, done.stderr
+    assert executed(tmp_path) == []

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pytest
 
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.chat_trajectories import conversation_events
 from pipelines.operations.status import status
 from pipelines.work.services import Services

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from pipelines.cli import reference
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
 
@@ -69,7 +69,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 EXPRESSIONS = list(expressions())
-SERIES = {name: row for row in telemetry.METRICS.values() for name in row.series}
+SERIES = {name: row for row in metrics.METRICS.values() for name in row.series}
 # What Prometheus itself adds.
 ADDED_LABELS = {"le", "job", "instance", "alertname", "alertstate", "severity"}
 
@@ -95,7 +95,7 @@ def test_panels_and_rules_use_only_labels_that_exist(where: str, expression: str
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS, ids=lambda value: value[:30])
 def test_label_values_of_closed_sets_exist(where: str, expression: str) -> None:
     outcomes = set(re.findall(r'outcome="(\w+)"', expression))
-    exposed = telemetry.render_metrics()[0].decode()
+    exposed = metrics.render_metrics()[0].decode()
     assert [outcome for outcome in outcomes if f'outcome="{outcome}"' not in exposed] == []
 
 
@@ -104,20 +104,20 @@ def test_every_metric_is_set_somewhere() -> None:
     own = ROOT / "pipelines/observe/metrics.py"
     accessors = {
         name
-        for name, value in vars(telemetry).items()
+        for name, value in vars(metrics).items()
         if name.isupper() and hasattr(value, "labels") and hasattr(value, "describe")
     }
-    assert len(accessors) == len(telemetry.METRICS)
+    assert len(accessors) == len(metrics.METRICS)
     used: set[str] = set()
     for folder in ("pipelines", "api"):
         for file in (ROOT / folder).rglob("*.py"):
             if file != own:
-                used |= set(re.findall(r"\btelemetry\.(\w+)", file.read_text("utf-8")))
+                used |= set(re.findall(r"\bmetrics\.(\w+)", file.read_text("utf-8")))
     used |= {
         name
         for name in accessors
         for stage in STAGES.values()
-        if getattr(telemetry, name)._name == f"{telemetry.PREFIX}{stage.lag_metric}"
+        if getattr(metrics, name)._name == f"{metrics.PREFIX}{stage.lag_metric}"
     }
     for node in ast.parse(own.read_text("utf-8")).body:
         # prepare_stage makes series appear and sets none.
@@ -275,7 +275,8 @@ def test_runbooks_use_only_commands_and_options_that_exist() -> None:
             words = line.split()
             command: Any = root
             while words and words[0] in getattr(command, "commands", {}):
-                command = command.commands[words.pop(0)]
+                name = words.pop(0)
+                command = cli.load(name) if command is root else command.commands[name]
             assert not hasattr(command, "commands"), f"{page}: recollect {line}"
             known = {option for parameter in command.params for option in parameter.opts}
             options = {word for word in words if word.startswith("--")}
@@ -298,8 +299,8 @@ def test_a_changed_page_is_found_stale_and_written_again(tmp_path: Path) -> None
 
 
 def test_every_metric_and_setting_is_in_its_page() -> None:
-    metrics, settings = reference.metrics_page(), reference.settings_page()
-    assert [name for name in telemetry.METRICS if f"| `{name}` |" not in metrics] == []
+    page_of_metrics, settings = reference.metrics_page(), reference.settings_page()
+    assert [name for name in metrics.METRICS if f"| `{name}` |" not in page_of_metrics] == []
     names = [f"RECOLLECT_{name.upper()}" for name in Settings.model_fields]
     assert [name for name in names if f"| `{name}` |" not in settings] == []
 

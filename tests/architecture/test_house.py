@@ -82,3 +82,31 @@ def test_no_file_names_a_registry_or_a_path_of_a_machine() -> None:
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "make test" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def modules_with(pattern: str) -> set[str]:
+    """Modules of the product in which a pattern occurs."""
+    modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in modules
+        if re.search(pattern, path.read_text(encoding="utf-8"))
+    }
+
+
+def test_python_children_are_started_in_one_way() -> None:
+    """Only with -P (or -I) does a child not see a user's own `api/` in the folder it starts in."""
+    assert modules_with(r"sys\.executable, \"-m\"") == set()
+    started = modules_with(r"\[sys\.executable")
+    assert started == {
+        "pipelines/local/processes.py",  # -I: the watcher where the kernel does not watch
+        "pipelines/local/python_process.py",  # `python_command`
+        "pipelines/proof/ledger_sums.py",  # -P: its messages are of classes of an imported module
+    }
+    for name in started:
+        for flags in re.findall(r"\[sys\.executable, (\"-\w\")", (ROOT / name).read_text("utf-8")):
+            assert flags in ('"-P"', '"-I"'), name
+
+
+def test_pipelines_reach_the_api_by_name_in_one_place() -> None:
+    assert modules_with(r"import_module\(\s*f?\"api\b") == {"pipelines/operations/api.py"}

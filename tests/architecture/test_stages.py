@@ -12,8 +12,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from pipelines.cli.invocation import STAGE_NAMES
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work import stages as table
 from pipelines.work.folds import StageFold, projection_fold
 from pipelines.work.settings import Settings
@@ -115,11 +114,11 @@ def test_what_a_row_names_exists(stage: Stage) -> None:
 @EVERY_ROW
 def test_the_metrics_of_a_row_exist_and_appear(stage: Stage) -> None:
     named = [*stage.metrics, *([stage.lag_metric] if stage.lag_metric else [])]
-    assert [name for name in named if telemetry.PREFIX + name not in telemetry.METRICS] == []
-    telemetry.prepare_stage(stage.name, "shown", stage.metrics)
-    exposed = telemetry.render_metrics()[0].decode()
+    assert [name for name in named if metrics.PREFIX + name not in metrics.METRICS] == []
+    metrics.prepare_stage(stage.name, "shown", stage.metrics)
+    exposed = metrics.render_metrics()[0].decode()
     for name in stage.metrics:
-        assert re.search(rf'^{telemetry.PREFIX}{name}{{.*target="shown"', exposed, re.MULTILINE)
+        assert re.search(rf'^{metrics.PREFIX}{name}{{.*target="shown"', exposed, re.MULTILINE)
 
 
 def test_what_is_owned_is_owned_by_a_stage() -> None:
@@ -130,10 +129,6 @@ def test_what_is_owned_is_owned_by_a_stage() -> None:
 
 
 # What lists them
-
-
-def test_the_help_names_the_stages_in_order() -> None:
-    assert re.findall(r"\w+", STAGE_NAMES.replace(" or ", " ")) == list(STAGES)
 
 
 def test_the_project_lists_the_folders_of_the_stages() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Appended, Ledger
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.events import Event, encode_event
 from tests.bench.sample import sample_events

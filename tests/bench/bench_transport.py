@@ -22,7 +22,7 @@ from typing import Any
 import redis
 
 from pipelines.ledger.keys import Block
-from pipelines.local.valkey_server import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from pipelines.work.app import StageApp, run
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.transport.connect import connect

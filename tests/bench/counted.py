@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from pipelines.cli.main import main as run_command
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 
 
 def main() -> None:
@@ -23,10 +23,10 @@ def main() -> None:
         run_command(arguments)
     finally:
         counts = {
-            model: telemetry.REGISTRY.get_sample_value(
+            model: metrics.REGISTRY.get_sample_value(
                 "recollect_model_texts_total", {"model": model}
             )
-            for model in get_args(telemetry.Model)
+            for model in get_args(metrics.Model)
         }
         Path(file).write_text(json.dumps(counts), encoding="utf-8")
 

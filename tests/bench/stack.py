@@ -22,8 +22,8 @@ import neo4j
 from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.ledger.targets import Target
-from pipelines.local import LocalServices
 from pipelines.local.processes import free_port
+from pipelines.local.services import LocalServices
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES, group_name

@@ -35,8 +35,7 @@ from pipelines.models.llm import (
     same_by_model,
     with_answers,
 )
-from pipelines.observe import logs
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
 from projections.positions import Position
@@ -114,11 +113,11 @@ def outcomes() -> dict[str, float]:
     """The counters, and how often enrichment went without."""
     found = {
         sample.labels["outcome"]: sample.value
-        for metric in telemetry.LLM_QUESTIONS.collect()
+        for metric in metrics.LLM_QUESTIONS.collect()
         for sample in metric.samples
         if sample.name.endswith("_total")
     }
-    return {**found, "degraded": telemetry.DEGRADED.labels(kind="llm")._value.get()}
+    return {**found, "degraded": metrics.DEGRADED.labels(kind="llm")._value.get()}
 
 
 class Counted:

@@ -12,7 +12,7 @@ import redis
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Appended, Ledger, LedgerKeys
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
 from projections.events import encode_event

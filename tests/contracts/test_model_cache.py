@@ -17,7 +17,7 @@ from pipelines.local.processes import free_port
 from pipelines.models.analyst import encode_analysis
 from pipelines.models.cache import ByteCache, CachedEmbedder, digest_of
 from pipelines.models.nlp import CachedRecognizer
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -72,7 +72,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def cache(client: redis.Redis) -> Callable[..., ByteCache]:
-    def make(name: telemetry.Cache = "embedding", **options: object) -> ByteCache:
+    def make(name: metrics.Cache = "embedding", **options: object) -> ByteCache:
         arguments = {"ttl_s": TTL_S, "max_bytes": 2**20, **options}
         return ByteCache(client, KEYS, name, **arguments)  # type: ignore[arg-type]  # a pass-through
 
@@ -87,12 +87,12 @@ def lost() -> ByteCache:
 
 
 def lookups(outcome: str, name: str = "embedding") -> float:
-    value: float = telemetry.CACHE_LOOKUPS.labels(cache=name, outcome=outcome)._value.get()
+    value: float = metrics.CACHE_LOOKUPS.labels(cache=name, outcome=outcome)._value.get()
     return value
 
 
 def refused() -> float:
-    value: float = telemetry.CACHE_REFUSED.labels(cache="embedding")._value.get()
+    value: float = metrics.CACHE_REFUSED.labels(cache="embedding")._value.get()
     return value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.events import Event, timestamp_text
 from tests.factories import START_MS, event
 from tests.integration.api_support import Api, running_api

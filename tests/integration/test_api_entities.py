@@ -13,7 +13,7 @@ import pytest
 from api.entity_schemas import EntityList, EntityResponse, EpisodeList, SummaryResponse
 from consolidation.summary_payloads import episode_scope_id
 from enrichment.entities import canonical_name, entity_id
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
 from tests.factories import START_MS, event, event_id

@@ -13,7 +13,7 @@ from consolidation.forgetting_payloads import ACCESSED_EVENT
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.facts import FactReads
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.errors import QueryTimeout
 from projections.events import decode_event, timestamp_text
 from projections.schema import RELATES_TO

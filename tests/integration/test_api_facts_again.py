@@ -13,7 +13,7 @@ import pytest
 
 from api.query_schemas import FactsResponse
 from enrichment.entities import canonical_name, entity_id
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.schema import ENTITY, RELATES_TO, TENANT_TERM, tenant_term
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api
 from tests.integration.query_support import PATIENT, Memory, ids
@@ -147,7 +147,7 @@ def test_a_recall_is_given_again_until_a_session_that_said_a_fact_goes_on(
     know(memory, "DuckDB", event_id=said)
     position = send(client, session_id="elsewhere")["position"]
     projected_until(api, memory, position)
-    hits = telemetry.CACHE_LOOKUPS.labels(cache="result", outcome="hit")
+    hits = metrics.CACHE_LOOKUPS.labels(cache="result", outcome="hit")
 
     def cached(**fields: Any) -> bool:
         before = hits._value.get()

@@ -23,8 +23,8 @@ from api.schemas import Ready
 from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.targets import Target, Targets
-from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.observe import metrics as telemetry
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
 from projections.identity import partition_of
@@ -299,7 +299,7 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
 
     def answered() -> float:
         name = "recollect_query_step_duration_seconds_count"
-        return telemetry.REGISTRY.get_sample_value(name, {"step": "read"}) or 0.0
+        return metrics.REGISTRY.get_sample_value(name, {"step": "read"}) or 0.0
 
     with running_api(redis_url, neo4j_url) as api:
         before = answered()
@@ -430,7 +430,7 @@ def test_openapi_documents_models_problems_and_security(api: Api) -> None:
 
 
 def test_metrics_know_routes_and_no_tenant(api: Api) -> None:
-    accepted = telemetry.INGEST_EVENTS.labels(outcome="accepted")
+    accepted = metrics.INGEST_EVENTS.labels(outcome="accepted")
     before = accepted._value.get()
     with api.client() as client:
         client.post("/v1/events", json=envelope(session_id="a-session"))

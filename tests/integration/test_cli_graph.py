@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from enrichment.entities import entity_id
 from pipelines.cli.main import app
-from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.operations.clear import GRAPH_CLEARED, clear
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.clear import GRAPH_CLEARED, clear_graph
 from projections.errors import Fenced
 from projections.events import decode_event
 from projections.positions import START
@@ -148,6 +148,6 @@ def test_what_is_cleared_is_an_event_and_comes_back_from_the_ledger(
 
 
 def test_a_clear_of_nothing_is_no_error(stack: Stack) -> None:
-    clear(stack.services)
-    again = clear(stack.services)
+    clear_graph(stack.services)
+    again = clear_graph(stack.services)
     assert again.nodes.get("Event", 0) == 0

@@ -18,7 +18,7 @@ import pytest
 from consolidation.decay import DAY_MS
 from pipelines.ledger.leases import PassLease
 from pipelines.ledger.targets import Target
-from pipelines.local import Neo4jServer
+from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.proof.consolidation import verify_consolidation

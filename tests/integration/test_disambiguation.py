@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_
 from pipelines.operations.rebuild import rebuild
 from pipelines.proof.enrichment import verify_enrichment
@@ -178,14 +178,14 @@ def test_without_an_answer_they_stay_apart_and_the_events_are_enriched_all_the_s
     make: Callable[..., Enriched],
     server: ChatServer,
     behaviour: Behaviour | None,
-    outcome: telemetry.LlmOutcome,
+    outcome: metrics.LlmOutcome,
 ) -> None:
     where = {"llm_url": nobody_listens()} if behaviour is None else {}
     enriched = make(llm_timeout_s=0.5, **where)
     server.does(behaviour or says(YES))
     counters = (
-        telemetry.LLM_QUESTIONS.labels(outcome=outcome),
-        telemetry.DEGRADED.labels(kind="llm"),
+        metrics.LLM_QUESTIONS.labels(outcome=outcome),
+        metrics.DEGRADED.labels(kind="llm"),
     )
     before = [counter._value.get() for counter in counters]
     take_in(enriched, *ALIKE.events())

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines.ledger.keys import Block
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.work.live import Decisions
@@ -135,7 +135,7 @@ def test_a_late_event_changes_the_causes_of_those_behind_it(enriched: Enriched) 
 
 def test_a_warm_cache_embeds_nothing(make_stack: Callable[..., Stack], enriched: Enriched) -> None:
     enriched.take_in(*conversation())
-    asked = telemetry.MODEL_TEXTS.labels(model="embedding")
+    asked = metrics.MODEL_TEXTS.labels(model="embedding")
     before = asked._value.get()
     enriched.stack.cypher("MATCH (n) DETACH DELETE n")
     enriched.stack.runner.prepare(2)

@@ -14,19 +14,10 @@ import pytest
 import redis
 from neo4j import Driver, GraphDatabase
 
-from pipelines.local import (
-    Neo4jServer,
-    ValkeyServer,
-    connection_settings,
-    down,
-    drop_target,
-    ensure_target,
-    read_state,
-    target_dir,
-    up,
-)
-from pipelines.local.probes import neo4j_answers, valkey_answers
+from pipelines.local.data_folder import connection_settings, read_state, target_dir
 from pipelines.local.processes import free_port, is_alive, port_is_free
+from pipelines.local.servers import Neo4jServer, ValkeyServer, neo4j_answers, valkey_answers
+from pipelines.local.services import down, drop_target, ensure_target, up
 from projections.errors import OperationFailed
 from tests.servers import emptied_neo4j
 
@@ -35,7 +26,7 @@ pytestmark = pytest.mark.integration
 _HOLDER = """
 import sys, threading, time
 from pathlib import Path
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 server = ValkeyServer(Path(sys.argv[1]))
 server._use_watcher = sys.argv[2] == "watcher"
 # A thread that ends: its children must stay until the process ends.
@@ -248,7 +239,7 @@ def test_second_target_comes_and_the_first_goes(data_dir: Path) -> None:
 
 def test_up_in_the_foreground_stops_on_sigterm(data_dir: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pipelines.local import up\n"
+        "import sys; from pathlib import Path; from pipelines.local.services import up\n"
         "up(Path(sys.argv[1]), False, on_ready=lambda s: print(s.redis_url, flush=True))"
     )
     process = subprocess.Popen(

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from pipelines.ledger.ledger import Appended, Entry, Ledger
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from projections.errors import GraphAhead
 from projections.events import content_digest
 from projections.identity import event_partition

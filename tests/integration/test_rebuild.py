@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.ledger.targets import Target
-from pipelines.local import Neo4jServer
+from pipelines.local.servers import Neo4jServer
 from pipelines.operations import rebuild as module
 from pipelines.operations.rebuild import rebuild, replay
 from pipelines.proof import verify as verify_module

@@ -6,7 +6,7 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from pipelines.ledger.targets import Target
-from pipelines.local import Neo4jServer
+from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.rebuild import rebuild

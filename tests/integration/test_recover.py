@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.ledger.ledger import Appended
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from pipelines.operations import recover as module
 from pipelines.operations.recover import GAP_RECORDED, recover
 from pipelines.proof.enrichment import verify_enrichment

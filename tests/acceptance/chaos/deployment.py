@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from pipelines.ledger.ledger import Ledger, LedgerKeys
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, group_name

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pipelines.local import LocalServices
+from pipelines.local.services import LocalServices
 from pipelines.observe.logs import configure_logging
 from tests.acceptance.consolidated import story
 from tests.acceptance.enriched.story import locomo, tau_bench

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pipelines.local import LocalServices
+from pipelines.local.services import LocalServices
 from pipelines.observe.logs import configure_logging
 from tests.acceptance.enriched import story
 from tests.integration.stack import Stack

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from enrichment.similarity import CAP
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.operations.chat_trajectories import conversation_events
 from pipelines.operations.rebuild import replay
 from pipelines.work.stages import ENRICHMENT
@@ -144,7 +144,7 @@ def _recall(expected: Similar, found: Similar) -> float:
 
 
 def _embedded() -> float:
-    value: float = telemetry.MODEL_TEXTS.labels(model="embedding")._value.get()
+    value: float = metrics.MODEL_TEXTS.labels(model="embedding")._value.get()
     return value
 
 

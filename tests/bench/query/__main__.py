@@ -29,8 +29,8 @@ import httpx
 import neo4j
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.local import Neo4jServer, ValkeyServer
-from pipelines.local.children import COMMAND, ApiProcess
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.local.workers import RECOLLECT, ApiProcess
 from pipelines.models.installed import EMBEDDER
 from pipelines.models.query_embedder import QueryEmbedder
 from pipelines.work.settings import Settings
@@ -137,7 +137,7 @@ def ingesting(
     """Events of sessions of their own come in through the API, and a worker projects them."""
     options = ["--redis", redis_url, "--neo4j", neo4j_url]
     worker = subprocess.Popen(
-        [*COMMAND, "worker", "projection", *options],
+        [*RECOLLECT, "worker", "projection", *options],
         env={**os.environ, "RECOLLECT_METRICS_PORT": "0", "RECOLLECT_LOG_LEVEL": "warning"},
         stdout=subprocess.DEVNULL,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.schema import EVENT
 from tests.bench.retrieval.served import TIMEOUT_MS, Conversations, key_of
 from tests.integration.api_support import Api
@@ -139,5 +139,5 @@ class Asking:
 
 def _partial_answers() -> float:
     """How many the API has given since it began; a narrative does not say so itself."""
-    (metric,) = telemetry.QUERIES.collect()
+    (metric,) = metrics.QUERIES.collect()
     return sum(one.value for one in metric.samples if one.labels.get("outcome") == "partial")

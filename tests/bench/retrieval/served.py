@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
-from pipelines.local import LocalServices
+from pipelines.local.services import LocalServices
 from pipelines.observe.logs import configure_logging
 from pipelines.work.settings import ApiKey
 from pipelines.work.stages import ENRICHMENT, PROJECTION

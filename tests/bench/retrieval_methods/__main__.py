@@ -25,7 +25,7 @@ import httpx
 import orjson
 
 from enrichment.payloads import offered_event
-from pipelines.local import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event
 from tests.bench.retrieval_methods.label import INTENTS, Place, Question, sampled

@@ -7,7 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pipelines.cli.answers import explained, show_answer
+from pipelines.cli.ask import show_answer
+from pipelines.operations.api import explained
 from projections.schema import CAUSED_BY
 
 
@@ -44,10 +45,10 @@ def answer(nodes: Sequence[dict[str, Any]], intent: str = "why", **meta: Any) ->
     return {"nodes": list(nodes), "edges": [], "meta": said}
 
 
-def printed(*arguments: Any) -> str:
+def printed(document: dict[str, Any], shown: int, lineage: dict[str, Any] | None = None) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as captured:
-        show_answer(console, "Why?", *arguments)
+        show_answer(console, "Why?", document, shown=shown, lineage=lineage)
     return captured.get()
 
 

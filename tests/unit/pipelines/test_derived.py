@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from enrichment.causality import RULES
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.enriching import count_derived, derived_counts
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode
 from projections.schema import CAUSED_BY, DIRECT, ENTITY, EVENT, INFERRED, REFERENCES, SIMILAR_TO
@@ -57,10 +57,10 @@ def test_items_are_counted_by_kind_and_causes_by_rule() -> None:
 
 def test_what_is_derived_is_counted_for_the_target() -> None:
     count_derived("counted", operations())
-    counted = telemetry.DERIVED.labels(target="counted", kind="keyword")
+    counted = metrics.DERIVED.labels(target="counted", kind="keyword")
     assert [sample.value for family in counted.collect() for sample in family.samples] == [2.0]
 
 
 def test_every_rule_of_causality_has_its_kind() -> None:
-    kinds = {kind for kind in get_args(telemetry.Derivation) if kind.startswith("cause_")}
+    kinds = {kind for kind in get_args(metrics.Derivation) if kind.startswith("cause_")}
     assert kinds == {f"cause_{rule.name}" for rule in RULES}

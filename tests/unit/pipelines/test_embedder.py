@@ -15,13 +15,13 @@ import numpy
 import numpy.typing
 import pytest
 
-from pipelines.models import minilm
 from pipelines.models.embedder import (
     BATCH,
     OnnxEmbedder,
     SentenceTransformersEmbedder,
     _batches,
     make_embedder,
+    model_folder,
 )
 from pipelines.models.minilm_graph import GRAPH, draw
 from pipelines.work.settings import Settings
@@ -162,7 +162,7 @@ def test_a_missing_model_names_the_command_that_installs_it(tmp_path: Path) -> N
 
 def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(minilm.model_folder(), folder)
+    shutil.copytree(model_folder(), folder)
     with (folder / "model.safetensors").open("r+b") as weights:
         weights.seek(40_000_000)
         weights.write(b"\x00\x01")
@@ -176,7 +176,7 @@ def test_a_model_that_came_back_is_used_without_a_restart(tmp_path: Path) -> Non
     embedder = OnnxEmbedder(folder)
     with pytest.raises(ModelUnavailable):
         embedder.load()
-    folder.symlink_to(minilm.model_folder())
+    folder.symlink_to(model_folder())
     assert len(embedder.embed(["text"])) == 1
 
 

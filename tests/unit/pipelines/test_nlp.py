@@ -23,7 +23,7 @@ from pipelines.models.analyst import (
     tokenized,
 )
 from pipelines.models.nlp import MAX_CHARACTERS, SpacyRecognizer
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import ModelFailed, ModelUnavailable
 from tests.unit.pipelines.test_embedder import HOSTILE, TEXTS
 
@@ -42,7 +42,7 @@ def recognizer() -> Iterator[SpacyRecognizer]:
 
 
 def degraded() -> float:
-    value: float = telemetry.DEGRADED.labels(kind="nlp")._value.get()
+    value: float = metrics.DEGRADED.labels(kind="nlp")._value.get()
     return value
 
 
@@ -152,7 +152,8 @@ STAND_IN = """
     import os, signal, sys, time
     import orjson
     from enrichment.ports import Analysis, Span
-    from pipelines.models.analyst import encode_analysis, read_frame, write_frame
+    from pipelines.local.python_process import read_frame, write_frame
+    from pipelines.models.analyst import encode_analysis
 
     out = sys.stdout.buffer
     {start}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.ledger.payloads import FsspecResolver
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
 
@@ -68,7 +68,7 @@ def web() -> Iterator[str]:
 
 
 def failures() -> float:
-    value: float = telemetry.DEGRADED.labels(kind="payload")._value.get()
+    value: float = metrics.DEGRADED.labels(kind="payload")._value.get()
     return value
 
 

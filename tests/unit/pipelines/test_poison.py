@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.ledger.holds import Hold
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from pipelines.work import poison
 from pipelines.work.folds import Placed
 from pipelines.work.poison import UNBRAKED, NoBoard, PoisonPolicy
@@ -94,7 +94,7 @@ class Line:
     def held(self) -> float:
         (sample,) = [
             sample.value
-            for family in telemetry.STAGE_HELD.collect()
+            for family in metrics.STAGE_HELD.collect()
             for sample in family.samples
             if sample.labels == {"stage": "projection", "target": "poisoned"}
         ]

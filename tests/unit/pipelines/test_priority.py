@@ -8,7 +8,7 @@ import textwrap
 
 STEPS = """
     import os, subprocess, sys, threading
-    from pipelines.observe.process import step_back
+    from pipelines.local.python_process import step_back
 
     stop, seen = threading.Event(), []
 

@@ -1,7 +1,7 @@
-"""A question to the API: to one that runs, or to one in this process for as long as it takes.
+"""The API as commands use it: served by this process, asked over HTTP, or asked in this process.
 
-Both answer alike; a running one has its models loaded. The API stands on `pipelines`, so it is
-imported here by name only.
+A running one has its models loaded; one in this process lives for as long as the question takes.
+Both answer alike. The API stands on `pipelines`, so commands reach it by name, and only here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from urllib.parse import quote, urlencode
 import orjson
 from pydantic import SecretStr
 
+from pipelines.local.data_folder import read_holder
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Settings
 from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable, OperationFailed
+from projections.schema import EVENT
 
 SUBGRAPH = "/v1/query/subgraph"
 FACTS = "/v1/query/facts"
@@ -31,21 +33,23 @@ MAX_NODES = 30
 """Of a lineage that a person looks at."""
 MAX_ROUNDS = 4
 LINEAGE_TIMEOUT_MS = 30_000
+FAILURES = ("failed", "timeout")
+"""The statuses of an event that failed."""
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """What came back: a document, or text when that was asked for."""
 
     document: dict[str, Any]
     text: str = ""
 
 
-class Asked:
-    """Who answers; `_send` is how it is reached."""
+class ApiClient:
+    """Asks an API; `_send` is how it is reached."""
 
     def ask(
         self, path: str, body: Mapping[str, Any], tenant: str, *, accept: str = _JSON
-    ) -> Answer:
+    ) -> ApiAnswer:
         """The answer to a question.
 
         Raises:
@@ -56,23 +60,25 @@ class Asked:
         """
         headers = {"content-type": _JSON, "accept": accept, "x-tenant": tenant}
         limit_s = int(body.get("timeout_ms", 5_000)) / 1000
-        return _answer(*self._send("POST", path, orjson.dumps(body), headers, limit_s), accept)
+        return _answer(
+            *self._send("POST", path, headers, body=orjson.dumps(body), limit_s=limit_s), accept
+        )
 
     def lineage(self, node_id: str, tenant: str) -> dict[str, Any]:
         """The causes of a node, as far as they go; raises as `ask` does.
 
         The API goes ten steps at a time: where there are more, it is asked again from the furthest.
         """
-        found = part = self._causes(node_id, tenant)
+        lineage = part = self._causes(node_id, tenant)
         for _ in range(MAX_ROUNDS):
             if "max_depth" not in part["meta"]["truncated_by"]:
                 break
             furthest = max(part["nodes"], key=lambda node: node["depth"] or 0)
             part = self._causes(furthest["node_id"], tenant)
-            known = {node["node_id"] for node in found["nodes"]}
-            found["nodes"] += [one for one in part["nodes"] if one["node_id"] not in known]
-            found["edges"] += part["edges"]
-        return found
+            seen = {node["node_id"] for node in lineage["nodes"]}
+            lineage["nodes"] += [node for node in part["nodes"] if node["node_id"] not in seen]
+            lineage["edges"] += part["edges"]
+        return lineage
 
     def _causes(self, node_id: str, tenant: str) -> dict[str, Any]:
         query = urlencode(
@@ -86,19 +92,19 @@ class Asked:
         path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
         headers = {"accept": _JSON, "x-tenant": tenant}
         return _answer(
-            *self._send("GET", path, b"", headers, LINEAGE_TIMEOUT_MS / 1000), _JSON
+            *self._send("GET", path, headers, body=b"", limit_s=LINEAGE_TIMEOUT_MS / 1000), _JSON
         ).document
 
     def close(self) -> None:
         """End what was kept open."""
 
     def _send(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+        self, method: str, path: str, headers: Mapping[str, str], *, body: bytes, limit_s: float
     ) -> tuple[int, bytes]:
         raise NotImplementedError
 
 
-class RunningApi(Asked):
+class RunningApi(ApiClient):
     """An API somewhere.
 
     Args:
@@ -111,7 +117,7 @@ class RunningApi(Asked):
         self._key = key
 
     def _send(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+        self, method: str, path: str, headers: Mapping[str, str], *, body: bytes, limit_s: float
     ) -> tuple[int, bytes]:
         sent = dict(headers)
         if self._key is not None:
@@ -128,18 +134,17 @@ class RunningApi(Asked):
             raise OperationFailed(reason=f"no API at {self._url}: {error}") from None
 
 
-class OwnApi(Asked):
+class InProcessApi(ApiClient):
     """An API in this process, over the same services, without a port; closed with `close`."""
 
     def __init__(self, settings: Settings) -> None:
         secret = secrets.token_urlsafe(24)
         key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, role="read")
-        own = settings.model_copy(update={"api_keys": (key,)})
-        self._app = importlib.import_module("api.main").InProcess(own)
+        self._app = _of_api("main", "InProcess")(settings.model_copy(update={"api_keys": (key,)}))
         self._bearer = f"Bearer {secret}"
 
     def _send(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], limit_s: float
+        self, method: str, path: str, headers: Mapping[str, str], *, body: bytes, limit_s: float
     ) -> tuple[int, bytes]:
         sent = {**headers, "authorization": self._bearer}
         status, data = self._app.request(method, path, body, sent)
@@ -150,15 +155,37 @@ class OwnApi(Asked):
         self._app.close()
 
 
-def _answer(status: int, data: bytes, accept: str) -> Answer:
+def explained(document: Mapping[str, Any]) -> str | None:
+    """The event that a question for causes is about: the best that failed, else the best."""
+    if document["meta"]["intent"] != "why":
+        return None
+    events = [node for node in document["nodes"] if node["type"] == EVENT.label]
+    failed = [node for node in events if node["attributes"].get("status") in FAILURES]
+    return next((str(node["node_id"]) for node in (*failed, *events)), None)
+
+
+def serve_api(settings: Settings) -> None:
+    """Serve the API until a signal stops it.
+
+    Raises:
+        OSError: it cannot listen where the settings say.
+    """
+    _of_api("main", "serve")(settings)
+
+
+def _of_api(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"api.{module}"), name)
+
+
+def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:
     if status == 200 and accept == MARKDOWN:
-        return Answer({}, data.decode())
+        return ApiAnswer({}, data.decode())
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
         document = {}
     if status == 200:
-        return Answer(document)
+        return ApiAnswer(document)
     errors = tuple((one["field"], one["rule"]) for one in document.get("errors", ()))
     if status == 422 and errors:
         raise InvalidInput(errors)
@@ -173,8 +200,6 @@ def _answer(status: int, data: bytes, accept: str) -> Answer:
 
 def running_api(data_dir: Path) -> RunningApi | None:
     """The API of the embedded services on a data folder; None: none runs."""
-    from pipelines.local.hosting import read_holder
-
     if not (data_dir / "run").exists():
         return None
     held = read_holder(data_dir)

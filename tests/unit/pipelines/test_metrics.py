@@ -8,12 +8,12 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipelines.observe import metrics as telemetry
+from pipelines.observe import metrics
 from projections.errors import GraphUnavailable
 
 
 def samples() -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    body, _ = telemetry.render_metrics()
+    body, _ = metrics.render_metrics()
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
@@ -27,15 +27,15 @@ def test_every_row_of_the_table_is_exposed_with_its_type_and_help() -> None:
             family.type,
             family.documentation,
         )
-        for family in text_string_to_metric_families(telemetry.render_metrics()[0].decode())
-        if family.name.startswith(telemetry.PREFIX)
+        for family in text_string_to_metric_families(metrics.render_metrics()[0].decode())
+        if family.name.startswith(metrics.PREFIX)
     }
-    rows = {row.name: (row.kind, row.help) for row in telemetry.METRICS.values()}
+    rows = {row.name: (row.kind, row.help) for row in metrics.METRICS.values()}
     assert families == rows
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
-    for row in telemetry.METRICS.values():
+    for row in metrics.METRICS.values():
         assert row.name.startswith("recollect_")
         assert row.name.endswith("_total") == (row.kind == "counter"), row.name
         assert row.kind != "histogram" or row.name.endswith(("_seconds", "_score")), row.name
@@ -43,7 +43,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
 
 
 def test_no_label_has_unbounded_values() -> None:
-    labels = {label for row in telemetry.METRICS.values() for label in row.labels}
+    labels = {label for row in metrics.METRICS.values() for label in row.labels}
     allowed = "stage target partition kind reason phase label type outcome route method status"
     allowed += " cache model tier channel signal step"
     assert labels == {*allowed.split(), "version", "python"}
@@ -62,7 +62,7 @@ def test_every_ingest_outcome_exists_before_the_first_event() -> None:
 
 
 def test_a_prepared_stage_has_counters_at_zero() -> None:
-    telemetry.prepare_stage("projection", "prepared")
+    metrics.prepare_stage("projection", "prepared")
     labels = (("stage", "projection"), ("target", "prepared"))
     now = samples()
     assert [
@@ -72,7 +72,7 @@ def test_a_prepared_stage_has_counters_at_zero() -> None:
 
 
 def test_lag_is_the_sum_of_entries_and_the_greatest_age() -> None:
-    telemetry.observe_lag("projection", "lagging", {0: 3, 1: 4}, {0: 1.5, 1: 0.5})
+    metrics.observe_lag("projection", "lagging", {0: 3, 1: 4}, {0: 1.5, 1: 0.5})
     labels = (("stage", "projection"), ("target", "lagging"))
     now = samples()
     assert now["recollect_lag_entries"][labels] == 7
@@ -81,8 +81,8 @@ def test_lag_is_the_sum_of_entries_and_the_greatest_age() -> None:
 
 
 def test_a_partition_that_is_gone_reports_no_lag() -> None:
-    telemetry.observe_lag("projection", "shrunk", {0: 3, 1: 4}, {0: 1, 1: 1})
-    telemetry.observe_lag("projection", "shrunk", {0: 0}, {0: 0})
+    metrics.observe_lag("projection", "shrunk", {0: 3, 1: 4}, {0: 1, 1: 1})
+    metrics.observe_lag("projection", "shrunk", {0: 0}, {0: 0})
     partitions = [
         dict(labels)["partition"]
         for labels in samples()["recollect_partition_lag_entries"]
@@ -92,8 +92,8 @@ def test_a_partition_that_is_gone_reports_no_lag() -> None:
 
 
 def test_verify_with_a_difference_is_not_ok() -> None:
-    telemetry.observe_verify("enrichment", "seen", differences=2, duration_s=1.5, ended_at_s=1000)
-    telemetry.observe_verify("projection", "seen", differences=0, duration_s=1.5, ended_at_s=1000)
+    metrics.observe_verify("enrichment", "seen", differences=2, duration_s=1.5, ended_at_s=1000)
+    metrics.observe_verify("projection", "seen", differences=0, duration_s=1.5, ended_at_s=1000)
     labels = (("stage", "enrichment"), ("target", "seen"))
     now = samples()
     assert (now["recollect_verify_ok"][labels], now["recollect_verify_differences"][labels]) == (
@@ -103,19 +103,19 @@ def test_verify_with_a_difference_is_not_ok() -> None:
 
 
 def test_graph_counts_are_by_label_and_type() -> None:
-    telemetry.observe_graph("counted", {"Event": 5}, {"FOLLOWS": 4})
+    metrics.observe_graph("counted", {"Event": 5}, {"FOLLOWS": 4})
     now = samples()
     assert now["recollect_nodes"][(("label", "Event"), ("target", "counted"))] == 5
     assert now["recollect_edges"][(("target", "counted"), ("type", "FOLLOWS"))] == 4
 
 
 def test_label_values_of_errors_and_statuses() -> None:
-    assert telemetry.error_reason(GraphUnavailable(reason="x")) == "graph_unavailable"
-    assert [telemetry.status_class(status) for status in (200, 404, 503)] == ["2xx", "4xx", "5xx"]
+    assert metrics.error_reason(GraphUnavailable(reason="x")) == "graph_unavailable"
+    assert [metrics.status_class(status) for status in (200, 404, 503)] == ["2xx", "4xx", "5xx"]
 
 
 def test_a_worker_serves_its_metrics_on_loopback_until_stopped() -> None:
-    with telemetry.serve_metrics() as server:
+    with metrics.serve_metrics() as server:
         assert server.host == "127.0.0.1"
         url = f"http://127.0.0.1:{server.port}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:

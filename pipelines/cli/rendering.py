@@ -1,0 +1,216 @@
+"""What several commands print: progress, tables, reports; and the times that options name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from projections.events import timestamp_ms
+
+SHOWN_DIFFERENCES = 50
+
+
+class _RateColumn(TextColumn):
+    """Things a second; the caller's own figure (`rate`) when the bar counts something else."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def render(self, task: Task) -> Text:
+        rate = task.fields.get("rate")
+        speed = rate if rate is not None else task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "-/s", style="cyan")
+
+
+class _CountColumn(MofNCompleteColumn):
+    """Done of total; the caller's own text (`count`) when the bar counts something else."""
+
+    def render(self, task: Task) -> Text:
+        count = task.fields.get("count")
+        if count is not None:
+            return Text(str(count), style="green")
+        if task.total is None:
+            return Text(f"{int(task.completed):,}", style="green")
+        return Text(f"{int(task.completed):,}/{int(task.total):,}", style="green")
+
+
+class Progress:
+    """One bar for each `what`. Callable as the seam `progress(done, total, what)` asks for."""
+
+    def __init__(self, console: Console, *, shown: bool) -> None:
+        columns = (
+            *(SpinnerColumn(), TextColumn("{task.description}"), BarColumn()),
+            *(_CountColumn(), _RateColumn(), TimeElapsedColumn(), TimeRemainingColumn()),
+        )
+        self._bars = Bars(*columns, console=console, transient=True, disable=not shown)
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def __call__(
+        self,
+        done: int,
+        total: int | None,
+        what: str,
+        *,
+        rate: float | None = None,
+        count: str | None = None,
+    ) -> None:
+        """Move the bar of `what` to `done` of `total` (None: not known).
+
+        `rate` and `count` replace the figures when `done` is in another unit (bytes of a file).
+        """
+        with self._lock:  # a rebuild tells its progress from several threads
+            task = self._tasks.get(what)
+            if task is None:
+                task = self._tasks[what] = self._bars.add_task(what, total=total)
+        self._bars.update(task, completed=done, total=total, rate=rate, count=count)
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """A spinner for something that tells no progress."""
+        task = self._bars.add_task(what, total=None)
+        try:
+            yield
+        finally:
+            self._bars.remove_task(task)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+
+def show_table(
+    out: Console, heads: Sequence[str], rows: Sequence[Sequence[str]], nothing: str, *, right: int
+) -> None:
+    """Print a table whose last column is dim, or `nothing` when there is no row.
+
+    Args:
+        out: where to.
+        heads: of the columns.
+        rows: plain texts.
+        nothing: what to say instead.
+        right: the column that is aligned to the right.
+    """
+    if not rows:
+        out.print(f"[dim]{nothing}[/dim]")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for number, head in enumerate(heads):
+        last = number == len(heads) - 1
+        table.add_column(
+            head,
+            justify="right" if number == right else "left",
+            style="dim" if last else "",
+            no_wrap=last,
+        )
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table)
+
+
+def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
+    """For a person: every figure of a report, lists cut short."""
+    good = document.get("ok", True)
+    out.print(f"[{'green' if good else 'red'}]{title}[/]")
+    for name, value in document.items():
+        label = name.replace("_", " ")
+        if name == "stages":
+            for stage in value.values():
+                show_verified(out, stage)
+        elif isinstance(value, list):
+            out.print(f"  {label}: {len(value):,}")
+            for item in value[:SHOWN_DIFFERENCES]:
+                text = line(item) if isinstance(item, Mapping) else str(item)
+                out.print(f"    {text}", markup=False)
+            if len(value) > SHOWN_DIFFERENCES:
+                out.print(f"    and {len(value) - SHOWN_DIFFERENCES:,} more (--json lists them)")
+        elif isinstance(value, Mapping):
+            out.print(f"  {label}: {line(value) or 0}", markup=False)
+        elif name != "ok":
+            shown = _shown(value)
+            out.print(f"  {label}: {shown}", markup=False)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def show_verified(out: Console, document: Mapping[str, Any]) -> None:
+    """For a person: the verdict, the digest, and what differs."""
+    stages = document.get("stages", {})
+    alone = document["difference_count"] == 0
+    verdict = "[green]✓ same[/green]" if alone else "[red]✗ divergence[/red]"
+    title = f"{document['stage']}  " if "stage" in document else ""
+    if document.get("sample"):
+        title += f"sample of {document['sessions']:,} sessions (--seed {document['seed']})  "
+    out.print(
+        f"{verdict}  {title}{document['events']:,} events  digest [bold]{document['digest']}[/bold]"
+    )
+    for name, remark in (
+        ("repaired", "differences mended"),
+        ("lag_entries", "entries not folded yet"),
+        ("waiting_parent_count", "parents never seen"),
+        ("dead_letter_count", "dead letters (recollect dead-letters list)"),
+        ("unread", "events whose payload cannot be read, not compared"),
+        ("without_embedding", "events without an embedding"),
+    ):
+        if document.get(name):
+            out.print(f"  [yellow]{document[name]:,} {remark}[/yellow]")
+    differences = document["differences"]
+    for difference in differences[:SHOWN_DIFFERENCES]:
+        text = difference if isinstance(difference, str) else line(difference)
+        out.print(f"  {text}", markup=False)
+    if document["difference_count"] > SHOWN_DIFFERENCES:
+        more = document["difference_count"] - SHOWN_DIFFERENCES
+        out.print(f"  and {more:,} more (--json lists up to {len(differences):,})")
+    for stage in stages.values():
+        show_verified(out, stage)
+
+
+def line(fields: Mapping[str, Any]) -> str:
+    """What is told of one thing, in one line."""
+    return "  ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+
+
+def moment(text: str | None, option: str) -> int | None:
+    """The moment an option names, milliseconds since the epoch.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    if text is None:
+        return None
+    try:
+        return timestamp_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None

@@ -1,0 +1,227 @@
+"""`recollect up` and `down`: the embedded services; `targets`: the graphs of a ledger."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from pipelines.cli.invocation import Invocation, command, settings_of
+from pipelines.cli.outcome import OK
+from pipelines.local import services as supervised
+from pipelines.local import workers
+from pipelines.local.data_folder import LocalState, read_state
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+
+app = typer.Typer()
+targets = typer.Typer(
+    help="List, activate, move and drop the graphs that are folded from this ledger."
+)
+app.add_typer(targets, name="targets", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="name of the target", metavar="NAME")]
+
+
+@command(app, "up", example="recollect up --detach --data ./memory")
+def up(
+    invocation: Invocation,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", help="return once everything is healthy; `recollect down` stops it"
+        ),
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="start a worker of each stage and the API, too")
+    ] = False,
+    auth: Annotated[
+        bool,
+        typer.Option(
+            "--auth", help="make Neo4j ask for a password; set when the folder is first used"
+        ),
+    ] = False,
+) -> int:
+    """Start Redis (Valkey) and Neo4j on this machine, without Docker or root.
+
+    Prints their URLs. They run in the foreground until Ctrl-C, or with --detach until
+    `recollect down`. The data stays in the data folder.
+    """
+    data_dir = invocation.settings.data_dir
+    require_embedded(invocation)
+    people = not invocation.json and sys.stderr.isatty()
+    if not detach:
+        with ExitStack() as stack:
+            supervised.up(
+                data_dir,
+                False,
+                auth=auth,
+                progress=people,
+                on_ready=lambda state: announce(invocation, stack, state, everything),
+            )
+        return OK
+    with invocation.progress() as progress, progress.waiting("starting Redis and Neo4j"):
+        state = supervised.up(data_dir, True, auth=auth)
+        follow_ports(invocation, state)
+    document = urls(state)
+    if everything:
+        with invocation.progress() as progress, progress.waiting("starting workers and API"):
+            document |= workers.start_holder(data_dir)
+    invocation.answer(document, lambda out: show_urls(out, document))
+    return OK
+
+
+def announce(invocation: Invocation, stack: ExitStack, state: LocalState, everything: bool) -> None:
+    """The services run in the foreground: start the rest, print the URLs."""
+    document = urls(state)
+    follow_ports(invocation, state)
+    if everything:
+        processes = stack.enter_context(workers.Processes(fresh_settings(invocation)))
+        workers.stop_before_services(processes.stop)
+        document |= processes.as_dict()
+    invocation.answer(document, lambda out: show_urls(out, document))
+
+
+def follow_ports(invocation: Invocation, state: LocalState) -> None:
+    """Tell the registry where the embedded targets are: a port may have been taken meanwhile."""
+    with Services(fresh_settings(invocation)) as services:
+        for target in services.targets.all():
+            url = state.neo4j_urls.get(target.name)
+            if url is not None and url != target.uri:
+                services.targets.register(replace(target, uri=url))
+
+
+def fresh_settings(invocation: Invocation) -> Settings:
+    """The settings once more: the embedded services run now, and did not before."""
+    return settings_of(None, None, invocation.data)
+
+
+def require_embedded(invocation: Invocation) -> None:
+    """Refuse URLs where services are started.
+
+    Raises:
+        typer.BadParameter: --redis or --neo4j was given.
+    """
+    if invocation.redis or invocation.neo4j:
+        raise typer.BadParameter("this starts services of its own", param_hint="--redis, --neo4j")
+
+
+@command(app, "hold-processes", example="recollect up --detach --all")
+def hold_processes(invocation: Invocation) -> int:
+    """Hold workers and the API; `up --detach --all` starts this."""
+    workers.hold(invocation.settings)
+    return OK
+
+
+@command(app, "down", example="recollect down --data ./memory")
+def down(invocation: Invocation) -> int:
+    """Stop what `recollect up --detach` started on this data folder. The data stays."""
+    data_dir = invocation.settings.data_dir
+    with invocation.progress() as progress, progress.waiting("stopping"):
+        stopped = workers.stop_holder(data_dir)
+        stopped = read_state(data_dir) is not None or stopped
+        supervised.down(data_dir)
+    invocation.answer(
+        {"stopped": stopped, "data_dir": str(data_dir)},
+        lambda out: out.print("stopped" if stopped else "nothing was running"),
+    )
+    return OK
+
+
+def urls(state: LocalState) -> dict[str, Any]:
+    """Where things are, for a machine; `neo4j_url` is the first target's."""
+    document = state.as_json()
+    return {**document, "neo4j_url": next(iter(document["neo4j_urls"].values()), None)}
+
+
+def show_urls(out: Console, document: dict[str, Any]) -> None:
+    """For a person: where things are."""
+    rows = [("redis", document["redis_url"])]
+    rows += [(f"neo4j {name}", url) for name, url in document["neo4j_urls"].items()]
+    if "neo4j_user" in document:
+        login = f"user {document['neo4j_user']}, password in {document['neo4j_password_file']}"
+        rows.append(("", login))
+    if "api_url" in document:
+        rows.append(("api", document["api_url"]))
+        if document["api_key_file"]:
+            rows.append(("", f"key in {document['api_key_file']}"))
+    rows.append(("data", document["data_dir"]))
+    for name, value in rows:
+        out.print(f"[dim]{name:<12}[/dim] {value}", soft_wrap=True)
+
+
+@command(targets, "list", example="recollect targets list")
+def list_targets(invocation: Invocation) -> None:
+    """List the registered targets, and show which one answers reads."""
+    services = invocation.services
+    active = services.active().name
+    registered = services.targets.all()
+    document = {
+        "active": active,
+        "targets": [
+            {
+                "name": target.name,
+                "uri": target.uri,
+                "database": target.database,
+                "state": target.state,
+                "active": target.name == active,
+            }
+            for target in registered
+        ],
+    }
+
+    def show(out: Console) -> None:
+        for target in registered:
+            mark = "[green]●[/green]" if target.name == active else "[dim]○[/dim]"
+            out.print(
+                f"{mark} [bold]{target.name}[/bold] {target.state:<8} [dim]{target.uri}[/dim]"
+            )
+
+    invocation.answer(document, show)
+
+
+@command(targets, "activate", example="recollect targets activate green")
+def activate(invocation: Invocation, name: Name) -> None:
+    """Answer reads from this target from now on; the API follows within a second."""
+    services = invocation.services
+    services.active()  # registers the settings' target on a fresh ledger
+    services.targets.get(name)
+    generation = services.targets.activate(name)
+    invocation.answer(
+        {"active": name, "generation": generation},
+        lambda out: out.print(f"reads are answered from [bold]{name}[/bold] now"),
+    )
+
+
+@command(targets, "drop", example="recollect targets drop blue")
+def drop_target(invocation: Invocation, name: Name) -> None:
+    """Forget a target, so that it is no longer kept up to date.
+
+    If its graph is in an embedded Neo4j it is deleted; any other graph is left as it is.
+    """
+    services = invocation.services
+    target = services.targets.get(name)
+    services.targets.drop(name)
+    data_dir = services.settings.data_dir
+    state = read_state(data_dir)
+    embedded = state is not None and state.neo4j_urls.get(name) == target.uri
+    if embedded:
+        supervised.drop_target(data_dir, name)
+    invocation.answer(
+        {"dropped": name, "deleted": embedded}, lambda out: out.print(f"{name} is dropped")
+    )
+
+
+@command(targets, "move", example="recollect targets move blue bolt://graph-2:7687")
+def move(
+    invocation: Invocation,
+    name: Name,
+    uri: Annotated[str, typer.Argument(help="bolt://HOST:PORT", metavar="URI")],
+) -> None:
+    """Tell where a target's server is now; the graph in it stays the same."""
+    registry = invocation.services.targets
+    registry.register(replace(registry.get(name), uri=uri))
+    invocation.answer({"name": name, "uri": uri}, lambda out: out.print(f"{name} is at {uri} now"))

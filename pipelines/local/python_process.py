@@ -1,0 +1,247 @@
+"""Processes that run our own code: starting one, talking to it, and what one sets about itself.
+
+A child speaks in frames over its standard streams (length, then data) and ends with its input, and
+so with its parent, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+_PACKAGES = Path(__file__).resolve().parents[2]
+"""The folder that our packages are imported from."""
+_GC_THRESHOLD = 50_000
+_MAX_REASON_CHARACTERS = 300
+
+# Starting one
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """The command line of a Python process that runs one of our modules.
+
+    `-P` keeps the folder it starts in off its import path: a user's own `api/` or `pipelines/` in
+    that folder must not be taken for ours, and must not even be executed.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def python_environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of such a process: it finds our packages where this process found them.
+
+    Relative entries of PYTHONPATH become absolute, because the child may start in another folder.
+    A checkout that is neither installed nor named there, but which this process was started in
+    (`python -m …`), is added.
+
+    Args:
+        changes: further variables.
+    """
+    environment = {**os.environ, **(changes or {})}
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = [str(Path(path).absolute()) for path in paths]
+    if not sys.flags.safe_path and sys.path and Path(sys.path[0] or ".").resolve() == _PACKAGES:
+        paths.append(str(_PACKAGES))
+    if paths:
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    return environment
+
+
+class ChildGone(Exception):
+    """The child ended, or does not answer."""
+
+
+class ChildLate(ChildGone):
+    """The child runs and did not answer in time."""
+
+
+class FramedChild:
+    """A child that serves frames (`serve_frames`), seen from its parent.
+
+    Args:
+        command: its command line.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=python_environment(),
+            # Ctrl-C in the terminal reaches the parent, which finishes what is in hand first.
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input = self._process.stdin
+        self._output = self._process.stdout
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._output.fileno(), selectors.EVENT_READ)
+        self._read = bytearray()
+
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def wait_ready(self, timeout_s: float) -> str:
+        """Why the child cannot serve, by its own account; empty when it is ready.
+
+        Raises:
+            ChildGone: it ended before it said either, or took longer.
+        """
+        return str(orjson.loads(self.receive(timeout_s)).get("error", ""))
+
+    def send(self, data: bytes) -> None:
+        """Send one frame.
+
+        Raises:
+            ChildGone: it does not read any more.
+        """
+        unsent = memoryview(len(data).to_bytes(4, "little") + data)
+        try:
+            while unsent:
+                unsent = unsent[self._input.write(unsent) :]
+        except (OSError, ValueError) as error:  # ValueError: ended by another thread
+            raise ChildGone from error
+
+    def receive(self, timeout_s: float) -> bytes:
+        """The next frame.
+
+        Raises:
+            ChildLate: it did not come in time; when it comes it must not be taken for the answer to
+                the next question.
+            ChildGone: it will not come.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            size = int.from_bytes(self._read[:4], "little") + 4
+            if len(self._read) >= max(size, 4):
+                frame = bytes(self._read[4:size])
+                del self._read[:size]
+                return frame
+            try:
+                if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                    raise ChildLate
+                data = os.read(self._output.fileno(), 1 << 18)
+            except (OSError, ValueError) as error:
+                raise ChildGone from error
+            if not data:
+                raise ChildGone
+            self._read += data
+
+    def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._input, self._output):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+# The child's side
+
+FrameHandler = Callable[[bytes], Iterable[bytes]]
+"""The frames that answer one frame."""
+
+
+class StartFailed(Exception):
+    """The child cannot serve; the message says why."""
+
+
+def write_frame(stream: BinaryIO, data: bytes) -> None:
+    """Length (4 bytes, little-endian) and data."""
+    stream.write(len(data).to_bytes(4, "little") + data)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The data of one frame; None at the end of the stream."""
+    head = stream.read(4)
+    if len(head) < 4:
+        return None
+    data = stream.read(size := int.from_bytes(head, "little"))
+    return data if len(data) == size else None
+
+
+def serve_frames(start: Callable[[], FrameHandler]) -> int:
+    """Answer the frames on standard input until it ends; returns the exit code.
+
+    The first frame that goes out is `{"ready": true}` or `{"error": reason}`.
+
+    Args:
+        start: loads what answers; raises StartFailed when that cannot be had.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not come between the frames
+    try:
+        answer = start()
+    except StartFailed as error:
+        write_frame(answers, orjson.dumps({"error": str(error)[:_MAX_REASON_CHARACTERS]}))
+        return 1
+    write_frame(answers, orjson.dumps({"ready": True}))
+    while (frame := read_frame(sys.stdin.buffer)) is not None:
+        for data in answer(frame):
+            write_frame(answers, data)
+    return 0
+
+
+def end_with_standard_input(end: Callable[[], None]) -> None:
+    """Call `end` when standard input closes, that is when the parent that holds it is gone."""
+
+    def watch() -> None:
+        # Not through sys.stdin: its lock, held by a read, makes the interpreter abort at its end.
+        while os.read(0, 4096):
+            pass
+        end()
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+# What a process sets about itself
+
+
+def collect_rarely() -> None:
+    """Look for cycles every 50,000 new objects instead of every 700.
+
+    A block makes tens of thousands of tuples that all die with it and form no cycles; looking
+    through them again and again was a fifth of Python's time in a fold, and the slowest queries of
+    the API were those that waited for it.
+    """
+    gc.collect()
+    gc.freeze()  # what was imported stays
+    gc.set_threshold(_GC_THRESHOLD, 20, 50)
+
+
+def step_back(nice: int) -> None:
+    """Lower the priority of every thread of this process to `nice`, and of what it will start.
+
+    A higher one is left alone: only root may raise it again. Linux counts per thread, so threads
+    that run already are lowered one by one.
+
+    Args:
+        nice: 0 (usual) to 19 (whatever the others leave).
+    """
+    tasks = Path("/proc/self/task")
+    try:
+        threads = [int(task.name) for task in tasks.iterdir()]
+    except OSError:  # not Linux: the process has one priority
+        threads = [0]
+    for thread in threads:
+        try:
+            if os.getpriority(os.PRIO_PROCESS, thread) < nice:
+                os.setpriority(os.PRIO_PROCESS, thread, nice)
+        except ProcessLookupError:  # it ended meanwhile
+            continue
