@@ -27,10 +27,10 @@ from enrichment import (
     histories,
     importance,
     keywords,
+    payloads,
     relations,
     resolution,
     similarity,
-    statements,
     text,
     values,
 )
@@ -236,7 +236,7 @@ def statements_page() -> str:
         "corrections` makes a correction.\n\n"
         + _table(("Type", "Applied by", "Public", "What it says"), rows)
         + "\n## Payloads\n\n"
-        + _prose(statements)
+        + _prose(payloads)
     )
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import neo4j
+from neo4j import Driver as GraphDriver
 
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    import neo4j
-    from neo4j import Driver as GraphDriver
 
 __all__ = ["GraphDriver", "connect_neo4j"]
 
@@ -22,8 +19,6 @@ def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
     Raises:
         ConfigurationError: the URI is none that the driver knows.
     """
-    import neo4j  # half a second: not for a process that reads the ledger alone
-
     if not uri.startswith(_GRAPH_SCHEMES):
         raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
     secret = settings.neo4j_password

@@ -40,7 +40,7 @@ class FakeGroup:
         self._reach("start")
         return Checkpoint("projection", partition, Position(5, 1), 7)
 
-    async def xgroup_create(self, *arguments: Any) -> None:
+    async def xgroup_create(self, *_: object, **options: object) -> None:
         self._reach("xgroup_create")
 
     async def xpending_range(self, *arguments: Any) -> list[Any]:
