@@ -40,10 +40,10 @@ class FakeGroup:
         self._reach("start")
         return Checkpoint("projection", partition, Position(5, 1), 7)
 
-    async def xgroup_create(self, *_: object, **options: object) -> None:
+    async def xgroup_create(self, *arguments: Any, **options: Any) -> None:
         self._reach("xgroup_create")
 
-    async def xpending_range(self, *arguments: Any) -> list[Any]:
+    async def xpending_range(self, *arguments: Any, **options: Any) -> list[Any]:
         self._reach("xpending_range")
         return []
 
