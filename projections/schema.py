@@ -74,6 +74,10 @@ class Property:
     merge: Merge = Merge.REPLACED
 
 
+DECIDED_AT: Final = "_decided_at"
+"""Suffix of the property with the position of the decision that set a decided one."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """A node label. `key` is unique and never changes; `indexes` are composite range indexes."""
@@ -108,6 +112,16 @@ class NodeRow:
     def property(self, name: str) -> Property:
         """The property of that name."""
         return next(p for p in self.properties if p.name == name)
+
+    def stored(self) -> tuple[Property, ...]:
+        """All that a store keeps of a node: the key, the properties, and where each was decided."""
+        key = (Property(name, Kind.STRING) for name in self.key)
+        positions = (
+            Property(f"{p.name}{DECIDED_AT}", Kind.INTEGERS, p.stage, Certainty.POSITION)
+            for p in self.properties
+            if p.merge is Merge.DECIDED
+        )
+        return (*key, *self.properties, *positions)
 
 
 @dataclass(frozen=True, slots=True)

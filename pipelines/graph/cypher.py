@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from projections.errors import InvalidOperation
 from projections.operation_rules import Key, edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHECKPOINT,
+    DECIDED_AT,
     EDGES,
     EVENT,
     NODES,
@@ -264,10 +265,6 @@ def set_nodes_text(label: str, stage: str) -> str:
         f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}){hidden} "
         f"SET {_settings(row, stage, len(row.key))}"
     )
-
-
-DECIDED_AT: Final = "_decided_at"
-"""Suffix of the property with the position of the decision that set a decided one."""
 
 
 @cache

@@ -4,6 +4,9 @@ Two stores stand behind it, `neo4j.py` and `memory.py`, and one contract suite r
 (`tests/contracts/test_graph_port.py`). Stages gather, passes read, verify compares and rebuild
 writes through these protocols, so whatever runs on one store runs on the other.
 
+Beside the properties of its row a node stores, for each decided one, the position of the decision
+as `<name>_decided_at`; `NodeRow.stored()` lists all of them, and reads return any that is named.
+
 Values travel as operations carry them: times are milliseconds since the epoch, lists are tuples,
 a property that a node does not have is None. Keys are tuples in the order of the schema row.
 """
@@ -113,7 +116,7 @@ class Reads(Protocol):
         rows: Iterable[Sequence[Any]],
         properties: Sequence[str] = (),
     ) -> dict[tuple[Any, ...], list[FoundNode]]:
-        """Visible nodes whose properties `by`, which begin an index of the label, have these values.
+        """Visible nodes by the properties `by`, which begin an index of the label.
 
         Returns:
             By row, those of it sorted by key; a row without any is missing.
@@ -217,14 +220,15 @@ class Transaction(Reads, Protocol):
         advanced: this transaction moves a checkpoint, so its entries are folded for the first
             time, and what only counts up may count.
         dead_letters: how many the graph holds, known after the lock.
-        has_tombstones: whether events were forgotten, known after the lock.
     """
 
     advanced: bool
     dead_letters: int
 
     @property
-    def has_tombstones(self) -> bool: ...
+    def has_tombstones(self) -> bool:
+        """Whether events were forgotten, known after the lock."""
+        ...
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
         """Lock the checkpoint, test that it is at `start`, and move it to `to`.
@@ -275,8 +279,37 @@ class Transaction(Reads, Protocol):
         """Delete the records of entries behind `seq`: the ledger lost them, their numbers recur."""
         ...
 
-    def remove_foreign(self, properties: Mapping[str, Collection[str]]) -> None:
-        """Take properties that no row knows off all nodes of a label, or edges of a type."""
+    def restore_nodes(
+        self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
+    ) -> None:
+        """Make nodes hold exactly these values, whatever they hold; for repair alone.
+
+        Args:
+            label: of the nodes.
+            nodes: with `values` by every stored property of the row, None for those to remove;
+                what the row does not know is removed too.
+            gone: keys of nodes to delete, with their edges.
+        """
+        ...
+
+    def restore_edges(
+        self,
+        type_: str,
+        edges: Iterable[FoundEdge],
+        *,
+        gone: Iterable[tuple[Key, Key, str]] = (),
+    ) -> None:
+        """Make pairs of nodes have exactly these edges of a type, whatever they have.
+
+        Args:
+            type_: of the edges.
+            edges: all that there must be between each of their pairs, with every property.
+            gone: (source, target, label of the target) of pairs that must have none.
+        """
+        ...
+
+    def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
+        """Delete nodes and edges of labels and types that the schema does not know."""
         ...
 
 

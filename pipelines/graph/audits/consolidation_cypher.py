@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from consolidation import NAME
-from pipelines.graph.cypher import DECIDED_AT, comparable
+from pipelines.graph.cypher import comparable
 from pipelines.proof.expected_consolidation import (
     DECIDED,
     LINKS,
@@ -15,6 +15,7 @@ from pipelines.proof.expected_consolidation import (
     decided_property,
 )
 from projections.schema import (
+    DECIDED_AT,
     ENTITY,
     FORGOTTEN,
     NODES,

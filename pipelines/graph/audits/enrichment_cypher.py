@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipelines.graph.cypher import DECIDED_AT, comparable, own_edges
+from pipelines.graph.cypher import comparable, own_edges
 from projections.schema import (
     CAUSED_BY,
+    DECIDED_AT,
     ENTITY,
     EVENT,
     FACT_HISTORY,
