@@ -74,7 +74,7 @@ class Span:
     anyway: frozenset[str] = frozenset()
 
 
-LAST = Link(253_402_300_799_999, "")
+LAST = Link(253_402_300_800_000, "")
 """A place behind every event: the end of the year 9999."""
 
 
@@ -86,6 +86,9 @@ class Census(NamedTuple):
         types: how many edges, by type.
         node_properties, edge_properties: names that occur, by label and by type.
         indexes, constraints: names of those that are online.
+        stray: by label or type, how many nodes lack a part of their key, or bear the second label
+            of a placeholder alone, and how many edges join other labels than their row says. No
+            read shows them; `remove_foreign` deletes them.
     """
 
     labels: Mapping[str, int]
@@ -94,6 +97,7 @@ class Census(NamedTuple):
     edge_properties: Mapping[str, frozenset[str]]
     indexes: frozenset[str]
     constraints: frozenset[str]
+    stray: Mapping[str, int] = {}
 
 
 class Reads(Protocol):
@@ -116,7 +120,9 @@ class Reads(Protocol):
         rows: Iterable[Sequence[Any]],
         properties: Sequence[str] = (),
     ) -> dict[tuple[Any, ...], list[FoundNode]]:
-        """Visible nodes by the properties `by`, which begin an index of the label.
+        """Visible nodes by the properties `by`, which begin one of the row's `indexes`.
+
+        The first such index answers, which holds only nodes that have all of its properties.
 
         Returns:
             By row, those of it sorted by key; a row without any is missing.
@@ -309,7 +315,14 @@ class Transaction(Reads, Protocol):
         ...
 
     def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
-        """Delete nodes and edges of labels and types that the schema does not know."""
+        """Delete nodes and edges of labels and types that the schema does not know, and strays.
+
+        A node that bears a label of ours too, by whose key it is found, loses the other one alone.
+
+        Args:
+            labels: the unknown ones; an empty text stands for nodes without any.
+            types: the unknown ones.
+        """
         ...
 
 
