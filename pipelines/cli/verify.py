@@ -112,7 +112,7 @@ def _has_begun(invocation: Invocation, stage: Stage, named: str | None) -> bool:
         return True
     services = invocation.services
     target = services.targets.get(named) if named else services.active()
-    return any(one.position != START for one in services.writer(target).checkpoints(stage.name))
+    return any(one.position != START for one in services.graph(target).checkpoints(stage.name))
 
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.ledger import Appended
 from pipelines.work.services import Services
 from projections.errors import OperationFailed
@@ -57,14 +56,14 @@ def clear(services: Services) -> Cleared:
     event_id, position = _recorded(
         services, {"target": target.name, "nodes": nodes, "edges": edges}
     )
-    writer = GraphWriter(services.driver(target), target.database, timeout_s=TIMEOUT_S)
-    with writer.transaction() as transaction:
+    graph = services.graph(target, timeout_s=TIMEOUT_S)
+    with graph.transaction() as transaction:
         found = [
             locked
-            for one in writer.checkpoints()
+            for one in graph.checkpoints()
             if (locked := transaction.lock(one.stage, one.partition)) is not None
         ]
-        writer.clear_memory()
+        graph.clear(keep_checkpoints=True)
         for one in found:
             transaction.reset(
                 Checkpoint(

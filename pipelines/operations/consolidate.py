@@ -230,7 +230,7 @@ class _Run:
         self._ended = ended
         self._now_ms = now_ms
         self._target: Target = services.active()
-        self._writer = services.writer(self._target)
+        self._graph = services.graph(self._target)
         self._decide = Decisions(services, self._target.name)
         self._partitions: set[int] = set()
         self._decisions = 0
@@ -339,7 +339,7 @@ class _Run:
         tails = self._services.ledger.tails()
         wanted = {partition: tails[partition] for partition in self._partitions}
         while self._in_time():
-            for found in self._writer.checkpoints(CONSOLIDATION.name):
+            for found in self._graph.checkpoints(CONSOLIDATION.name):
                 tail = wanted.get(found.partition)
                 if tail is not None and found.seq >= tail.seq:
                     del wanted[found.partition]
@@ -350,7 +350,7 @@ class _Run:
                 self._ended.wait(_POLL_S)
 
     def _require_enriched(self) -> None:
-        if not self._writer.checkpoints(ENRICHMENT.name):
+        if not self._graph.checkpoints(ENRICHMENT.name):
             raise OperationFailed(
                 reason=f"{self._target.name} was never enriched, and a pass looks at what events "
                 "mean; start `recollect worker enrichment` first"
@@ -365,7 +365,7 @@ class _Run:
         if stage.name not in self._runners:
             self._runners[stage.name] = runner = LiveRunner(
                 make_fold(stage, services, target),
-                self._writer,
+                self._graph,
                 services.ledger,
                 target=target.name,
                 policy=PoisonPolicy.of_command(services.settings),

@@ -19,6 +19,7 @@ from pipelines.graph.cypher import (
     remove_nodes_text,
     set_edges_text,
 )
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reads import communities as community_reads
 from pipelines.graph.reads import consolidation as consolidation_reads
 from pipelines.graph.reads import due_passes as pass_reads
@@ -27,7 +28,6 @@ from pipelines.graph.reads import linking as linking_reads
 from pipelines.graph.reads import requests as request_reads
 from pipelines.graph.reads import sessions as session_reads
 from pipelines.graph.reads import undecided as undecided_reads
-from pipelines.graph.writer import GraphWriter
 from projections.schema import (
     COMMUNITY,
     ENTITY,
@@ -110,7 +110,7 @@ ASKED = {
 @pytest.fixture
 def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
     with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        GraphWriter(driver).ensure_schema()
+        Neo4jGraph(driver).ensure_schema()
         yield driver
 
 

@@ -9,7 +9,7 @@ import neo4j
 import pytest
 
 from pipelines.graph.audits import enrichment_cypher as audit_cypher
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import EVENT
 
 BY_CHAIN = {"STREAM_EVENTS", "STREAM_SESSION"}
@@ -38,7 +38,7 @@ PARAMETERS = {
 @pytest.fixture
 def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
     with neo4j.GraphDatabase.driver(neo4j_url) as opened:
-        GraphWriter(opened).ensure_schema()
+        Neo4jGraph(opened).ensure_schema()
         yield opened
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.graph import enrichment_cypher as cypher
 from pipelines.graph.cypher import planned_once
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import ENTITY, EVENT
 from tests.contracts.test_graph_writer import walk
 
@@ -37,7 +37,7 @@ PARAMETERS = {
 @pytest.fixture
 def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
     with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        GraphWriter(driver).ensure_schema()
+        Neo4jGraph(driver).ensure_schema()
         yield driver
 
 

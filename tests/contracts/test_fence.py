@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import neo4j
 import pytest
+from pipelines.graph.writer import GraphTransaction
 
-from pipelines.graph.writer import GraphTransaction, GraphWriter
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.work.runner import Runner
@@ -34,8 +34,8 @@ def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
 
 
 @pytest.fixture
-def writer(driver: neo4j.Driver) -> GraphWriter:
-    made = GraphWriter(driver)
+def writer(driver: neo4j.Driver) -> Neo4jGraph:
+    made = Neo4jGraph(driver)
     made.ensure_schema()
     made.ensure_checkpoints(STAGE, 2, 1)
     return made
@@ -90,7 +90,7 @@ def write_event(transaction: GraphTransaction, number: int) -> None:
 
 
 def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, writer: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """It began before the first committed, so a test before the lock would have let it pass."""
     begun, go_on = threading.Event(), threading.Event()
@@ -120,7 +120,7 @@ def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
 
 
 def test_the_second_goes_on_when_the_first_rolls_back(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, writer: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     def second() -> None:
         with writer.transaction() as transaction:
@@ -141,7 +141,7 @@ def test_the_second_goes_on_when_the_first_rolls_back(
 
 
 def test_facts_are_read_behind_the_lock(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, writer: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """Who waited for the lock sees what the holder wrote."""
 
@@ -170,7 +170,7 @@ PARENT = event(1, session_id="parent")
 @pytest.mark.parametrize("first_is_child", [True, False], ids=["child first", "parent first"])
 def test_a_child_and_its_parent_at_the_same_moment(
     driver: neo4j.Driver,
-    writer: GraphWriter,
+    writer: Neo4jGraph,
     other_worker: ThreadPoolExecutor,
     first_is_child: bool,
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_child_and_its_parent_at_the_same_moment(
     assert count(driver, EVENT.label) == 2
 
 
-def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None:
+def test_many_children_and_parents_from_two_runners(writer: Neo4jGraph) -> None:
     """Parents of each partition are caused by events of the other, block by block."""
     pairs = 60
     sides = [
@@ -236,7 +236,7 @@ def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None
 
 
 def test_a_deadlock_is_an_error_to_retry(
-    writer: GraphWriter, other_worker: ThreadPoolExecutor
+    writer: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """Two transactions that touch two keys in opposite orders: one of them is told to go."""
     both_hold_one = threading.Barrier(2)
@@ -263,7 +263,7 @@ def ensure(transaction: GraphTransaction, number: int) -> None:
 
 
 def test_the_runner_goes_on_after_a_deadlock(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, writer: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """The rival holds key 2 and wants the checkpoint; the runner holds it and wants key 2."""
     tries: list[int] = []

@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 import neo4j
 import pytest
+from pipelines.graph.writer import GraphTransaction, GraphWriter
 
 from pipelines.graph import cypher
-from pipelines.graph import writer as graph_writer
-from pipelines.graph.writer import GraphTransaction, GraphWriter
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
 from projections.events import Event
 from projections.operations import (

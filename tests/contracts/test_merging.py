@@ -8,7 +8,7 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -41,7 +41,7 @@ class Graph:
 
     def __init__(self, driver: neo4j.Driver) -> None:
         self.driver = driver
-        self.writer = GraphWriter(driver)
+        self.writer = Neo4jGraph(driver)
         self.writer.ensure_schema()
 
     def apply(self, *operations: Operation, stage: str = STAGE) -> None:

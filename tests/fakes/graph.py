@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pipelines.graph.writer import GraphWriter
+
 from projections.errors import Fenced
 from projections.events import Event
 from projections.operations import Checkpoint, Key, Operations

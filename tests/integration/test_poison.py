@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from neo4j.exceptions import DatabaseError, Neo4jError
-
 from pipelines.graph.writer import GraphTransaction, GraphWriter
+
 from pipelines.ledger.holds import Hold
 from pipelines.operations import dead_letters
 from pipelines.operations.rebuild import replay
@@ -72,7 +72,7 @@ def letters(stack: Stack) -> list[dict[str, Any]]:
 
 def live_runner(stack: Stack, **options: Any) -> LiveRunner:
     rules = options.pop("rules", PROJECTING)
-    writer = options.pop("writer", stack.writer)
+    writer = options.pop("writer", stack.graph)
     chosen = {
         "policy": replace(QUICK, patience_s=None),
         "stop": threading.Event(),
@@ -88,7 +88,7 @@ def test_a_second_of_database_errors_dead_letters_nothing(
     stack: Stack, code: str, size: int
 ) -> None:
     stack.append(*sessions(40, EVENTS // 40))
-    writer = Broken(stack.writer, code)
+    writer = Broken(stack.graph, code)
     policy = PoisonPolicy.of_live_work(stack.services.settings)
     runner = live_runner(stack, writer=writer, policy=policy)
     flow(stack, runner, size)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipelines.graph.cypher import comparable, own_edges
+from pipelines.graph.cypher import own_edges
+from pipelines.graph.questions import comparable
 from projections.schema import (
     CAUSED_BY,
     DECIDED_AT,
