@@ -16,7 +16,7 @@ import neo4j
 import structlog
 
 from pipelines.graph.driver_errors import driver_errors
-from projections.errors import GraphError, GraphUnavailable
+from projections.errors import GraphError, GraphUnavailable, QueryTimeout, TransactionTimeout
 
 Result = TypeVar("Result")
 

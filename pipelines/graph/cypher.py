@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pipelines.graph.questions import comparable, key_pattern
-from projections.errors import InvalidOperation
 from projections.operation_rules import Key, edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
@@ -48,9 +47,7 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
     Raises:
         InvalidOperation: if another stage owns what the batch writes.
     """
-    if operations.stage not in ("", stage):
-        rule = f"is {operations.stage}, {stage} applies the batch"
-        raise InvalidOperation(element="the batch", field="stage", rule=rule)
+    operations.require_stage(stage)
     return [
         *_remove_nodes(operations),
         *_merge_nodes(operations, stage),
@@ -366,12 +363,9 @@ def clear_edges_text(type_: str, stage: str) -> str:
 
 @cache
 def restore_nodes_text(label: str, *, visible: bool) -> str:
-    """Rows [value of each of `NodeRow.stored()`…, the tenant's term]; the key comes first."""
+    """Rows [value of each of `NodeRow.stored()`…]; the key comes first."""
     row = NODES[label]
-    stored = row.stored()
-    values = {p.name: _assigned(p.kind, f"row[{n}]") for n, p in enumerate(stored)}
-    if row.fulltext:
-        values[TENANT_TERM] = f"row[{len(stored)}]"
+    values = {p.name: _assigned(p.kind, f"row[{n}]") for n, p in enumerate(row.stored())}
     given = ", ".join(f"{name}: {value}" for name, value in values.items())
     merge = f"MERGE (n:{label} {{{key_pattern(row.key, 'row')}}})"
     text = f"UNWIND $rows AS row {merge} SET n = {{{given}}}"

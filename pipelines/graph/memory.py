@@ -30,9 +30,13 @@ from projections.schema import (
     EDGES,
     FORGOTTEN,
     NODES,
+    TENANT_TERM,
     EdgeRow,
     Merge,
     NodeRow,
+    constraint_names,
+    index_definitions,
+    tenant_term,
 )
 from projections.structural import Link
 
@@ -66,9 +70,14 @@ class _Reads:
         with self._lock:
             index = self._tables.by(label, tuple(by))
             table = self._tables.nodes[label]
+            columns = next(one for one in NODES[label].indexes if one[: len(by)] == tuple(by))
             answer = {}
             for row in map(tuple, rows):
-                keys = sorted(key for key in index.get(row, ()) if table[key].visible)
+                keys = sorted(
+                    key
+                    for key in index.get(row, ())
+                    if table[key].visible and _has_all(table[key], columns)
+                )
                 if keys:
                     answer[row] = [_shown(label, key, table[key], properties) for key in keys]
             return answer
@@ -180,7 +189,8 @@ class _Reads:
         self, label: str, properties: Sequence[str], tenants: Collection[str] | None
     ) -> Iterator[FoundNode]:
         with self._lock:
-            keys = [k for k in self._tables.nodes[label] if tenants is None or k[0] in tenants]
+            of_all = tenants is None or "tenant" not in NODES[label].key
+            keys = [k for k in self._tables.nodes[label] if of_all or k[0] in (tenants or ())]
         for key in sorted(keys):
             node = self._tables.nodes[label].get(key)
             if node is not None:
@@ -277,6 +287,7 @@ class MemoryTransaction(_Reads):
         return self.nodes(label, wanted, properties)
 
     def apply(self, operations: Operations, stage: str) -> None:
+        operations.require_stage(stage)
         for removed in operations.remove_nodes.values():
             self._remove_node(removed.label, removed.key)
         for merged in operations.merge_nodes.values():
@@ -392,6 +403,8 @@ class MemoryTransaction(_Reads):
             if merge is Merge.KEPT and old is not None:
                 continue
             merged[name] = _stored(label, name, value)
+        if any(name in values for name in row.fulltext):
+            merged[TENANT_TERM] = tenant_term(key[row.key.index("tenant")])
         self._tables.put_node(label, key, StoredNode(_kept(merged), visible=True))
 
     def _decide(self, label: str, key: Key, name: str, value: Any, position: Position) -> None:
@@ -535,8 +548,8 @@ class MemoryGraph(_Reads):
                     for type_, pairs in tables.pairs.items()
                     if pairs
                 },
-                indexes=frozenset(),
-                constraints=frozenset(),
+                indexes=frozenset(index_definitions()) - constraint_names(),
+                constraints=constraint_names(),
             )
 
 
@@ -593,6 +606,10 @@ def _is_own(row: EdgeRow, stage: str, values: Mapping[str, Any]) -> bool:
     if stage != row.stage:
         return bool(values.get(name) == by_stage[stage])
     return values.get(name) not in {value for s, value in by_stage.items() if s != stage}
+
+
+def _has_all(node: StoredNode, names: Iterable[str]) -> bool:
+    return all(node.values.get(name) is not None for name in names)
 
 
 def _has(copy: Mapping[str, Any], names: Iterable[str], values: Mapping[str, Any]) -> bool:

@@ -21,8 +21,8 @@ from projections.schema import (
     EdgeRow,
     NodeRow,
     fulltext_statements,
+    index_definitions,
     schema_statements,
-    tenant_term,
     vector_statements,
 )
 
@@ -493,15 +493,32 @@ class Neo4jGraph(_Neo4jReads):
             for type_ in self._column(questions.TYPES)
         }
         stray = {name: self._count(text) for name, text in questions.STRAYS.items()}
+        online, constraints = self._online()
         return Census(
             labels=_counted(labels),
             types=_counted(types),
             node_properties=self._names(questions.NODE_PROPERTIES),
             edge_properties=self._names(questions.EDGE_PROPERTIES),
-            indexes=frozenset(self._column(questions.ONLINE_INDEXES)),
-            constraints=frozenset(self._column(questions.CONSTRAINTS)),
+            indexes=online - constraints,
+            constraints=constraints,
             stray=_counted(stray),
         )
+
+    def _online(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of the indexes that are online, and of the constraints.
+
+        One that bears a name of ours and is something else is told with what it covers.
+        """
+        expected = index_definitions()
+        online = set()
+        for name, labels, properties in self.client.stream(questions.ONLINE_INDEXES):
+            label, columns = expected.get(name, ("", ()))
+            is_ours = labels == [label] and tuple(properties[: len(columns)]) == columns
+            other = name in expected and not is_ours
+            online.add(f"{name} on {labels}, {properties}" if other else name)
+        backed: dict[str, str | None] = dict(map(tuple, self.client.stream(questions.CONSTRAINTS)))
+        constraints = {name for name, index in backed.items() if index is None or index in online}
+        return frozenset(online), frozenset(constraints)
 
     def _column(self, text: str) -> list[str]:
         return [row[0] for row in self.client.stream(text)]
@@ -574,11 +591,7 @@ def _values(names: tuple[str, ...], values: Sequence[Any]) -> dict[str, Any]:
 def _stored(row: NodeRow, node: FoundNode) -> list[Any]:
     """The values of a restored node, as `cypher.restore_nodes_text` takes them."""
     given = {**node.values, **dict(zip(row.key, node.key, strict=True))}
-    values = [given.get(p.name) for p in row.stored()]
-    written = {p.stage for p in row.properties if p.name in row.fulltext}
-    is_found = any(given.get(p.name) is not None for stage in written for p in row.owned(stage))
-    term = tenant_term(str(given["tenant"])) if row.fulltext and is_found else None
-    return [*values, term]
+    return [given.get(p.name) for p in row.stored()]
 
 
 def _checkpoint(row: Mapping[str, Any] | neo4j.Record) -> Checkpoint:

@@ -266,7 +266,11 @@ class Transaction(Reads, Protocol):
         ...
 
     def apply(self, operations: Operations, stage: str) -> None:
-        """Write a batch of a stage."""
+        """Write a batch of a stage.
+
+        Raises:
+            InvalidOperation: another stage owns what it writes.
+        """
         ...
 
     def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:

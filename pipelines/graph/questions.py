@@ -328,8 +328,11 @@ NODE_PROPERTIES = (
     "MATCH (n) UNWIND labels(n) AS label UNWIND keys(n) AS name RETURN DISTINCT label, name"
 )
 EDGE_PROPERTIES = "MATCH ()-[e]->() UNWIND keys(e) AS name RETURN DISTINCT type(e), name"
-ONLINE_INDEXES = "SHOW INDEXES YIELD name, state WHERE state = 'ONLINE' RETURN name"
-CONSTRAINTS = "SHOW CONSTRAINTS YIELD name RETURN name"
+ONLINE_INDEXES = (
+    "SHOW INDEXES YIELD name, state, type, labelsOrTypes, properties "
+    "WHERE state = 'ONLINE' AND type <> 'LOOKUP' RETURN name, labelsOrTypes, properties"
+)
+CONSTRAINTS = "SHOW CONSTRAINTS YIELD name, ownedIndex RETURN name, ownedIndex"
 
 
 def quoted(name: str) -> str:

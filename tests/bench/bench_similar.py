@@ -18,6 +18,7 @@ import numpy as np
 
 from enrichment.similarity import NEIGHBOURS, THRESHOLD
 from enrichment.text import event_text
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.models.embedder import OnnxEmbedder
 from projections.events import DEFAULT_TENANT
 from projections.schema import EVENT

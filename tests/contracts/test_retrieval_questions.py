@@ -14,7 +14,7 @@ from pipelines.graph.reads import as_of as known_then
 from pipelines.graph.reads import channels as retrieval_reads
 from pipelines.graph.reads import proactive as proactive_reads
 from pipelines.graph.reads import walk as walk_reads
-from tests.contracts.test_graph_writer import walk
+from tests.contracts.plans import walk
 
 pytestmark = pytest.mark.integration
 

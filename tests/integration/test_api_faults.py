@@ -327,7 +327,7 @@ def test_an_old_driver_is_closed_when_its_last_reader_is_done(neo4j_url: str) ->
             assert new is not old
             new.counts()
     with pytest.raises(neo4j_driver.exceptions.DriverError):
-        old._driver.verify_connectivity()
+        old.driver.verify_connectivity()
     active.close()
 
 
