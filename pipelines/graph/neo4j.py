@@ -31,6 +31,7 @@ Rows = list[list[Any]]
 
 _ROWS = 5_000
 """Rows of a question at once."""
+_PLACEHOLDERS = {row.placeholder for row in NODES.values() if row.placeholder}
 _VECTORS = 100
 """Searches of a question at once."""
 
@@ -486,6 +487,7 @@ class Neo4jGraph(_Neo4jReads):
         labels = {
             label: self._count(questions.count_nodes_text(label))
             for label in self._column(questions.LABELS)
+            if label not in _PLACEHOLDERS
         }
         labels[""] = self._count(questions.COUNT_UNLABELLED)
         types = {
@@ -531,7 +533,9 @@ class Neo4jGraph(_Neo4jReads):
         found: dict[str, set[str]] = {}
         for kind, name in self.client.stream(text):
             found.setdefault(kind, set()).add(name)
-        return {kind: frozenset(names) for kind, names in found.items()}
+        return {
+            kind: frozenset(names) for kind, names in found.items() if kind not in _PLACEHOLDERS
+        }
 
 
 class _EdgeDecoder:

@@ -82,7 +82,7 @@ class Census(NamedTuple):
     """What kinds of things a store holds, whoever wrote them.
 
     Attributes:
-        labels: how many nodes, by label.
+        labels: how many nodes, by label; the second label of placeholders is none.
         types: how many edges, by type.
         node_properties, edge_properties: names that occur, by label and by type.
         indexes, constraints: names of those that are online.

@@ -32,11 +32,11 @@ READERS = (
     undecided_reads,
 )
 SCANS = {
-    "pass_reads._COUNT": "the store keeps how many nodes a label has",
-    "pass_reads._REQUESTING": "requests that wait are few",
-    "pass_reads._SAMPLE": "every event must be as likely to be drawn as any other",
-    "pass_reads._TIERS": "age depends on arrival too; asked once a pass that looks at everything",
-    "request_reads._REQUESTING": "which tenants have a request is asked of all of them",
+    "due_passes._COUNT": "the store keeps how many nodes a label has",
+    "due_passes._REQUESTING": "requests that wait are few",
+    "due_passes._SAMPLE": "every event must be as likely to be drawn as any other",
+    "due_passes._TIERS": "age depends on arrival too; asked once a pass that looks at everything",
+    "requests._REQUESTING": "which tenants have a request is asked of all of them",
 }
 """Questions that go through all nodes of a label, and why they may."""
 ASKED_OF_GRAPH = {
