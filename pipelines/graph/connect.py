@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import neo4j
 
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    import neo4j
-    from neo4j import Driver as GraphDriver
-
-__all__ = ["GraphDriver", "connect_neo4j"]
+GraphDriver = neo4j.Driver
+"""For modules that hold a connection and never speak its protocol."""
 
 _GRAPH_SCHEMES = ("bolt://", "bolt+s", "neo4j://", "neo4j+s")
 
@@ -22,8 +19,6 @@ def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
     Raises:
         ConfigurationError: the URI is none that the driver knows.
     """
-    import neo4j  # half a second: not for a process that reads the ledger alone
-
     if not uri.startswith(_GRAPH_SCHEMES):
         raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
     secret = settings.neo4j_password
