@@ -278,6 +278,16 @@ class Operations:
             raise InvalidOperation(element=element, field="stage", rule=rule)
         self.stage = operation.stage
 
+    def require_stage(self, stage: str) -> None:
+        """See that a stage may apply the batch.
+
+        Raises:
+            InvalidOperation: another stage owns what it writes.
+        """
+        if self.stage not in ("", stage):
+            rule = f"is {self.stage}, {stage} applies the batch"
+            raise InvalidOperation(element="the batch", field="stage", rule=rule)
+
     def on_behalf_of(self, stage: str) -> Operations:
         """Where to add operations on what another stage owns."""
         return self.others.setdefault(stage, Operations(stage))

@@ -74,6 +74,18 @@ class Property:
     merge: Merge = Merge.REPLACED
 
 
+DECIDED_AT: Final = "_decided_at"
+"""Suffix of the property with the position of the decision that set a decided one."""
+
+TENANT_TERM: Final = "tenant_term"
+"""Property beside the texts of a full-text index: the tenant as one word that no analyzer changes.
+
+Lucene ranks before a query could filter, so the best of a small tenant would drown in those of a
+large one unless the search itself is told the tenant. The tenant as it is would not do: analyzers
+split it at a hyphen, take its end for a suffix, and drop it when it is a stop word.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """A node label. `key` is unique and never changes; `indexes` are composite range indexes."""
@@ -108,6 +120,21 @@ class NodeRow:
     def property(self, name: str) -> Property:
         """The property of that name."""
         return next(p for p in self.properties if p.name == name)
+
+    def stored(self) -> tuple[Property, ...]:
+        """All that a store keeps of a node: the key, the properties, and what follows from them.
+
+        That is where each decided one was decided, and the tenant's term beside searched texts.
+        """
+        key = (Property(name, Kind.STRING) for name in self.key)
+        positions = (
+            Property(f"{p.name}{DECIDED_AT}", Kind.INTEGERS, p.stage, Certainty.POSITION)
+            for p in self.properties
+            if p.merge is Merge.DECIDED
+        )
+        searched = [p.stage for p in self.properties if p.name in self.fulltext]
+        terms = [Property(TENANT_TERM, Kind.STRING, stage) for stage in searched[:1]]
+        return (*key, *self.properties, *positions, *terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,6 +665,25 @@ def schema_statements() -> list[str]:
     return statements
 
 
+def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Label and properties of every index, by its name; those of constraints bear their names."""
+    made: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for row in NODES.values():
+        made[f"{row.label.lower()}_key"] = row.label, row.key
+        for number, columns in enumerate(row.indexes):
+            made[f"{row.label.lower()}_index_{number}"] = row.label, columns
+        if row.vector is not None:
+            made[vector_index(row)] = row.label, (row.vector,)
+        if row.fulltext:
+            made[fulltext_index(row)] = row.label, (*row.fulltext, TENANT_TERM)
+    return made
+
+
+def constraint_names() -> frozenset[str]:
+    """Names of the constraints, one for each label."""
+    return frozenset(f"{row.label.lower()}_key" for row in NODES.values())
+
+
 VECTOR_DIMENSIONS: Final = 384
 
 
@@ -662,15 +708,6 @@ def vector_statements(*, filtered: bool) -> list[str]:
         for row in NODES.values()
         if row.vector is not None
     ]
-
-
-TENANT_TERM: Final = "tenant_term"
-"""Property beside the texts of a full-text index: the tenant as one word that no analyzer changes.
-
-Lucene ranks before a query could filter, so the best of a small tenant would drown in those of a
-large one unless the search itself is told the tenant. The tenant as it is would not do: analyzers
-split it at a hyphen, take its end for a suffix, and drop it when it is a stop word.
-"""
 
 
 def fulltext_index(row: NodeRow) -> str:

@@ -247,7 +247,7 @@ class Gathering:
         vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
         if vector is None:
             return None
-        filtered = self._reader.searches_within_tenant(timeout_ms=deadline.remaining_ms())
+        filtered = self._reader.searches_within_tenants()
 
         def ask(graph: GraphRead) -> list[Hit]:
             return vector_hits(graph, analysis.scope, vector, CHANNEL_HITS, filtered=filtered)

@@ -141,11 +141,11 @@ def wait_until_passed(
 
     False when nothing moved for `patience_s` seconds.
     """
-    writer = services.writer(services.active())
+    graph = services.graph(services.active())
     moved_at, before = time.monotonic(), -1
     total = None
     while True:
-        checkpoints = {c.partition: c for c in writer.checkpoints(stage)}
+        checkpoints = {c.partition: c for c in graph.checkpoints(stage)}
         behind = [
             partition
             for partition, position in last.items()

@@ -305,7 +305,7 @@ def _has_begun(invocation: Invocation, stage: Stage, named: str | None) -> bool:
         return True
     services = invocation.services
     target = services.targets.get(named) if named else services.active()
-    return any(c.position != START for c in services.writer(target).checkpoints(stage.name))
+    return any(c.position != START for c in services.graph(target).checkpoints(stage.name))
 
 
 @command(dead_letters, "list", example="recollect dead-letters list --json")

@@ -6,22 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import neo4j
-import structlog
 
 from pipelines.graph import cypher
-from pipelines.graph.driver_errors import driver_errors
-from projections.errors import GraphUnavailable
+from pipelines.graph.client import GraphClient
 from projections.schema import EVENT
 from projections.structural import SessionGraph, SessionKey
 
-_FETCH_ROWS = 5_000
-_STREAM_TIMEOUT_S = 24 * 3_600.0
 _EDGE_TYPES = tuple(row.type for row in cypher.event_edges())
 _KEY = len(EVENT.key)
-_LOGGED = 200
-"""Characters of a question that are logged; values are parameters."""
-
-logger = structlog.get_logger(__name__)
 
 
 class FoundEvent(NamedTuple):
@@ -53,17 +45,8 @@ class OddEvent(NamedTuple):
     element_id: str
 
 
-class GraphAudit:
+class GraphAudit(GraphClient):
     """The reading side of verify, on one target."""
-
-    def __init__(self, driver: neo4j.Driver, database: str = "neo4j") -> None:
-        self._driver = driver
-        self._database = database
-
-    def store_id(self) -> str:
-        """Which database this is, by whatever address it is reached."""
-        (record,) = self._stream(cypher.STORE_ID)
-        return str(record[0])
 
     def stream_events(self) -> Iterator[FoundEvent]:
         """Every event, session by session in the chain's order, with bounded memory."""
@@ -89,23 +72,6 @@ class GraphAudit:
         """Keys of all forgotten events."""
         return {(record[0], record[1]) for record in self._stream(cypher.STREAM_TOMBSTONES)}
 
-    def dead_letters(
-        self, stage: str | None = None, partition: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Dead letters, by stage, partition and seq."""
-        return [
-            dict(record)
-            for record in self._stream(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
-        ]
-
-    def set_dead_letter_kind(self, stage: str, partition: int, seq: int, kind: str) -> bool:
-        """Change the kind of a dead letter; False when there is none."""
-        with driver_errors(), self._driver.session(database=self._database) as session:
-            record = session.run(
-                cypher.SET_DEAD_LETTER_KIND, stage=stage, partition=partition, seq=seq, kind=kind
-            ).single(strict=True)
-            return bool(record["changed"])
-
     def hidden_events(self, keys: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those of the events that no read sees, though they are more than placeholders."""
         rows = self._stream(cypher.READ_HIDDEN_EVENTS, keys=[list(key) for key in keys])
@@ -113,13 +79,11 @@ class GraphAudit:
 
     def show_events(self, keys: Sequence[tuple[str, str]]) -> None:
         """Let reads see events that were hidden."""
-        with driver_errors(), self._driver.session(database=self._database) as session:
-            session.run(cypher.SHOW_EVENTS, keys=[list(key) for key in keys]).consume()
+        self.write(cypher.SHOW_EVENTS, keys=[list(key) for key in keys])
 
     def remove_odd_event(self, element_id: str) -> None:
         """Delete a node that nothing supports."""
-        with driver_errors(), self._driver.session(database=self._database) as session:
-            session.run(cypher.REMOVE_ODD_EVENT, id=element_id).consume()
+        self.write(cypher.REMOVE_ODD_EVENT, id=element_id)
 
     def find_events(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FoundEvent]:
         """Visible events by key."""
@@ -131,20 +95,7 @@ class GraphAudit:
         }
 
     def _stream(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
-        query = neo4j.Query(text, timeout=_STREAM_TIMEOUT_S)
-        try:
-            with (
-                driver_errors(),
-                self._driver.session(
-                    database=self._database,
-                    fetch_size=_FETCH_ROWS,
-                    default_access_mode=neo4j.READ_ACCESS,
-                ) as session,
-            ):
-                yield from session.run(query, parameters)
-        except GraphUnavailable:
-            logger.warning("a stream broke off", question=" ".join(text.split())[:_LOGGED])
-            raise
+        return self.stream(text, **parameters)
 
 
 def found_sessions(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import neo4j
-from neo4j import Driver as GraphDriver
 
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
 
-__all__ = ["GraphDriver", "connect_neo4j"]
+GraphDriver = neo4j.Driver
+"""For modules that hold a connection and never speak its protocol."""
 
 _GRAPH_SCHEMES = ("bolt://", "bolt+s", "neo4j://", "neo4j+s")
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from projections.errors import InvalidOperation
+from pipelines.graph.questions import comparable, key_pattern
 from projections.operation_rules import Key, edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHECKPOINT,
+    DECIDED_AT,
     EDGES,
     EVENT,
     NODES,
@@ -24,7 +25,6 @@ from projections.schema import (
     Kind,
     Merge,
     NodeRow,
-    Property,
     tenant_term_text,
 )
 
@@ -38,16 +38,6 @@ class Statement(NamedTuple):
     parameters: dict[str, Any]
 
 
-def planned_once(text: str, *, version: int | None = None) -> str:
-    """The text with its first plan for good, until the schema changes.
-
-    A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
-    a text; here every step goes through a unique key or a named index, so no plan gets better.
-    """
-    language = "CYPHER" if version is None else f"CYPHER {version}"
-    return f"{language} replan=skip {text}"
-
-
 def statements(operations: Operations, stage: str) -> list[Statement]:
     """The batch as statements, in the order in which they must run.
 
@@ -57,9 +47,7 @@ def statements(operations: Operations, stage: str) -> list[Statement]:
     Raises:
         InvalidOperation: if another stage owns what the batch writes.
     """
-    if operations.stage not in ("", stage):
-        rule = f"is {operations.stage}, {stage} applies the batch"
-        raise InvalidOperation(element="the batch", field="stage", rule=rule)
+    operations.require_stage(stage)
     return [
         *_remove_nodes(operations),
         *_merge_nodes(operations, stage),
@@ -166,10 +154,6 @@ def _sorted(group: dict[Any, Any]) -> Iterable[Any]:
     return (group[key] for key in sorted(group))
 
 
-def _key_pattern(names: tuple[str, ...], first: int) -> str:
-    return ", ".join(f"{name}: row[{first + n}]" for n, name in enumerate(names))
-
-
 def _assigned(kind: Kind, value: str) -> str:
     """A parameter as its stored type; times arrive as milliseconds since the epoch."""
     if kind is Kind.TIME:
@@ -214,7 +198,7 @@ def merge_nodes_text(label: str, stage: str, *, with_placeholders: bool) -> str:
     first = len(row.key)
     owned = row.owned(stage)
     last = first + len(owned)
-    merge = f"MERGE (n:{label} {{{_key_pattern(row.key, 0)}}})"
+    merge = f"MERGE (n:{label} {{{key_pattern(row.key, 'row')}}})"
     if not owned:
         hidden = f" ON CREATE SET n:{row.placeholder}" if row.placeholder else ""
         return f"UNWIND $rows AS row {merge}{hidden}"
@@ -261,13 +245,9 @@ def set_nodes_text(label: str, stage: str) -> str:
     row = NODES[label]
     hidden = f" WHERE NOT n:{row.placeholder}" if row.placeholder else ""
     return (
-        f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}){hidden} "
+        f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}){hidden} "
         f"SET {_settings(row, stage, len(row.key))}"
     )
-
-
-DECIDED_AT: Final = "_decided_at"
-"""Suffix of the property with the position of the decision that set a decided one."""
 
 
 @cache
@@ -279,7 +259,7 @@ def decide_nodes_text(label: str, name: str) -> str:
     later = f"CASE WHEN {at} IS NULL OR {at} < row[{first + 1}] THEN [1] ELSE [] END"
     created = f" ON CREATE SET n:{row.placeholder}" if row.placeholder else ""
     return (
-        f"UNWIND $rows AS row MERGE (n:{label} {{{_key_pattern(row.key, 0)}}}){created} "
+        f"UNWIND $rows AS row MERGE (n:{label} {{{key_pattern(row.key, 'row')}}}){created} "
         f"SET n.lock = true REMOVE n.lock WITH n, row "
         f"FOREACH (_ IN {later} | SET n.{name} = {new}, {at} = row[{first + 1}])"
     )
@@ -289,14 +269,16 @@ def decide_nodes_text(label: str, name: str) -> str:
 def remove_nodes_text(label: str) -> str:
     """Rows [key…]."""
     row = NODES[label]
-    return f"UNWIND $rows AS row MATCH (n:{label} {{{_key_pattern(row.key, 0)}}}) DETACH DELETE n"
+    return (
+        f"UNWIND $rows AS row MATCH (n:{label} {{{key_pattern(row.key, 'row')}}}) DETACH DELETE n"
+    )
 
 
 def _ends(row: EdgeRow, label: str = "") -> str:
     source, target = NODES[row.source], NODES[label or row.target]
     return (
-        f"UNWIND $rows AS row MATCH (a:{row.source} {{{_key_pattern(source.key, 0)}}}) "
-        f"MATCH (b:{target.label} {{{_key_pattern(target.key, len(source.key))}}})"
+        f"UNWIND $rows AS row MATCH (a:{row.source} {{{key_pattern(source.key, 'row')}}}) "
+        f"MATCH (b:{target.label} {{{key_pattern(target.key, 'row', len(source.key))}}})"
     )
 
 
@@ -371,9 +353,42 @@ def clear_edges_text(type_: str, stage: str) -> str:
     source = NODES[row.source]
     own = own_edges(row, stage, "e")
     return (
-        f"UNWIND $rows AS row MATCH (a:{row.source} {{{_key_pattern(source.key, 0)}}})"
+        f"UNWIND $rows AS row MATCH (a:{row.source} {{{key_pattern(source.key, 'row')}}})"
         f"-[e:{type_}]->(){f' WHERE {own}' if own else ''} DELETE e"
     )
+
+
+# -- repair ----------------------------------------------------------------------------------------
+
+
+@cache
+def restore_nodes_text(label: str, *, visible: bool) -> str:
+    """Rows [value of each of `NodeRow.stored()`…]; the key comes first."""
+    row = NODES[label]
+    values = {p.name: _assigned(p.kind, f"row[{n}]") for n, p in enumerate(row.stored())}
+    given = ", ".join(f"{name}: {value}" for name, value in values.items())
+    merge = f"MERGE (n:{label} {{{key_pattern(row.key, 'row')}}})"
+    text = f"UNWIND $rows AS row {merge} SET n = {{{given}}}"
+    if row.placeholder is None:
+        return text
+    return f"{text} {'REMOVE' if visible else 'SET'} n:{row.placeholder}"
+
+
+@cache
+def clear_pairs_text(type_: str, label: str = "") -> str:
+    """Rows [source key…, target key…]: deletes all edges of the type, whoever made them."""
+    return f"{_ends(EDGES[type_], label)} MATCH (a)-[e:{type_}]->(b) DELETE e"
+
+
+@cache
+def restore_edges_text(type_: str, label: str = "") -> str:
+    """Rows [source key…, target key…, value of each property…]: one more edge for each."""
+    row = EDGES[type_]
+    first = len(NODES[row.source].key) + len(NODES[label or row.target].key)
+    given = ", ".join(
+        f"{p.name}: {_assigned(p.kind, f'row[{first + n}]')}" for n, p in enumerate(row.properties)
+    )
+    return f"{_ends(row, label)} CREATE (a)-[e:{type_}]->(b) SET e = {{{given}}}"
 
 
 # Checkpoints. Neo4j is read-committed: a test before the lock does not fence, two transactions
@@ -409,64 +424,7 @@ RESET_CHECKPOINT = (
     "RETURN c.generation AS generation"
 )
 
-# Facts of Stage 1, each found by an index and never by a scan. The hint is needed: on an empty
-# graph the planner thinks that the key's index, searched by tenant alone, is as good, and keeps
-# that plan while the graph grows. For the same reason ties are decided by CASE: an OR it plans as
-# the union of two searches, sorted, which reads all the rest of a session.
-_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
-_CHAIN_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
-_CHAIN_ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
-SESSION_TAILS = (
-    f"UNWIND $sessions AS s CALL (s) {{ MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = s[0] AND e.session_id = s[1] "
-    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
-    f"RETURN e ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 }} "
-    "RETURN s[0] AS tenant, s[1] AS session_id, "
-    "e.occurred_at.epochMillis AS occurred_at_ms, e.event_id AS event_id"
-)
-NEIGHBOURS = (
-    "UNWIND $links AS l WITH l, datetime({epochMillis: l[2]}) AS at "
-    f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at <= at "
-    "AND e.event_id IS NOT NULL "
-    "AND CASE WHEN e.occurred_at = at THEN e.event_id < l[3] ELSE true END "
-    f"RETURN e AS before ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 }} "
-    f"OPTIONAL CALL (l, at) {{ MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = l[0] AND e.session_id = l[1] AND e.occurred_at >= at "
-    "AND e.event_id IS NOT NULL "
-    "AND CASE WHEN e.occurred_at = at THEN e.event_id > l[3] ELSE true END "
-    f"RETURN e AS after ORDER BY {_CHAIN_ORDER} LIMIT 1 }} "
-    "RETURN l[0] AS tenant, l[1] AS session_id, l[2] AS occurred_at_ms, l[3] AS event_id, "
-    "before.occurred_at.epochMillis AS before_ms, before.event_id AS before_id, "
-    "after.occurred_at.epochMillis AS after_ms, after.event_id AS after_id, "
-    "EXISTS { (x:Event {tenant: l[0], event_id: l[3]}) WHERE x.occurred_at IS NOT NULL } AS present"
-)
-WINDOWS = (
-    "UNWIND $windows AS w "
-    "WITH w, datetime({epochMillis: w[2]}) AS low, datetime({epochMillis: w[3]}) AS high "
-    f"CALL (w, low, high) {{ MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at < low "
-    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER_BACK} LIMIT 1 "
-    f"UNION ALL MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND low <= e.occurred_at <= high "
-    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER} LIMIT $limit "
-    f"UNION ALL MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at > high "
-    f"AND e.event_id IS NOT NULL RETURN e ORDER BY {_CHAIN_ORDER} LIMIT 1 }} "
-    "RETURN w[0] AS tenant, w[1] AS session_id, "
-    "e.occurred_at.epochMillis AS occurred_at_ms, e.event_id AS event_id"
-)
-TOMBSTONES = (
-    "UNWIND $keys AS k MATCH (f:Forgotten {tenant: k[0], event_id: k[1]}) "
-    "WHERE NOT coalesce(f.recalled, false) "
-    "RETURN f.tenant AS tenant, f.event_id AS event_id"
-)
-
 STORE_ID = "CALL db.info() YIELD id RETURN id"
-SERVER_VERSION = (
-    "CALL dbms.components() YIELD name, versions WITH name, versions WHERE name = 'Neo4j Kernel' "
-    "RETURN versions[0] AS version"
-)
 CLEAR = (
     f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in NODES)} "
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
@@ -500,17 +458,6 @@ DELETE_LATER_DEAD_LETTERS = (
 # Reading a graph to compare it with the ledger
 
 
-def comparable(property_: Property, value: str) -> str:
-    """A stored value as operations carry it; a time that is none of ours is shown as text."""
-    if property_.kind is Kind.TIME:
-        return (
-            f"CASE WHEN {value} IS NULL THEN NULL WHEN {value} IS :: ZONED DATETIME AND "
-            f"{value}.nanosecond % 1000000 = 0 THEN {value}.epochMillis "
-            f"ELSE 'not a time in milliseconds: ' + coalesce(toStringOrNull({value}), '?') END"
-        )
-    return value
-
-
 def _event_columns() -> str:
     """[key and values], then a list of [target key…, value…] for each edge type of the events."""
     values = ", ".join(
@@ -538,6 +485,8 @@ def event_edges() -> tuple[EdgeRow, ...]:
     )
 
 
+_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
+_CHAIN_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _ALL_CHAINS = (
     f"MATCH (e:Event) {_CHAIN} WHERE e.tenant IS NOT NULL AND e.session_id IS NOT NULL "
     "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"
@@ -579,8 +528,4 @@ READ_DEAD_LETTERS = (
     "RETURN d.stage AS stage, d.partition AS partition, d.seq AS seq, d.position AS position, "
     "d.tenant AS tenant, d.event_id AS event_id, d.kind AS kind, d.reason AS reason, "
     "d.attempts AS attempts ORDER BY stage, partition, seq"
-)
-SET_DEAD_LETTER_KIND = (
-    "MATCH (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
-    "SET d.kind = $kind RETURN count(d) AS changed"
 )

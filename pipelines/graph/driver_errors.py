@@ -74,13 +74,16 @@ def _is_of_the_caller(error: Exception, code: str, message: str) -> bool:
 
 
 @contextmanager
-def driver_errors() -> Iterator[None]:
-    """Turn what the driver raises of a transaction, or of a look without a limit, into ours.
+def driver_errors(timeout_ms: int | None = None) -> Iterator[None]:
+    """Turn what the driver raises into errors of ours.
+
+    Args:
+        timeout_ms: see `graph_error`.
 
     Raises:
-        GraphUnavailable, TransactionTimeout, GraphRejected: see `graph_error`.
+        GraphUnavailable, TransactionTimeout, QueryTimeout, GraphRejected: see `graph_error`.
     """
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise graph_error(error) from error
+        raise graph_error(error, timeout_ms) from error

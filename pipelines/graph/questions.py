@@ -1,87 +1,414 @@
-"""Questions about a graph, each with its time limit, and what entities are the same."""
+"""The questions of the graph's port as Cypher, made from schema rows. No driver, no socket.
+
+Each text is made once for its label or type and properties, and then always the same, so that the
+database plans it once; every value travels as a parameter. Answers are lists, not maps: names of
+properties are not sent. Every question starts at a unique key or at a named index.
+
+The index is named, for a plan made while the graph was empty thinks that the key's index, searched
+by tenant alone, is as good, and is kept while the graph grows. For the same reason ties are decided
+by CASE: an OR is planned as the union of two searches, sorted, which reads all of a session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import cache
 
-import neo4j
+from pipelines.graph.port import End
+from projections.schema import (
+    EDGES,
+    NODES,
+    EdgeRow,
+    Kind,
+    NodeRow,
+    Property,
+    vector_index,
+)
 
-from enrichment.resolution import edges_of_sameness
-from pipelines.graph.driver_errors import driver_errors
-from projections.schema import ENTITY, SAME_AS
+Names = tuple[str, ...]
 
-SAME = (
-    f"UNWIND $ids AS id MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})"
-    f"-[s:{SAME_AS.type}]-(o:{ENTITY.label}) WHERE NOT coalesce(s.retracted, false) "
-    "RETURN id AS one, o.entity_id AS other, "
-    "coalesce(o.display_name, o.name, o.canonical_name) AS name, "
-    "coalesce(o.corrected_type, o.entity_type) AS entity_type, o.subtype AS subtype"
+
+def comparable(property_: Property, value: str) -> str:
+    """A stored value as operations carry it; a time that is none of ours is shown as text."""
+    if property_.kind is Kind.TIME:
+        return (
+            f"CASE WHEN {value} IS NULL THEN NULL WHEN {value} IS :: ZONED DATETIME AND "
+            f"{value}.nanosecond % 1000000 = 0 THEN {value}.epochMillis "
+            f"ELSE 'not a time in milliseconds: ' + coalesce(toStringOrNull({value}), '?') END"
+        )
+    if property_.kind is Kind.TIMES:
+        return (
+            f"CASE WHEN {value} IS NULL THEN NULL WHEN {value} IS :: LIST<ZONED DATETIME NOT NULL> "
+            f"THEN [t IN {value} | t.epochMillis] ELSE ['not times'] END"
+        )
+    return value
+
+
+def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:
+    """The key of a node in a pattern, from consecutive places of a row."""
+    return ", ".join(f"{name}: {rows}[{first + n}]" for n, name in enumerate(names))
+
+
+def _key(row: NodeRow, variable: str) -> list[str]:
+    return [f"{variable}.{name}" for name in row.key]
+
+
+def _node_values(row: NodeRow, variable: str, names: Iterable[str]) -> list[str]:
+    stored = {p.name: p for p in row.stored()}
+    return [
+        comparable(stored[name], f"{variable}.{name}") if name in stored else f"{variable}.{name}"
+        for name in names
+    ]
+
+
+def _edge_values(row: EdgeRow, variable: str, names: Iterable[str]) -> list[str]:
+    stored = {p.name: p for p in row.properties}
+    return [
+        comparable(stored[name], f"{variable}.{name}") if name in stored else f"{variable}.{name}"
+        for name in names
+    ]
+
+
+def _returned(columns: Iterable[str]) -> str:
+    """One list a row; the driver hands out a list five times faster than a record of many."""
+    return f"RETURN [{', '.join(columns)}]"
+
+
+def _node(row: NodeRow, names: Names) -> list[str]:
+    """What is returned of a node: [key…, visible, bare, value…]."""
+    visible = f"NOT n:{row.placeholder}" if row.placeholder else "true"
+    bare = f"size(keys(n)) = {len(row.key)}"
+    return [*_key(row, "n"), visible, bare, *_node_values(row, "n", names)]
+
+
+# -- nodes -----------------------------------------------------------------------------------------
+
+
+@cache
+def nodes_text(label: str, names: Names) -> str:
+    """Rows of keys → [key…, visible, bare, value…]."""
+    row = NODES[label]
+    return (
+        f"UNWIND $rows AS k MATCH (n:{label} {{{key_pattern(row.key, 'k')}}}) "
+        f"{_returned(_node(row, names))}"
+    )
+
+
+@cache
+def lock_nodes_text(label: str, names: Names, *, make: bool) -> str:
+    """The same, each locked before it is read; with `make` those that are missing are made.
+
+    Whoever holds the lock has read what others wrote before.
+    """
+    row = NODES[label]
+    hidden = f" ON CREATE SET n:{row.placeholder}" if make and row.placeholder else ""
+    return (
+        f"UNWIND $rows AS k {'MERGE' if make else 'MATCH'} "
+        f"(n:{label} {{{key_pattern(row.key, 'k')}}}){hidden} "
+        f"SET n.lock = true REMOVE n.lock WITH n {_returned(_node(row, names))}"
+    )
+
+
+@cache
+def find_text(label: str, by: Names, names: Names) -> str:
+    """Rows [number, value…] → [number, key…, visible, bare, value…] of visible nodes.
+
+    An index holds only the nodes that have all of its properties, and answers only when each of
+    them is asked for, if only to exist.
+    """
+    row = NODES[label]
+    index = next(columns for columns in row.indexes if columns[: len(by)] == by)
+    stored = {p.name: p for p in row.stored()}
+    tests = [
+        f"n.{name} = {_parameter(stored[name], f'r[{1 + n}]')}" for n, name in enumerate(by)
+    ] + [f"n.{name} IS NOT NULL" for name in index[len(by) :]]
+    if row.placeholder:
+        tests.append(f"NOT n:{row.placeholder}")
+    return (
+        f"UNWIND $rows AS r MATCH (n:{label}) USING INDEX n:{label}({', '.join(index)}) "
+        f"WHERE {' AND '.join(tests)} {_returned(['r[0]', *_node(row, names)])}"
+    )
+
+
+def _parameter(property_: Property, value: str) -> str:
+    return f"datetime({{epochMillis: {value}}})" if property_.kind is Kind.TIME else value
+
+
+# -- edges -----------------------------------------------------------------------------------------
+
+
+def _edge(source: NodeRow, target: NodeRow, row: EdgeRow, names: Names) -> list[str]:
+    return [*_key(source, "a"), *_key(target, "b"), *_edge_values(row, "e", names)]
+
+
+@cache
+def edges_text(type_: str, names: Names, by: End, label: str) -> str:
+    """Rows of keys of ends → [end…, source…, target…, value…]."""
+    row = EDGES[type_]
+    source, target = NODES[row.source], NODES[label or row.target]
+    near = target if by is End.TARGET else source
+    ends = [f"k[{n}]" for n in range(len(near.key))]
+    start = f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}})"
+    if by is End.EITHER:
+        found = f"-[e:{type_}]-(:{target.label}) WITH k, e, startNode(e) AS a, endNode(e) AS b"
+    elif by is End.TARGET:
+        found = f"<-[e:{type_}]-(a:{source.label}) WITH k, e, a, x AS b"
+    else:
+        found = f"-[e:{type_}]->(b:{target.label}) WITH k, e, x AS a, b"
+    return f"{start}{found} {_returned([*ends, *_edge(source, target, row, names)])}"
+
+
+@cache
+def between_text(type_: str, names: Names, label: str) -> str:
+    """Rows [source…, target…] → [source…, target…, value…]."""
+    row = EDGES[type_]
+    source, target = NODES[row.source], NODES[label or row.target]
+    return (
+        f"UNWIND $rows AS k MATCH (a:{source.label} {{{key_pattern(source.key, 'k')}}}) "
+        f"MATCH (b:{target.label} {{{key_pattern(target.key, 'k', len(source.key))}}}) "
+        f"MATCH (a)-[e:{type_}]->(b) {_returned(_edge(source, target, row, names))}"
+    )
+
+
+# -- chains ----------------------------------------------------------------------------------------
+
+SPAN_COLUMNS = (
+    "number",
+    "tenant",
+    "session_id",
+    "low_ms",
+    "low_id",
+    "high_ms",
+    "high_id",
+    "anyway",
 )
 
 
-class GraphQuestions:
-    """Asks one graph; safe to share between threads.
+@cache
+def stretch_text(
+    label: str, names: Names, *, before: bool, within: bool, after: bool, having: str
+) -> str:
+    """Rows of `SPAN_COLUMNS` → [number, members], each [ms, own id, value…], in no order.
+
+    `$before`, `$within` and `$after` are how many there may be of each part.
+    """
+    row = NODES[label]
+    tenant, session, time, own = columns = row.indexes[0]
+    tests = [f"e.{tenant} = w[1]", f"e.{session} = w[2]", f"e.{own} IS NOT NULL"]
+    if row.placeholder:
+        tests.append(f"NOT e:{row.placeholder}")
+    if having:
+        tests.append(f"CASE WHEN e.{having} IS NULL THEN e.{own} IN w[7] ELSE true END")
+    low = f"CASE WHEN e.{time} = low THEN e.{own} {{}} w[4] ELSE true END"
+    high = f"CASE WHEN e.{time} = high THEN e.{own} {{}} w[6] ELSE true END"
+    order = ", ".join(f"e.{name}" for name in columns)
+    order_back = ", ".join(f"e.{name} DESC" for name in columns)
+    parts = (
+        (before, (f"e.{time} <= low", low.format("<")), order_back, "$before"),
+        (
+            within,
+            (f"low <= e.{time} <= high", low.format(">="), high.format("<=")),
+            order,
+            "$within",
+        ),
+        (after, (f"e.{time} >= high", high.format(">")), order, "$after"),
+    )
+    chain = f"MATCH (e:{label}) USING INDEX e:{label}({', '.join(columns)})"
+    searches = " UNION ALL ".join(
+        f"{chain} WHERE {' AND '.join((*tests, *places))} RETURN e ORDER BY {ordered} LIMIT {most}"
+        for wanted, places, ordered, most in parts
+        if wanted
+    )
+    values = ", ".join([f"e.{time}.epochMillis", f"e.{own}", *_node_values(row, "e", names)])
+    return (
+        "UNWIND $rows AS w WITH w, datetime({epochMillis: w[3]}) AS low, "
+        f"datetime({{epochMillis: w[5]}}) AS high CALL (w, low, high) {{ {searches} }} "
+        f"WITH w[0] AS number, collect([{values}]) AS members RETURN [number, members]"
+    )
+
+
+# -- nearest ---------------------------------------------------------------------------------------
+
+
+@cache
+def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
+    """Rows [key…, vector] → [key…, near], near [score, key…, visible, bare, value…].
+
+    The score is Neo4j's, (1 + cosine) / 2. The index of Neo4j 2026 computes it from the vectors as
+    they were given (by measurement within 3e-7 of the cosine); reading those of all candidates to
+    compute it again would double the cost of the question. 5.26 ranks by vectors that it has
+    compressed, and does not say what it scores by, so there it is computed again.
 
     Args:
-        driver: of the target.
-        database: of the target.
-        timeout_s: of one question.
+        label: with a vector index, and a key of (tenant, own id).
+        names: of properties.
+        k: neighbours of each, itself left out.
+        filtered: the index searches within the tenant (Neo4j 2026); else more is asked for and
+            other tenants' are left out afterwards (5.26).
     """
+    row = NODES[label]
+    tenant, own = row.key
+    if filtered:
+        search = (
+            f"MATCH (n:{label}) SEARCH n IN (VECTOR INDEX {vector_index(row)} FOR r[2] "
+            f"WHERE n.{tenant} = r[0] LIMIT {k + 1}) SCORE AS found "
+        )
+        score = "found"
+    else:
+        search = (
+            f"CALL db.index.vector.queryNodes('{vector_index(row)}', {10 * (k + 1)}, r[2]) "
+            f"YIELD node AS n, score AS found WITH n, found, r WHERE n.{tenant} = r[0] "
+            f"ORDER BY found DESC LIMIT {k + 1} "
+        )
+        score = f"vector.similarity.cosine(n.{row.vector}, r[2])"
+    hidden = f" AND NOT n:{row.placeholder}" if row.placeholder else ""
+    return (
+        f"UNWIND $rows AS r CALL (r) {{ {search}"
+        f"WITH n, r, found WHERE n.{own} <> r[1]{hidden} "
+        f"RETURN collect([{', '.join([score, *_node(row, names)])}]) AS near }} "
+        "RETURN [r[0], r[1], near]"
+    )
 
-    def __init__(
-        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
-    ) -> None:
-        self._driver = driver
-        self._database = database
-        self._timeout_s = timeout_s
 
-    def same(self, tenant: str, entity_ids: Iterable[str]) -> list[neo4j.Record]:
-        """Edges of sameness around entities: one, other, and of the other what it is called."""
-        return edges_of_sameness(entity_ids, lambda ids: self.ask(SAME, tenant=tenant, ids=ids))
+# -- streams ---------------------------------------------------------------------------------------
 
-    def ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        """All rows of an answer."""
-        with self._session() as session:
-            return list(session.run(self._query(text), parameters))
 
-    def stream(self, text: str, fetch_size: int, **parameters: Any) -> Iterator[neo4j.Record]:
-        """The rows of an answer, so many of them in memory at once."""
-        with self._session(fetch_size=fetch_size) as session:
-            yield from session.run(self._query(text), parameters)
+def _ordered(row: NodeRow, variable: str, *, one_tenant: bool) -> str:
+    """All nodes of a label that have a key, in its order, which the key's index delivers."""
+    tests = [f"{name} IS NOT NULL" for name in _key(row, variable)]
+    if one_tenant:
+        tests[0] = f"{variable}.tenant = $tenant"
+    return (
+        f"MATCH ({variable}:{row.label}) USING INDEX {variable}:{row.label}({', '.join(row.key)}) "
+        f"WHERE {' AND '.join(tests)}"
+    )
 
-    def by_place(
-        self, text: str, *, session_id: str = "", at_ms: int = 0, **parameters: Any
-    ) -> Iterator[list[neo4j.Record]]:
-        """The rows of a question in the order of session, time and event id, page by page.
 
-        Args:
-            text: takes `session_id`, `at_ms` and `event_id`, behind which its rows stand, and
-                returns `session_id`, `occurred_at_ms` and `event_id`.
-            session_id: where the first page begins.
-            at_ms: in that session, behind this moment.
-            parameters: further ones, among them how many rows a page has.
-        """
-        place = {"session_id": session_id, "at_ms": at_ms, "event_id": ""}
-        while rows := self.ask(text, **place, **parameters):
-            yield rows
-            last = rows[-1]
-            place = {
-                "session_id": last["session_id"],
-                "at_ms": last["occurred_at_ms"],
-                "event_id": last["event_id"],
-            }
+@cache
+def stream_nodes_text(label: str, names: Names, *, one_tenant: bool = False) -> str:
+    """Every node as [key…, visible, bare, value…], in the order of keys; of `$tenant`."""
+    row = NODES[label]
+    return (
+        f"{_ordered(row, 'n', one_tenant=one_tenant)} WITH n ORDER BY {', '.join(_key(row, 'n'))} "
+        f"{_returned(_node(row, names))}"
+    )
 
-    def _query(self, text: str) -> neo4j.Query:
-        return neo4j.Query(text, timeout=self._timeout_s)
 
-    @contextmanager
-    def _session(self, **options: Any) -> Iterator[neo4j.Session]:
-        with (
-            driver_errors(),
-            self._driver.session(
-                database=self._database, default_access_mode=neo4j.READ_ACCESS, **options
-            ) as session,
-        ):
-            yield session
+@cache
+def stream_edges_text(type_: str, names: Names, *, one_tenant: bool = False) -> str:
+    """Every edge as [label of the target, source…, target…, value…], by source, then target.
+
+    The source's index delivers the first half of the order, so that the rest is sorted node by
+    node.
+    """
+    row = EDGES[type_]
+    source = NODES[row.source]
+    targets = [NODES[label] for label in (row.target, row.other_target) if label is not None]
+    cases = " ".join(
+        f"WHEN b:{target.label} THEN ['{target.label}', {', '.join(_key(target, 'b'))}]"
+        for target in targets
+    )
+    width = len(targets[0].key)
+    end = [f"end[{1 + n}]" for n in range(width)]
+    columns = ["end[0]", *_key(source, "a"), *end, *_edge_values(row, "e", names)]
+    return (
+        f"{_ordered(source, 'a', one_tenant=one_tenant)} MATCH (a)-[e:{type_}]->(b) "
+        f"WITH a, e, CASE {cases} END AS end WHERE end IS NOT NULL "
+        f"WITH a, e, end ORDER BY {', '.join([*_key(source, 'a'), *end, 'end[0]'])} "
+        f"{_returned(columns)}"
+    )
+
+
+# -- what kinds of things there are ----------------------------------------------------------------
+
+LABELS = "CALL db.labels() YIELD label RETURN label"
+TYPES = "CALL db.relationshipTypes() YIELD relationshipType RETURN relationshipType"
+COUNT_UNLABELLED = "MATCH (n) WHERE size(labels(n)) = 0 RETURN count(n)"
+NODE_PROPERTIES = (
+    "MATCH (n) UNWIND labels(n) AS label UNWIND keys(n) AS name RETURN DISTINCT label, name"
+)
+EDGE_PROPERTIES = "MATCH ()-[e]->() UNWIND keys(e) AS name RETURN DISTINCT type(e), name"
+ONLINE_INDEXES = (
+    "SHOW INDEXES YIELD name, state, type, labelsOrTypes, properties "
+    "WHERE state = 'ONLINE' AND type <> 'LOOKUP' RETURN name, labelsOrTypes, properties"
+)
+CONSTRAINTS = "SHOW CONSTRAINTS YIELD name, ownedIndex RETURN name, ownedIndex"
+
+
+def quoted(name: str) -> str:
+    """A label or type that others chose, in a text."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def count_nodes_text(label: str) -> str:
+    """How many nodes bear a label; the store keeps the number."""
+    return f"MATCH (n:{quoted(label)}) RETURN count(n)"
+
+
+def count_edges_text(type_: str) -> str:
+    """How many edges are of a type; the store keeps the number."""
+    return f"MATCH ()-[e:{quoted(type_)}]->() RETURN count(e)"
+
+
+def stray_nodes(row: NodeRow) -> str:
+    """Pattern and test of nodes of a label that no key leads to."""
+    return (
+        f"MATCH (n:{row.label}) WHERE {' OR '.join(f'{name} IS NULL' for name in _key(row, 'n'))}"
+    )
+
+
+def stray_placeholders(row: NodeRow) -> str:
+    """Pattern and test of nodes with the second label of a row whose first they do not bear."""
+    return f"MATCH (n:{row.placeholder}) WHERE NOT n:{row.label}"
+
+
+def stray_edges(row: EdgeRow) -> str:
+    """Pattern and test of edges that do not lead from and to the labels that their row says."""
+    ends = " OR ".join(f"b:{label}" for label in (row.target, row.other_target) if label)
+    return f"MATCH (a)-[e:{row.type}]->(b) WHERE NOT a:{row.source} OR NOT ({ends})"
+
+
+STRAYS: dict[str, str] = {
+    **{row.label: f"{stray_nodes(row)} RETURN count(n)" for row in NODES.values()},
+    **{
+        row.placeholder: f"{stray_placeholders(row)} RETURN count(n)"
+        for row in NODES.values()
+        if row.placeholder
+    },
+    **{row.type: f"{stray_edges(row)} RETURN count(e)" for row in EDGES.values()},
+}
+"""By label or type, how many nodes and edges of it cannot be addressed as their row says."""
+
+_OURS = " OR ".join(f"n:{label}" for label in NODES)
+
+
+def remove_label_text(label: str) -> str:
+    """Takes a label from nodes that bear one of ours too, and deletes the others that bear it."""
+    name = quoted(label)
+    return (
+        f"MATCH (n:{name}) CALL (n) {{ WITH n WHERE {_OURS} REMOVE n:{name} }} "
+        f"CALL (n) {{ WITH n WHERE NOT ({_OURS}) DETACH DELETE n }}"
+    )
+
+
+REMOVE_UNLABELLED = "MATCH (n) WHERE size(labels(n)) = 0 DETACH DELETE n"
+
+
+def remove_type_text(type_: str) -> str:
+    """Deletes all edges of a type."""
+    return f"MATCH ()-[e:{quoted(type_)}]->() DELETE e"
+
+
+def remove_strays_texts() -> list[str]:
+    """Delete what cannot be addressed as its row says; other labels of a node keep it."""
+    texts = []
+    for row in NODES.values():
+        others = " OR ".join(f"n:{label}" for label in NODES if label != row.label)
+        texts.append(
+            f"{stray_nodes(row)} CALL (n) {{ WITH n WHERE {others} REMOVE n:{row.label} }} "
+            f"CALL (n) {{ WITH n WHERE NOT ({others}) DETACH DELETE n }}"
+        )
+        if row.placeholder:
+            texts.append(f"{stray_placeholders(row)} REMOVE n:{row.placeholder}")
+    texts += [f"{stray_edges(row)} DELETE e" for row in EDGES.values()]
+    return texts

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import neo4j
 from neo4j.time import DateTime
 
-from pipelines.graph.cypher import SERVER_VERSION
-from pipelines.graph.driver_errors import DRIVER_ERRORS, graph_error
-from pipelines.graph.log_safe import unprinted
+from pipelines.graph.client import GraphClient, limited_rows
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.errors import QueryTimeout
 from projections.operations import Checkpoint
@@ -41,9 +39,6 @@ T = TypeVar("T")
 STATUS_TIMEOUT_MS = 30_000
 """Limit of the questions that ask for bookkeeping, which are small; but a Neo4j that has just
 started on a busy machine takes many seconds to plan the first of them."""
-
-_READ_ATTEMPTS = 2
-"""A pooled connection to a server that has restarted fails once; the second try is a new one."""
 
 # Vectors and the text that full-text search reads stay in the graph.
 _HIDDEN = frozenset({"text"})
@@ -255,9 +250,7 @@ class GraphRead:
         remaining_s = self._deadline_s - time.monotonic()
         if remaining_s <= 0:
             raise QueryTimeout(timeout_ms=self._timeout_ms, reason="no time left")
-        # 0 would mean no limit at all
-        limited = neo4j.Query(text, timeout=max(0.001, remaining_s))
-        return list(self._session.run(limited, unprinted(parameters)))
+        return limited_rows(self._session, text, parameters, remaining_s)
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """The events that are in the graph, by id."""
@@ -359,30 +352,8 @@ class GraphRead:
         return {row["stage"]: row["number"] for row in self.rows(_DEAD_LETTER_COUNTS)}
 
 
-class GraphReader:
-    """Reads one database of one Neo4j; safe to share between threads.
-
-    Args:
-        driver: stays open when the reader is done with.
-        database: name of the database.
-    """
-
-    def __init__(self, driver: neo4j.Driver, database: str) -> None:
-        self._driver = driver
-        self._database = database
-        self._searches_within_tenant: bool | None = None
-
-    def searches_within_tenant(self, *, timeout_ms: int) -> bool:
-        """Whether the vector index can be searched within a tenant (Neo4j 2026, not 5.26).
-
-        Raises as `read` does, unless it is known already.
-        """
-        known = self._searches_within_tenant
-        if known is None:
-            (row,) = self.read(lambda graph: graph.rows(SERVER_VERSION), timeout_ms=timeout_ms)
-            known = not str(row["version"]).startswith("5.")
-            self._searches_within_tenant = known
-        return known
+class GraphReader(GraphClient):
+    """Reads one database of one Neo4j; safe to share between threads."""
 
     def read(self, work: Callable[[GraphRead], T], *, timeout_ms: int) -> T:
         """Run `work`, whose questions the database ends after `timeout_ms` in all.
@@ -394,23 +365,12 @@ class GraphReader:
             GraphUnavailable: Neo4j is away or asks to try again.
             GraphRejected: Neo4j refused a query.
         """
-        deadline = time.monotonic() + timeout_ms / 1000
-        for attempt in range(1, _READ_ATTEMPTS + 1):
-            if time.monotonic() >= deadline:
-                raise QueryTimeout(timeout_ms=timeout_ms, reason="no time left")
-            try:
-                with self._driver.session(
-                    database=self._database,
-                    default_access_mode=neo4j.READ_ACCESS,
-                    # A label that no node has yet is no news.
-                    notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
-                ) as session:
-                    return work(GraphRead(session, deadline, timeout_ms))
-            except DRIVER_ERRORS as error:
-                mapped = graph_error(error, timeout_ms)
-                if attempt == _READ_ATTEMPTS or not mapped.retryable:
-                    raise mapped from error
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        return self.attempt(
+            lambda session, _: work(GraphRead(session, deadline_s, timeout_ms)),
+            deadline_s,
+            timeout_ms=timeout_ms,
+        )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """Checkpoints of one stage or of all, sorted by stage and partition."""

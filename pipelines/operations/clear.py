@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.ledger import Appended
 from pipelines.work.services import Services
 from projections.errors import OperationFailed
@@ -57,14 +56,14 @@ def clear_graph(services: Services) -> Cleared:
     event_id, position = _recorded(
         services, {"target": target.name, "nodes": nodes, "edges": edges}
     )
-    writer = GraphWriter(services.driver(target), target.database, timeout_s=TIMEOUT_S)
-    with writer.transaction() as transaction:
+    graph = services.graph(target, timeout_s=TIMEOUT_S)
+    with graph.transaction() as transaction:
         checkpoints = [
             locked
-            for checkpoint in writer.checkpoints()
+            for checkpoint in graph.checkpoints()
             if (locked := transaction.lock(checkpoint.stage, checkpoint.partition)) is not None
         ]
-        writer.clear_memory()
+        graph.clear(keep_checkpoints=True)
         for held in checkpoints:
             transaction.reset(
                 Checkpoint(

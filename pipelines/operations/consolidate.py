@@ -230,7 +230,7 @@ class _Run:
         self._ended = ended
         self._now_ms = now_ms
         self._target: Target = services.active()
-        self._writer = services.writer(self._target)
+        self._graph = services.graph(self._target)
         self._decide = Decisions(services, self._target.name)
         self._partitions: set[int] = set()
         self._decisions = 0
@@ -345,7 +345,7 @@ class _Run:
         tails = self._services.ledger.tails()
         wanted = {partition: tails[partition] for partition in self._partitions}
         while self._in_time():
-            for checkpoint in self._writer.checkpoints(CONSOLIDATION.name):
+            for checkpoint in self._graph.checkpoints(CONSOLIDATION.name):
                 tail = wanted.get(checkpoint.partition)
                 if tail is not None and checkpoint.seq >= tail.seq:
                     del wanted[checkpoint.partition]
@@ -356,7 +356,7 @@ class _Run:
                 self._ended.wait(_POLL_S)
 
     def _require_enriched(self) -> None:
-        if not self._writer.checkpoints(ENRICHMENT.name):
+        if not self._graph.checkpoints(ENRICHMENT.name):
             raise OperationFailed(
                 reason=f"{self._target.name} was never enriched, and a pass looks at what events "
                 "mean; start `recollect worker enrichment` first"
@@ -371,7 +371,7 @@ class _Run:
         if stage.name not in self._runners:
             self._runners[stage.name] = runner = LiveRunner(
                 make_fold(stage, services, target),
-                self._writer,
+                self._graph,
                 services.ledger,
                 target=target.name,
                 policy=PoisonPolicy.of_command(services.settings),

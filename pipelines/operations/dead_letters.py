@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.graph.audit import GraphAudit
+from pipelines.graph.port import Graph
 from pipelines.work.folds import make_fold
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
@@ -43,8 +44,8 @@ class LettersReport:
 
 def list_(services: Services, *, stage: str | None = None, dropped: bool = False) -> LettersReport:
     """The dead letters of the active target, without those that were dropped unless asked."""
-    letters = _audit(services).dead_letters(stage)
-    return LettersReport([d for d in letters if dropped or d["kind"] != DROPPED])
+    letters = _graph(services).dead_letters(stage)
+    return LettersReport([dict(d) for d in letters if dropped or d["kind"] != DROPPED])
 
 
 def show(services: Services, stage: str, partition: int, seq: int) -> LettersReport:
@@ -89,7 +90,7 @@ def retry(
         if name not in runners:
             runners[name] = Runner(
                 make_fold(STAGES[name], services, target),
-                services.writer(target),
+                services.graph(target),
                 target=target.name,
                 policy=UNBRAKED,
             )
@@ -120,11 +121,9 @@ def drop(
 ) -> LettersReport:
     """Give dead letters up. The entry stays in the ledger, the record says that it was dropped."""
     report = LettersReport(_chosen(services, stage, partition, seq))
-    audit = _audit(services)
+    graph = _graph(services)
     for letter in report.dead_letters:
-        report.done += audit.set_dead_letter_kind(
-            letter["stage"], letter["partition"], letter["seq"], DROPPED
-        )
+        report.done += _drop_one(graph, letter)
     return report
 
 
@@ -144,15 +143,26 @@ def release(services: Services, stage: str, *, target: str | None, for_s: int) -
     services.holds.release(stage, chosen.name, for_s)
 
 
-def _audit(services: Services) -> GraphAudit:
-    target = services.active()
-    return GraphAudit(services.driver(target), target.database)
+def _graph(services: Services) -> Graph:
+    return services.graph(services.active())
+
+
+def _drop_one(graph: Graph, letter: Mapping[str, Any]) -> int:
+    """Mark a letter as dropped; 0 when it is gone meanwhile."""
+    stage, partition, seq = letter["stage"], letter["partition"], letter["seq"]
+    with graph.transaction() as transaction:
+        transaction.lock(stage, partition)
+        for held in transaction.dead_letters_of(stage, partition):
+            if held["seq"] == seq:
+                transaction.add_dead_letter(**{**held, "kind": DROPPED})
+                return 1
+    return 0
 
 
 def _find(services: Services, stage: str, partition: int, seq: int) -> dict[str, Any]:
-    for letter in _audit(services).dead_letters(stage, partition):
+    for letter in _graph(services).dead_letters(stage, partition):
         if letter["seq"] == seq:
-            return letter
+            return dict(letter)
     raise OperationFailed(reason=f"no dead letter {stage}/{partition}/{seq}")
 
 
@@ -160,8 +170,8 @@ def _blocked(services: Services, chosen: list[dict[str, Any]]) -> list[dict[str,
     """Letters of later stages about the same entries."""
     entries = {(letter["partition"], letter["seq"], letter["stage"]) for letter in chosen}
     return [
-        letter
-        for letter in _audit(services).dead_letters()
+        dict(letter)
+        for letter in _graph(services).dead_letters()
         if letter["kind"] == BLOCKED_BY
         and (letter["partition"], letter["seq"], STAGES[letter["stage"]].upstream) in entries
     ]

@@ -20,7 +20,6 @@ from typing import Any
 
 import structlog
 
-from pipelines.graph.audit import GraphAudit
 from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.reports import Report
 from pipelines.ledger.targets import Target
@@ -143,7 +142,7 @@ def replay(
     ledger = services.ledger
     runner = Runner(
         make_fold(stage, services, chosen),
-        services.writer(chosen),
+        services.graph(chosen),
         target=chosen.name,
         policy=PoisonPolicy.of_command(services.settings),
     )
@@ -205,13 +204,13 @@ def rebuild(
 def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildReport:
     begun = time.perf_counter()
     target = services.active()
-    writer = services.writer(target)
+    graph = services.graph(target)
     entries = 0
     for stage in _stages_of(services):
         rules = make_fold(stage, services, target)
-        for found in writer.checkpoints(stage.name):
+        for found in graph.checkpoints(stage.name):
             if (found.fold_version, found.models) != (stage.fold_version, rules.models):
-                with writer.transaction() as transaction:
+                with graph.transaction() as transaction:
                     current = transaction.lock(found.stage, found.partition) or found
                     transaction.reset(
                         replace(current, fold_version=stage.fold_version, models=rules.models)
@@ -261,7 +260,7 @@ class _Rebuild:
         self.target = target
         self.progress = progress
         self.ledger = services.ledger
-        self.writer = services.writer(target)
+        self.graph = services.graph(target)
         self.stages = _stages_of(services)
         self._runners: dict[str, Runner] = {}
 
@@ -324,11 +323,11 @@ class _Rebuild:
             )
         self._refuse_shared(targets.all())
         targets.register(replace(self.target, state="building"))
-        checkpoints = self.writer.checkpoints()
+        checkpoints = self.graph.checkpoints()
         self._runners = {
             stage.name: Runner(
                 make_fold(stage, self.services, self.target),
-                self.writer,
+                self.graph,
                 target=self.target.name,
                 policy=PoisonPolicy.of_command(self.services.settings),
             )
@@ -341,7 +340,7 @@ class _Rebuild:
             and not self.ledger.missing_checkpoints(checkpoints)
         )
         if not resumable:
-            self.writer.clear()
+            self.graph.clear()
         for runner in self._runners.values():
             runner.prepare(self.ledger.partitions)
         return self._folded()
@@ -356,7 +355,7 @@ class _Rebuild:
 
     def _folded(self) -> int:
         """Entries that the first stage has folded."""
-        return sum(c.seq for c in self.writer.checkpoints(PROJECTION.name))
+        return sum(c.seq for c in self.graph.checkpoints(PROJECTION.name))
 
     def _refuse_shared(self, others: Iterable[Target]) -> None:
         """A target is emptied first: never the graph of another, by whatever address it goes."""
@@ -372,7 +371,7 @@ class _Rebuild:
         if (target.uri, target.database) == (self.target.uri, self.target.database):
             target = self.target
         try:
-            return GraphAudit(self.services.driver(target), target.database).store_id()
+            return self.services.graph(target).store_id()
         except GraphUnavailable:
             if target is self.target:
                 raise
@@ -390,7 +389,7 @@ class _Rebuild:
                 return
 
     def _behind(self, tails: Sequence[Tail], stage: Stage) -> int:
-        seqs = {c.partition: c.seq for c in self.writer.checkpoints(stage.name)}
+        seqs = {c.partition: c.seq for c in self.graph.checkpoints(stage.name)}
         return sum(max(0, tail.seq - seqs.get(n, 0)) for n, tail in enumerate(tails))
 
     def _fold_to(self, tails: Sequence[Tail]) -> None:
@@ -448,7 +447,7 @@ class _Rebuild:
 
 def _stages_of(services: Services) -> list[Stage]:
     """The stages that the active target has, in the order in which they fold."""
-    begun = {found.stage for found in services.writer(services.active()).checkpoints()}
+    begun = {found.stage for found in services.graph(services.active()).checkpoints()}
     return [PROJECTION, *later_stages(begun)]
 
 

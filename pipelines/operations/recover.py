@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
-from pipelines.graph.audit import GraphAudit
+from pipelines.graph.port import FoundNode
 from pipelines.ledger.ledger import Entry
 from pipelines.ledger.targets import Target
 from pipelines.proof.report import ComparisonReport, verify_stage
@@ -26,6 +26,7 @@ from projections.events import DEFAULT_TENANT, Event, content_digest, derived_ev
 from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.positions import START, Position
+from projections.schema import EVENT
 from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
@@ -119,7 +120,7 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     services.active()
     targets = services.targets.all()
     for target in targets:
-        for lost in ledger.missing_checkpoints(services.writer(target).checkpoints()):
+        for lost in ledger.missing_checkpoints(services.graph(target).checkpoints()):
             report.gaps.append(Gap(target.name, lost, _last_entry(services, lost)))
     report.lost = list(_lost_events(services, targets, report.gaps))
     if not apply:
@@ -175,21 +176,32 @@ def _lost_events(
     for target in targets:
         if not any(name == target.name for name, _ in kept):
             continue
-        audit = GraphAudit(services.driver(target), target.database)
-        for session, event_id, position in audit.positions():
-            partition = partition_of(*session, services.ledger.partitions)
+        events = services.graph(target).stream(EVENT.label, ("session_id", "global_position"))
+        for event in cast(Iterator[FoundNode], events):
+            tenant, event_id = event.key
+            session_id, position = event.values["session_id"], event.values["global_position"]
+            if position is None:
+                continue
+            partition = partition_of(tenant, session_id, services.ledger.partitions)
             limit = kept.get((target.name, partition))
             if limit is None or Position.parse(position) <= limit:
                 continue
             if services.ledger.entry_at(partition, Position.parse(position)) is None:
-                yield LostEvent(target.name, partition, *session, event_id, position)
+                yield LostEvent(
+                    target=target.name,
+                    partition=partition,
+                    tenant=tenant,
+                    session_id=session_id,
+                    event_id=event_id,
+                    position=position,
+                )
 
 
 def _reset(services: Services, gap: Gap) -> None:
     """Put the checkpoint back to the last entry that is left, under a new generation."""
-    writer = services.writer(services.targets.get(gap.target))
+    graph = services.graph(services.targets.get(gap.target))
     last = gap.last
-    with writer.transaction() as transaction:
+    with graph.transaction() as transaction:
         current = transaction.lock(gap.checkpoint.stage, gap.checkpoint.partition)
         if current is None or current.position != gap.checkpoint.position:
             raise OperationFailed(

@@ -149,7 +149,7 @@ class _Returning:
             services, target = self._services, self._target
             self._made[stage.name] = Runner(
                 self._prepare(stage, services, target),
-                services.writer(target),
+                services.graph(target),
                 target=target.name,
                 policy=PoisonPolicy.of_command(services.settings),
             )
@@ -157,10 +157,10 @@ class _Returning:
 
     def await_marks(self, partition: int, tail: Tail, patience_s: float) -> bool:
         """Wait until the decisions are applied, here where no worker runs; False: not in time."""
-        writer = self._services.writer(self._target)
+        graph = self._services.graph(self._target)
         end = time.monotonic() + patience_s
         while True:
-            seqs = {c.partition: c.seq for c in writer.checkpoints(CONSOLIDATION.name)}
+            seqs = {c.partition: c.seq for c in graph.checkpoints(CONSOLIDATION.name)}
             if seqs.get(partition, 0) >= tail.seq:
                 return True
             if time.monotonic() >= end:

@@ -12,7 +12,7 @@ from consolidation import NAME
 from consolidation.access_counts import Access, NodeKey
 from consolidation.stage import Derived
 from pipelines.graph.audits.accesses import AccessAudit, set_accesses
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.proof.comparison import Difference
 from pipelines.proof.expected_accesses import ExpectedAccesses
 from projections.identity import partition_of
@@ -51,7 +51,7 @@ def mend_accesses(
     differences: Iterable[Difference],
     expected: ExpectedAccesses,
     later: Later,
-    writer: GraphWriter,
+    graph: Neo4jGraph,
     partitions: int,
 ) -> None:
     """Set accesses to what the ledger says, up to where the checkpoints stand now.
@@ -60,7 +60,7 @@ def mend_accesses(
         differences: those that concern accesses are mended.
         expected: up to the last look; goes on from there.
         later: reads what came behind it.
-        writer: of the target.
+        graph: of the target.
         partitions: of the ledger.
     """
     wrong: dict[int, list[NodeKey]] = {}
@@ -69,7 +69,7 @@ def mend_accesses(
         partition = partition_of(tenant, PARTITION_KEY, partitions)
         wrong.setdefault(partition, []).append((_LABELS[one.type], tenant, own_id))
     for partition, keys in sorted(wrong.items()):
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             current = transaction.lock(NAME, partition)
             if current is None:
                 continue

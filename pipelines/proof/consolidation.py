@@ -139,7 +139,7 @@ class _Verifier:
         self._target = target
         self._progress = progress
         self._ledger = services.ledger
-        self._writer = services.writer(target)
+        self._graph = services.neo4j_graph(target)
         self._audit = ConsolidationAudit(services.driver(target), target.database)
         self._access_audit = AccessAudit(services.driver(target), target.database)
         self._differing: list[Difference] = []
@@ -153,7 +153,7 @@ class _Verifier:
             FoldVersionMismatch: rebuild it.
             GraphAhead: recover first.
         """
-        checkpoints = self._writer.checkpoints(NAME)
+        checkpoints = self._graph.checkpoints(NAME)
         for found in checkpoints:
             if found.fold_version != FOLD_VERSION:
                 raise FoldVersionMismatch(
@@ -227,11 +227,11 @@ class _Verifier:
     ) -> DecidedEntries:
         until = {
             partition: Checkpoint(NAME, partition) for partition in range(self._ledger.partitions)
-        } | {one.partition: one for one in self._writer.checkpoints(NAME)}
+        } | {one.partition: one for one in self._graph.checkpoints(NAME)}
         for partition, tail in enumerate(self._ledger.tails()):
             report.lag_entries += tail.seq - until[partition].seq
         dead: dict[int, set[int]] = {}
-        for letter in self._audit.dead_letters(NAME):
+        for letter in self._graph.dead_letters(NAME):
             dead.setdefault(letter["partition"], set()).add(letter["seq"])
             report.dead_letter_count += 1
         seen = DecidedEntries(until, self._audit.tombstones(), only)
@@ -260,7 +260,7 @@ class _Verifier:
             Element(one.element, one.type, one.key) for one in decided if _is_taken_out(one)
         ]
         if elements:
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 clear_elements(transaction, elements)
         if len(sums) < len(decided):
             self._refold()
@@ -269,7 +269,7 @@ class _Verifier:
             self._differing,
             self._seen.accesses,
             self._since,
-            self._writer,
+            self._graph,
             self._ledger.partitions,
         )
         self._set_sums({(key[0], key[1]) for key in sums})
@@ -285,12 +285,12 @@ class _Verifier:
                 importance = known.importance if known else None
                 places[one.key[0], one.key[1]] = (*self._places[one.key], importance)
         if places:
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 set_places(transaction, places)
 
     def _refold(self) -> None:
         rules = make_fold(CONSOLIDATION, self._services, self._target)
-        runner = Runner(rules, self._writer, target=self._target.name)
+        runner = Runner(rules, self._graph, target=self._target.name)
         for partition, checkpoint in self._seen.until.items():
             held: list[Entry] = []
             for entries in self._ledger.scan(partition, until=checkpoint.position):
@@ -309,7 +309,7 @@ class _Verifier:
             partition = partition_of(*session, self._ledger.partitions)
             by_partition.setdefault(partition, set()).add(session)
         for partition, chosen in by_partition.items():
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 current = transaction.lock(NAME, partition)
                 if current is None:
                     continue

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from enrichment.similarity import CAP, THRESHOLD
 from enrichment.stage import EntityKey, EventKey, HistoryKey
-from pipelines.graph.cypher import DECIDED_AT
 from pipelines.proof.comparison import Difference, field_differences
 from pipelines.proof.expected_enrichment import (
     CAUSE_PROPERTIES,
@@ -25,6 +24,7 @@ from pipelines.proof.expected_enrichment import (
 )
 from projections.schema import (
     CAUSED_BY,
+    DECIDED_AT,
     ENTITY,
     EVENT,
     FACT_HISTORY,

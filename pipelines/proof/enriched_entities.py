@@ -18,7 +18,7 @@ from enrichment.histories import merge as merged_entries
 from enrichment.stage import NAME, EntityKey, EventKey, HistoryKey
 from pipelines.graph.audits import enrichment as reading
 from pipelines.graph.audits.enrichment import EnrichmentAudit
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.comparison import Difference
 from pipelines.proof.enriched_differences import (
@@ -38,6 +38,7 @@ from pipelines.proof.expected_enrichment import (
     made_by,
     not_taken_in,
 )
+from pipelines.proof.judge import dead_letter_seqs
 from pipelines.proof.recompute import DEAD, Recomputer
 from projections.errors import InvalidEvent
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, MergeNode, Operations
@@ -67,7 +68,7 @@ class EntityChecker:
     Args:
         ledger: what should be.
         recomputer: derives it.
-        writer: of the target; takes the locks.
+        graph: of the target; takes the locks.
         audit: of the target.
         expected: what the events up to the checkpoints must have made; statements are added here.
         checkpoints: of the enrichment, by partition, as they were when the run began.
@@ -80,7 +81,7 @@ class EntityChecker:
         self,
         ledger: Ledger,
         recomputer: Recomputer,
-        writer: GraphWriter,
+        graph: Neo4jGraph,
         audit: EnrichmentAudit,
         *,
         expected: ExpectedGraph,
@@ -91,7 +92,7 @@ class EntityChecker:
     ) -> None:
         self._ledger = ledger
         self._recomputer = recomputer
-        self._writer = writer
+        self._graph = graph
         self._audit = audit
         self._expected = expected
         self._dead = dead
@@ -224,7 +225,7 @@ class EntityChecker:
         for _ in range(ROUNDS):
             if not entities and not histories:
                 break
-            self.catch_up(self._writer.checkpoints(NAME), self._dead_letters())
+            self.catch_up(self._graph.checkpoints(NAME), self._dead_letters())
             entities = self._look_again(entities)
             histories = {
                 key
@@ -242,7 +243,7 @@ class EntityChecker:
     def _look_again(self, keys: set[EntityKey]) -> set[EntityKey]:
         still = set()
         for part in _chunks(keys):
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 found = reading.locked_entities(transaction, part)
             for key in part:
                 if self._entity(key, found.get(key)):
@@ -252,7 +253,7 @@ class EntityChecker:
         return still
 
     def _judge_entities(self, keys: Sequence[EntityKey]) -> None:
-        with self._writer.transaction() as transaction:
+        with self._graph.transaction() as transaction:
             self._lock_all(transaction)
             found = reading.locked_entities(transaction, keys)
         for key in keys:
@@ -265,7 +266,7 @@ class EntityChecker:
                 self._count(found[key])
 
     def _judge_histories(self, keys: Sequence[HistoryKey]) -> None:
-        with self._writer.transaction() as transaction:
+        with self._graph.transaction() as transaction:
             self._lock_all(transaction)
             found = reading.locked_histories(transaction, keys)
         for key in keys:
@@ -275,19 +276,19 @@ class EntityChecker:
             if differences:
                 self.differing.histories.add(key)
 
-    def _lock_all(self, transaction: GraphTransaction) -> None:
+    def _lock_all(self, transaction: Neo4jTransaction) -> None:
         """From here on nobody enriches, and what is expected is as far as the graph."""
         ends, dead = [], {}
         for partition in range(self._ledger.partitions):
             current = transaction.lock(NAME, partition)
             if current is not None:
                 ends.append(current)
-                dead[partition] = transaction.dead_letter_seqs(NAME, partition)
+                dead[partition] = dead_letter_seqs(transaction, NAME, partition)
         self.catch_up(ends, dead)
 
     def _dead_letters(self) -> dict[int, set[int]]:
         dead: dict[int, set[int]] = {}
-        for letter in self._audit.dead_letters(NAME):
+        for letter in self._graph.dead_letters(NAME):
             dead.setdefault(letter["partition"], set()).add(letter["seq"])
         return dead
 
@@ -306,18 +307,18 @@ class EntityChecker:
     def repair(self) -> None:
         """Make what differed what is expected; extra nodes and edges go."""
         if self.differing.odd:
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 reading.remove_nodes(transaction, self.differing.odd)
         for keys in _chunks(self.differing.entities):
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 self._lock_all(transaction)
                 self._mend_entities(transaction, keys)
         for part in _chunks(self.differing.histories):
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 self._lock_all(transaction)
                 self._mend_histories(transaction, part)
 
-    def _mend_entities(self, transaction: GraphTransaction, keys: Sequence[EntityKey]) -> None:
+    def _mend_entities(self, transaction: Neo4jTransaction, keys: Sequence[EntityKey]) -> None:
         found = reading.locked_entities(transaction, keys)
         removed_nodes, removed_edges, rows = [], [], []
         operations = Operations()
@@ -352,7 +353,7 @@ class EntityChecker:
         reading.overwrite_entities(transaction, rows)
         transaction.apply(operations, NAME)
 
-    def _mend_histories(self, transaction: GraphTransaction, keys: Sequence[HistoryKey]) -> None:
+    def _mend_histories(self, transaction: Neo4jTransaction, keys: Sequence[HistoryKey]) -> None:
         found = reading.locked_histories(transaction, keys)
         operations = Operations()
         removed = []

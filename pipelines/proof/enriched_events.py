@@ -17,10 +17,10 @@ from enrichment.causality import WINDOW
 from enrichment.features import Features
 from enrichment.similarity import CAP
 from enrichment.stage import NAME, EntityKey, EventKey, HistoryKey
-from pipelines.graph import enrichment_cypher as cypher
 from pipelines.graph.audits import enrichment as reading
 from pipelines.graph.audits.enrichment import EnrichmentAudit
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
+from pipelines.graph.port import Span
 from pipelines.ledger.ledger import Entry
 from pipelines.proof.comparison import Difference
 from pipelines.proof.enriched_differences import (
@@ -43,12 +43,13 @@ from pipelines.proof.expected_enrichment import (
     made_by,
     naming,
 )
+from pipelines.proof.judge import dead_letter_seqs
 from pipelines.proof.recompute import DEAD, Recomputed, Recomputer
 from pipelines.work.runner import Runner
 from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.positions import START, Position
-from projections.schema import SIMILAR_TO
+from projections.schema import EVENT, SIMILAR_TO
 from projections.structural import Link, SessionKey
 
 CHUNK = 300
@@ -85,7 +86,7 @@ class EventChecker:
 
     Args:
         recomputer: derives what the ledger holds.
-        writer: of the target; takes the locks.
+        graph: of the target; takes the locks.
         audit: of the target.
         model: name and revision of the embedder that the graph depends on.
         partitions: of the ledger.
@@ -99,7 +100,7 @@ class EventChecker:
     def __init__(
         self,
         recomputer: Recomputer,
-        writer: GraphWriter,
+        graph: Neo4jGraph,
         audit: EnrichmentAudit,
         *,
         model: str,
@@ -110,7 +111,7 @@ class EventChecker:
         report: EnrichmentReport,
     ) -> None:
         self._recomputer = recomputer
-        self._writer = writer
+        self._graph = graph
         self._audit = audit
         self._model = model
         self._partitions = partitions
@@ -251,11 +252,11 @@ class EventChecker:
 
     def _judge(self, partition: int, keys: Sequence[EventKey]) -> list[Differing]:
         known = self._recomputer.events(keys, self._dead)  # models run before the lock is taken
-        with self._writer.transaction() as transaction:
+        with self._graph.transaction() as transaction:
             current = transaction.lock(NAME, partition)
             if current is None:
                 return []
-            dead = transaction.dead_letter_seqs(NAME, partition)
+            dead = dead_letter_seqs(transaction, NAME, partition)
             events = reading.locked_events(transaction, keys)
             present = [found for found in events.values() if is_passed(found, current.position)]
             before = self._windows(transaction, present, current.position)
@@ -286,20 +287,21 @@ class EventChecker:
         return differing
 
     def _windows(
-        self, transaction: GraphTransaction, events: Sequence[FoundEvent], until: Position
+        self, transaction: Neo4jTransaction, events: Sequence[FoundEvent], until: Position
     ) -> dict[EventKey, list[tuple[EventKey, Features | None]]]:
         """Of each event those directly before it in its session, up to the checkpoint."""
         placed = [found for found in events if type(found.occurred_at_ms) is int]
-        windows = [
-            [*found.session, *(found.occurred_at_ms, found.key[1]) * 2, *until] for found in placed
+        places = [Link(found.occurred_at_ms, found.key[1]) for found in placed]
+        spans = [
+            Span(found.session, link, link) for found, link in zip(placed, places, strict=True)
         ]
-        rows = transaction.ask(cypher.STRETCHES, {"windows": windows}) if windows else []
-        before: dict[EventKey, list[EventKey]] = {}
-        for found, row in zip(placed, rows, strict=True):
-            own = Link(found.occurred_at_ms, found.key[1])
-            links = sorted(Link(ms, event_id) for ms, event_id, _ in row["events"])
-            earlier = [link for link in links if link < own][-WINDOW:]
-            before[found.key] = [(found.key[0], link.event_id) for link in earlier]
+        stretches = transaction.stretch(
+            EVENT.label, spans, before=WINDOW, within=0, having="importance_score"
+        )
+        before = {
+            found.key: [(member.key[0], member.key[1]) for member in members]
+            for found, members in zip(placed, stretches, strict=True)
+        }
         known = self._recomputer.remembered.of(key for keys in before.values() for key in keys)
         return {key: [(other, known[other]) for other in keys] for key, keys in before.items()}
 
@@ -325,14 +327,14 @@ class EventChecker:
             for key, values in one.made.entities.items()
             if values is not None
         )
-        with self._writer.transaction() as transaction:
+        with self._graph.transaction() as transaction:
             transaction.lock(NAME, partition)
             reading.rename_entities(transaction, rows)
 
     def _mend_similar(self, partition: int, keys: Sequence[EventKey]) -> None:
         """A wrong score is set right, an edge that must not be is removed, the weakest first."""
         for key in keys:
-            with self._writer.transaction() as transaction:
+            with self._graph.transaction() as transaction:
                 transaction.lock(NAME, partition)
                 for found in reading.locked_events(transaction, [key]).values():
                     removed, rescored = [], []

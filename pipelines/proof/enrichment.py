@@ -119,7 +119,7 @@ class EnrichmentVerifier:
         self._models = models
         self._progress = progress
         self._ledger = services.ledger
-        self._writer = services.writer(target)
+        self._graph = services.neo4j_graph(target)
         self._audit = EnrichmentAudit(services.driver(target), target.database)
         self._events: EventChecker | None = None
         self._entities: EntityChecker | None = None
@@ -133,7 +133,7 @@ class EnrichmentVerifier:
             FoldVersionMismatch, ModelsMismatch: rebuild it.
             GraphAhead: recover first.
         """
-        checkpoints = self._writer.checkpoints(NAME)
+        checkpoints = self._graph.checkpoints(NAME)
         for found in checkpoints:
             if found.fold_version != ENRICHMENT.fold_version:
                 raise FoldVersionMismatch(
@@ -159,9 +159,9 @@ class EnrichmentVerifier:
         whole = only is None and sample is None
         checkpoints = {
             partition: Checkpoint(NAME, partition) for partition in range(self._ledger.partitions)
-        } | {one.partition: one for one in self._writer.checkpoints(NAME)}
+        } | {one.partition: one for one in self._graph.checkpoints(NAME)}
         dead: dict[int, set[int]] = {}
-        for letter in self._audit.dead_letters(NAME):  # each came with its checkpoint or before
+        for letter in self._graph.dead_letters(NAME):  # each came with its checkpoint or before
             dead.setdefault(letter["partition"], set()).add(letter["seq"])
             report.dead_letter_count += 1
         for partition, tail in enumerate(self._ledger.tails()):
@@ -172,7 +172,7 @@ class EnrichmentVerifier:
         recomputer = Recomputer(self._ledger, self._models, language_model)
         self._events = EventChecker(
             recomputer,
-            self._writer,
+            self._graph,
             self._audit,
             model=f"{self._models.embedder.model}@{self._models.embedder.revision}",
             partitions=self._ledger.partitions,
@@ -190,7 +190,7 @@ class EnrichmentVerifier:
             self._entities = EntityChecker(
                 self._ledger,
                 recomputer,
-                self._writer,
+                self._graph,
                 self._audit,
                 expected=expected,
                 checkpoints=checkpoints,
@@ -209,7 +209,7 @@ class EnrichmentVerifier:
         count = self._report.difference_count
         if self._runner is None:
             rules = enrichment_fold(ENRICHMENT, self._services, self._target, self._models)
-            self._runner = Runner(rules, self._writer, target=self._target.name)
+            self._runner = Runner(rules, self._graph, target=self._target.name)
         if self._events is not None:
             self._events.repair(self._runner)
         if self._entities is not None:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from pipelines.graph.audit import GraphAudit, found_sessions
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.cypher import READ_SESSIONS
+from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.port import Transaction
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.comparison import Difference, differences, field_differences, repairs
 from pipelines.work.services import Progress
@@ -58,7 +60,7 @@ class Judge:
 
     Args:
         ledger: what should be.
-        writer: of the target; takes the locks.
+        graph: of the target; takes the locks.
         audit: of the target.
         stage: whose checkpoints are meant.
         checkpoints: by partition, as they were when the run began.
@@ -70,7 +72,7 @@ class Judge:
     def __init__(
         self,
         ledger: Ledger,
-        writer: GraphWriter,
+        graph: Neo4jGraph,
         audit: GraphAudit,
         *,
         stage: str,
@@ -80,7 +82,7 @@ class Judge:
         progress: Progress,
     ) -> None:
         self.ledger = ledger
-        self.writer = writer
+        self.graph = graph
         self.audit = audit
         self.stage = stage
         self._checkpoints = checkpoints
@@ -120,13 +122,15 @@ class Judge:
         wanted = set(sessions)
         entries = list(self._entries_of(wanted, self.ledger.scan(partition, until=start)))
         judged = Judgement()
-        with self.writer.transaction() as transaction:
+        with self.graph.transaction() as transaction:
             current = transaction.lock(self.stage, partition)
             if current is not None and current.position > start:
                 newer = self.ledger.scan(partition, after=start, until=current.position)
                 entries += self._entries_of(wanted, newer)
-            dead = transaction.dead_letter_seqs(self.stage, partition)
-            found = found_sessions(transaction.sessions(sessions))
+            dead = dead_letter_seqs(transaction, self.stage, partition)
+            found = found_sessions(
+                transaction.run(READ_SESSIONS, sessions=[list(key) for key in sessions])
+            )
             expected = self._folded(entries, dead)
             operations = Operations()
             for session in sessions:
@@ -214,3 +218,10 @@ def decodable(entries: Iterable[Entry]) -> Iterator[Event]:
             yield decode_event(entry.data)
         except UndecodableEntry:
             continue
+
+
+def dead_letter_seqs(transaction: Transaction, stage: str, partition: int) -> set[int]:
+    """Numbers of the entries that a stage has passed without folding them."""
+    if not transaction.dead_letters:
+        return set()
+    return {letter["seq"] for letter in transaction.dead_letters_of(stage, partition)}

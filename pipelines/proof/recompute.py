@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from enrichment.features import Features, features
 from enrichment.ports import Embedder, PayloadResolver
 from enrichment.stage import Derived, EventKey
-from pipelines.graph.enrichment_facts import RememberedFeatures
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.models.llm import ChatModel, with_answers
 from pipelines.models.loaded import Models
 from pipelines.work.enriching import Deriver
+from pipelines.work.gather.enrichment import RememberedFeatures
 from projections.errors import UndecodableEntry
 from projections.events import Event, decode_event
 

@@ -20,7 +20,7 @@ import structlog
 
 from pipelines.graph.audit import FoundEvent, GraphAudit
 from pipelines.graph.cypher import event_edges
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Ledger
 from pipelines.proof.comparison import Difference
 from pipelines.proof.judge import Judge, Judgement, decodable
@@ -121,7 +121,7 @@ def verify(
     chosen = services.targets.get(target) if target else services.active()
     verifier = Verifier(
         services.ledger,
-        services.writer(chosen),
+        services.neo4j_graph(chosen),
         GraphAudit(services.driver(chosen), chosen.database),
         target=chosen.name,
         progress=progress or (lambda done, total, what: None),
@@ -142,7 +142,7 @@ class Verifier:
 
     Args:
         ledger: what should be.
-        writer: of the target; takes the locks.
+        graph: of the target; takes the locks.
         audit: of the target.
         target: its name.
         progress: called with done, total and what is being done.
@@ -152,7 +152,7 @@ class Verifier:
     def __init__(
         self,
         ledger: Ledger,
-        writer: GraphWriter,
+        graph: Neo4jGraph,
         audit: GraphAudit,
         *,
         target: str,
@@ -160,7 +160,7 @@ class Verifier:
         settings: Settings | None = None,
     ) -> None:
         self.ledger = ledger
-        self.writer = writer
+        self.graph = graph
         self.audit = audit
         self.target = target
         self.progress = progress
@@ -180,7 +180,7 @@ class Verifier:
         Raises:
             FoldVersionMismatch: rebuild it.
         """
-        for found in self.writer.checkpoints(self.stage):
+        for found in self.graph.checkpoints(self.stage):
             if found.fold_version != PROJECTION.fold_version:
                 raise FoldVersionMismatch(
                     stage=self.stage, found=found.fold_version, expected=PROJECTION.fold_version
@@ -192,7 +192,7 @@ class Verifier:
         Raises:
             GraphAhead: recover first.
         """
-        for lost in self.ledger.missing_checkpoints(self.writer.checkpoints(self.stage)):
+        for lost in self.ledger.missing_checkpoints(self.graph.checkpoints(self.stage)):
             raise GraphAhead(
                 partition=lost.partition, position=str(lost.position), reason="its entry is gone"
             )
@@ -206,7 +206,7 @@ class Verifier:
         self._checkpoints = {
             partition: Checkpoint(self.stage, partition)
             for partition in range(self.ledger.partitions)
-        } | {c.partition: c for c in self.writer.checkpoints(self.stage)}
+        } | {c.partition: c for c in self.graph.checkpoints(self.stage)}
         for partition, tail in enumerate(self.ledger.tails()):
             report.lag_entries += tail.seq - self._checkpoints[partition].seq
         digest = 0
@@ -242,7 +242,7 @@ class Verifier:
     def _judge(self) -> Judge:
         return Judge(
             self.ledger,
-            self.writer,
+            self.graph,
             self.audit,
             stage=self.stage,
             checkpoints=self._checkpoints,
@@ -276,7 +276,7 @@ class Verifier:
         if not self._unreadable:
             return
         recorded = {
-            (letter["partition"], letter["seq"]) for letter in self.audit.dead_letters(self.stage)
+            (letter["partition"], letter["seq"]) for letter in self.graph.dead_letters(self.stage)
         }
         for place in self._unreadable:
             if place not in recorded:
@@ -372,11 +372,11 @@ class Verifier:
 
     def _list_dead_letters(self, report: Report) -> None:
         self._dead = {}
-        for letter in self.audit.dead_letters(self.stage):
+        for letter in self.graph.dead_letters(self.stage):
             self._dead.setdefault(letter["partition"], set()).add(letter["seq"])
             report.dead_letter_count += 1
             if len(report.dead_letters) < LISTED:
-                report.dead_letters.append(letter)
+                report.dead_letters.append(dict(letter))
 
 
 def _link(earlier: FoundEvent, later: FoundEvent) -> list[Any]:

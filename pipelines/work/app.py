@@ -253,7 +253,7 @@ def make_app(stage: Stage, services: Services, target: str) -> StageApp:
         chosen = services.targets.get(target)
         runner = LiveRunner(
             make_fold(stage, services, chosen),
-            services.writer(chosen),
+            services.graph(chosen),
             services.ledger,
             target=target,
             policy=PoisonPolicy.of_live_work(settings),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from consolidation.stage import consolidate, derive, reach
-from pipelines.graph.consolidation_facts import ConsolidationFacts
 from pipelines.ledger.targets import Target
 from pipelines.observe import metrics
 from pipelines.work.folds import StageFold
+from pipelines.work.gather.consolidation import ConsolidationFacts
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.operations import Operations

@@ -21,15 +21,13 @@ from enrichment.stage import (
     wanted_names,
 )
 from enrichment.text import event_text
-from pipelines.graph.driver_errors import driver_errors
-from pipelines.graph.enrichment_facts import EnrichmentFacts, RememberedFeatures
-from pipelines.graph.writer import searches_within_tenants
 from pipelines.ledger.targets import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel, same_by_model, with_answers
 from pipelines.models.loaded import Models
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
+from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.errors import ModelFailed
@@ -194,8 +192,6 @@ def enrichment_fold(
     models = models or services.models
     models.load()
     remembered = RememberedFeatures(services.ledger, models.resolver)
-    with driver_errors(), services.driver(target).session(database=target.database) as session:
-        filtered = searches_within_tenants(session)
     language_model = models.language_model
     return StageFold(
         stage,
@@ -203,7 +199,6 @@ def enrichment_fold(
             remembered,
             partitions=services.settings.partitions,
             upstream=str(stage.upstream),
-            filtered=filtered,
         ),
         enrich,
         Deriver(models.embedder, models.recognizer, models.resolver, language_model),

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.graph.writer import GraphTransaction
+from pipelines.graph.port import Transaction
 from pipelines.ledger.targets import Target
+from pipelines.work.gather.projection import gather
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage, load
 from projections import structural
@@ -53,7 +54,7 @@ class StageFold:
     """
 
     stage: Stage
-    gather: Callable[[GraphTransaction, Sequence[Any]], Any]
+    gather: Callable[[Transaction, Sequence[Any]], Any]
     fold: Callable[[Sequence[Any], Any], Operations]
     derive: Callable[[Sequence[Placed]], Sequence[Any]] = as_they_are
     reach: Callable[[Sequence[Any]], Position | None] = within_partitions
@@ -96,7 +97,7 @@ def projection_fold(stage: Stage, services: Services, target: Target) -> StageFo
     return StageFold(stage, gather_neighbours, structural.project)
 
 
-def gather_neighbours(transaction: GraphTransaction, events: Sequence[Placed]) -> structural.Facts:
+def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> structural.Facts:
     """What the graph says about the places of events in their sessions."""
     bare = [event for _, event in events]
-    return transaction.facts(bare, structural.wanted_facts(bare))
+    return gather(transaction, bare)

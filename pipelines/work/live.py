@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.port import Graph
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.work.folds import StageFold
 from pipelines.work.poison import Board, PoisonPolicy
@@ -41,7 +41,7 @@ class LiveRunner(Runner):
     def __init__(
         self,
         rules: StageFold,
-        writer: GraphWriter,
+        graph: Graph,
         ledger: Ledger,
         *,
         target: str,
@@ -52,7 +52,7 @@ class LiveRunner(Runner):
     ) -> None:
         super().__init__(
             rules,
-            writer,
+            graph,
             target=target,
             policy=policy,
             stop=stop,
@@ -102,11 +102,11 @@ class LiveRunner(Runner):
         tails = self.ledger.tails()
         return all(
             found.position >= until or found.seq >= tails[found.partition].seq
-            for found in self.writer.checkpoints(stage)
+            for found in self.graph.checkpoints(stage)
         )
 
     def _behind(self, stage: str) -> int:
-        passed = sum(found.seq for found in self.writer.checkpoints(stage))
+        passed = sum(found.seq for found in self.graph.checkpoints(stage))
         return sum(tail.seq for tail in self.ledger.tails()) - passed
 
 

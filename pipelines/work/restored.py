@@ -52,7 +52,7 @@ def bring_back(services: Services, target: Target) -> int:
             runners = [
                 Runner(
                     make_fold(stage, services, target),
-                    services.writer(target),
+                    services.graph(target),
                     target=target.name,
                     policy=UNBRAKED,
                 )
@@ -74,9 +74,9 @@ class _Missing:
 
     def __init__(self, services: Services, target: Target) -> None:
         self._reads = PassReads(services.driver(target), target.database)
-        writer = services.writer(target)
-        self.stages = [s for s in stages_before(CONSOLIDATION) if writer.checkpoints(s.name)]
-        self.enriched = bool(writer.checkpoints(ENRICHMENT.name))
+        graph = services.graph(target)
+        self.stages = [s for s in stages_before(CONSOLIDATION) if graph.checkpoints(s.name)]
+        self.enriched = bool(graph.checkpoints(ENRICHMENT.name))
 
     def page(self, after: EventKey | None = None) -> list[EventKey]:
         """Those behind a key, so many as are brought back at once."""

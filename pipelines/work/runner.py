@@ -24,7 +24,7 @@ from typing import Any
 
 import structlog
 
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.port import Graph, Transaction
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.observe import metrics
@@ -55,7 +55,7 @@ class Runner:
 
     Args:
         rules: the stage at work: the pure function and what it wants to know.
-        writer: the target.
+        graph: of the target.
         target: its name, for logs and metrics.
         policy: when an entry that fails becomes a dead letter.
         stop: set by whoever wants a retrying runner to give up (nothing is lost); see `interrupt`.
@@ -66,7 +66,7 @@ class Runner:
     def __init__(
         self,
         rules: StageFold,
-        writer: GraphWriter,
+        graph: Graph,
         *,
         target: str,
         policy: PoisonPolicy | None = None,
@@ -76,7 +76,7 @@ class Runner:
     ) -> None:
         self.rules = rules
         self.stage = rules.stage
-        self.writer = writer
+        self.graph = graph
         self.decide = decide
         self.target = target
         self.stop = stop or threading.Event()
@@ -90,9 +90,9 @@ class Runner:
 
     def prepare(self, partitions: int) -> None:
         """Create the target's constraints, indexes and missing checkpoints; wait for Neo4j."""
-        self.retries.call(self.writer.ensure_schema)
+        self.retries.call(self.graph.ensure_schema)
         self.retries.call(
-            lambda: self.writer.ensure_checkpoints(
+            lambda: self.graph.ensure_checkpoints(
                 self.stage.name, partitions, self.stage.fold_version, self.rules.models
             )
         )
@@ -104,14 +104,14 @@ class Runner:
             GraphUnavailable: Neo4j is away (not retried here).
             FoldVersionMismatch: the graph was folded by other rules.
         """
-        for checkpoint in self.writer.checkpoints(self.stage.name):
+        for checkpoint in self.graph.checkpoints(self.stage.name):
             if checkpoint.partition == partition:
                 self.rules.refuse_other(checkpoint)
                 self._known[partition] = checkpoint
                 return checkpoint
         # An emptied graph, perhaps another server: folding starts again from the ledger's start.
-        self.writer.ensure_schema()
-        self.writer.ensure_checkpoints(
+        self.graph.ensure_schema()
+        self.graph.ensure_checkpoints(
             self.stage.name, partition + 1, self.stage.fold_version, self.rules.models
         )
         return self.checkpoint(partition)
@@ -177,7 +177,7 @@ class Runner:
             events += self._decode(block.entries)
         derived = self._derive(events)
         self._await_upstream([end for _, _, end in moves], derived)
-        with self.writer.transaction() as transaction:
+        with self.graph.transaction() as transaction:
             for _, start, end in moves:
                 transaction.advance(start, end)
             operations = self._write(transaction, derived)
@@ -306,7 +306,7 @@ class Runner:
         derived = self._derive(self._decode(entries)) if poison is None else []
         self._await_upstream([end], derived)
         try:
-            with self.writer.transaction() as transaction:
+            with self.graph.transaction() as transaction:
                 transaction.advance(start, end)
                 if poison is None:
                     operations = self._write(transaction, derived)
@@ -334,7 +334,7 @@ class Runner:
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
         derived = self._derive(self._decode(entries))  # models run before the lock is taken
-        with self.writer.transaction() as transaction:
+        with self.graph.transaction() as transaction:
             current = transaction.lock(self.stage.name, partition)
             if current is None:
                 return
@@ -358,7 +358,7 @@ class Runner:
             return
 
         def passed() -> bool:
-            seqs = {c.partition: c.seq for c in self.writer.checkpoints(upstream)}
+            seqs = {c.partition: c.seq for c in self.graph.checkpoints(upstream)}
             return all(seqs.get(end.partition, -1) >= end.seq for end in ends)
 
         self.retries.wait_until(passed)
@@ -381,7 +381,7 @@ class Runner:
         self._observe("derive", begun)
         return derived
 
-    def _write(self, transaction: GraphTransaction, derived: Sequence[Any]) -> Operations:
+    def _write(self, transaction: Transaction, derived: Sequence[Any]) -> Operations:
         begun = perf_counter()
         facts = self.rules.gather(transaction, derived)
         begun = self._observe("gather", begun)
@@ -398,7 +398,7 @@ class Runner:
         self.rules.count(self.target, operations)
         return operations
 
-    def _record(self, transaction: GraphTransaction, entry: Entry, kind: str, reason: str) -> None:
+    def _record(self, transaction: Transaction, entry: Entry, kind: str, reason: str) -> None:
         tenant = event_id = None
         try:
             event = decode_event(entry.data)
@@ -421,7 +421,7 @@ class Runner:
 
     def _explain(self, start: Checkpoint, end: Checkpoint) -> Checkpoint:
         """Why the fence held: a commit of ours whose answer was lost, other rules, or a rival."""
-        for checkpoint in self.writer.checkpoints(self.stage.name):
+        for checkpoint in self.graph.checkpoints(self.stage.name):
             if checkpoint.partition == start.partition:
                 self.rules.refuse_other(checkpoint)
                 if checkpoint == end:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.graph.connect import GraphDriver, connect_neo4j
+from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.writer import GraphWriter
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.holds import Holds
 from pipelines.ledger.ledger import Ledger
@@ -30,6 +32,19 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int | None, str], None]
 """What a long piece of work calls with done, total (None: unknown) and what is being done."""
+MEMORY_SCHEME = "memory://"
+_MEMORY_GRAPHS: dict[str, Graph] = {}
+"""By URI, the graphs that live in this process."""
+_MEMORY_GUARD = Lock()
+
+
+def _memory_graph(uri: str) -> Graph:
+    from pipelines.graph.memory import MemoryGraph
+
+    with _MEMORY_GUARD:
+        if uri not in _MEMORY_GRAPHS:
+            _MEMORY_GRAPHS[uri] = MemoryGraph()
+        return _MEMORY_GRAPHS[uri]
 
 
 @dataclass
@@ -138,10 +153,21 @@ class Services:
             self._drivers[target.uri] = driver
         return driver
 
-    def writer(self, target: Target) -> GraphWriter:
-        """What writes to a target's graph."""
-        timeout_s = self.settings.transaction_timeout_s
-        return GraphWriter(self.driver(target), target.database, timeout_s=timeout_s)
+    def graph(self, target: Target, *, timeout_s: float | None = None) -> Graph:
+        """A target's graph.
+
+        Args:
+            target: registered or not; at `memory://NAME` its graph lives in this process.
+            timeout_s: of one question, and of one transaction; None: as the settings say.
+        """
+        if target.uri.startswith(MEMORY_SCHEME):
+            return _memory_graph(target.uri)
+        return self.neo4j_graph(target, timeout_s=timeout_s)
+
+    def neo4j_graph(self, target: Target, *, timeout_s: float | None = None) -> Neo4jGraph:
+        """The same, of a target that is known to be a Neo4j."""
+        limit_s = self.settings.transaction_timeout_s if timeout_s is None else timeout_s
+        return Neo4jGraph(self.driver(target), target.database, timeout_s=limit_s)
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""
@@ -158,7 +184,7 @@ class Services:
             GraphUnavailable: a target is away.
         """
         self.active()
-        return {target.name: self.writer(target).checkpoints() for target in self.targets.all()}
+        return {target.name: self.graph(target).checkpoints() for target in self.targets.all()}
 
     def close(self) -> None:
         """Close every connection that was made."""

@@ -101,7 +101,7 @@ class _Bench:
         self._stack = stack
         services = stack.services
         target = services.active()
-        self._writer = services.writer(target)
+        self._writer = services.graph(target)
         stages = (PROJECTING, SYNTHETIC, make_fold(CONSOLIDATION, services, target))
         self._runners = [Runner(stage, self._writer, target=target.name) for stage in stages]
         for runner in self._runners:

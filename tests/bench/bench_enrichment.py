@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from enrichment.similarity import CAP, THRESHOLD
 from enrichment.text import event_text
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
@@ -251,7 +251,7 @@ def measure_rebuild(stack: Stack, rounds: int) -> dict[str, Any]:
     cpu: list[float] = []
     computed: dict[str, float] = {}
     for number in range(rounds if rounds == 1 else rounds + 1):
-        GraphWriter(stack.green).clear()
+        Neo4jGraph(stack.green).clear()
         stack.services.targets.register(stack.green_target)
         child = stack.child(
             *("rebuild", "--into", "green", "--json"),

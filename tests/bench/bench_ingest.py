@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Appended
 from pipelines.work.stages import ENRICHMENT, PROJECTION
 from projections.events import Event
@@ -148,7 +148,7 @@ def _median_ratio(
 @contextmanager
 def _rebuild(stack: Stack, rebuilt: list[dict[str, float]]) -> Iterator[threading.Event]:
     """A rebuild that has begun to fold; set once it has folded what the ledger holds now."""
-    GraphWriter(stack.green).clear()
+    Neo4jGraph(stack.green).clear()
     stack.services.targets.register(stack.green_target)
     there = sum(tail.seq for tail in stack.ledger.tails())
     folded, over = threading.Event(), threading.Event()

@@ -29,7 +29,7 @@ class _Watch:
     """Sees checkpoints move; `seen` is (when the answer came, position by partition)."""
 
     def __init__(self, stack: Stack) -> None:
-        self._writer = stack.services.writer(stack.services.active())
+        self._writer = stack.services.graph(stack.services.active())
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch")
         self.seen: list[tuple[float, dict[int, Position]]] = []

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from enrichment.similarity import THRESHOLD, cosine
+from enrichment.similarity import NEIGHBOURS, THRESHOLD
 from enrichment.text import event_text
-from pipelines.graph.enrichment_cypher import nearest_text
-from pipelines.graph.writer import GraphWriter, searches_within_tenants
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.models.embedder import OnnxEmbedder
 from projections.events import DEFAULT_TENANT
 from projections.schema import EVENT
@@ -47,20 +46,18 @@ def measure(stack: Stack, sizes: Sequence[int], *, real: int) -> dict[str, Any]:
         sizes: how many events, rising.
         real: how many of the vectors come from texts.
     """
-    writer = GraphWriter(stack.green)
-    writer.clear()
-    writer.ensure_schema()
+    graph = Neo4jGraph(stack.green)
+    graph.clear()
+    graph.ensure_schema()
     base = _real_vectors(stack, min(real, sizes[0]))
     vectors = np.concatenate([base, *_made_vectors(base, sizes[-1] - len(base))])
-    with stack.green.session() as session:
-        filtered = searches_within_tenants(session)
     figures: dict[str, Any] = {}
     written = 0
     for size in sizes:
         begun = time.perf_counter()
         _write(stack, vectors, written, size)
         seconds = time.perf_counter() - begun
-        figures[str(size)] = _measured(writer, vectors[:size], filtered=filtered) | {
+        figures[str(size)] = _measured(graph, vectors[:size]) | {
             "real": len(base),
             "written_per_s": round((size - written) / max(seconds, 1e-9)),
         }
@@ -107,15 +104,15 @@ def _write(stack: Stack, vectors: Vectors, first: int, end: int) -> None:
             session.run(text, rows=rows).consume()
 
 
-def _measured(writer: GraphWriter, vectors: Vectors, *, filtered: bool) -> dict[str, Any]:
+def _measured(graph: Neo4jGraph, vectors: Vectors) -> dict[str, Any]:
     size = len(vectors)
     count = min(QUERIES, size)
     queries = sorted(np.random.default_rng(29).choice(size, size=count, replace=False).tolist())
-    _ask(writer, vectors, queries, filtered=filtered)  # plans are made, code is compiled
+    _ask(graph, vectors, queries)  # plans are made, code is compiled
     milliseconds: list[float] = []
     found: list[list[tuple[int, float]]] = []
     for _ in range(ROUNDS):
-        found, spent = _ask(writer, vectors, queries, filtered=filtered)
+        found, spent = _ask(graph, vectors, queries)
         milliseconds += spent
     best = best_cosines(vectors, queries, AT)
     hits = close_hits = close = 0
@@ -141,22 +138,18 @@ def _measured(writer: GraphWriter, vectors: Vectors, *, filtered: bool) -> dict[
 
 
 def _ask(
-    writer: GraphWriter, vectors: Vectors, queries: Sequence[int], *, filtered: bool
+    graph: Neo4jGraph, vectors: Vectors, queries: Sequence[int]
 ) -> tuple[list[list[tuple[int, float]]], list[float]]:
     """For each query what was found, with plain cosines; for each batch, ms a query."""
-    text = nearest_text(EVENT, filtered=filtered)
-    version = 25 if filtered else None
     found: dict[str, list[tuple[int, float]]] = {}
     spent = []
     for first in range(0, len(queries), _ASKED_AT_ONCE):
         part = queries[first : first + _ASKED_AT_ONCE]
-        rows = [[DEFAULT_TENANT, _name(n), vectors[n].tolist()] for n in part]
-        with writer.transaction() as transaction:
+        asked = {(DEFAULT_TENANT, _name(n)): vectors[n].tolist() for n in part}
+        with graph.transaction() as transaction:
             begun = time.perf_counter()
-            records = transaction.ask(text, {"rows": rows}, version=version)
+            near = transaction.nearest(EVENT.label, asked, NEIGHBOURS)
             spent.append((time.perf_counter() - begun) / len(part) * 1e3)
-        for record in records:
-            found[record["id"]] = [
-                (int(own[-12:]), cosine(score)) for own, score, *_ in record["near"]
-            ]
+        for key, others in near.items():
+            found[key[1]] = [(int(node.key[1][-12:]), cosine) for node, cosine in others]
     return [found[_name(n)] for n in queries], spent

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.events import decode_event
 from projections.positions import START, Position
 from tests.bench.limits import HandWritten
@@ -87,11 +87,11 @@ def measure_rebuild(stack: Stack, rounds: int) -> dict[str, Any]:
     hand_s: list[float] = []
     peaks: list[float] = []
     for _ in range(rounds):
-        GraphWriter(stack.green).clear()
+        Neo4jGraph(stack.green).clear()
         hand = HandWritten(stack.green)
         starts = [START] * stack.settings.partitions
         hand_s.append(write_by_hand(stack, hand, stack.settings.rebuild_batch_size, starts)[0])
-        GraphWriter(stack.green).clear()
+        Neo4jGraph(stack.green).clear()
         stack.services.targets.register(stack.green_target)
         child = stack.child("rebuild", "--into", "green", "--json", stdout=subprocess.PIPE)
         output, peak, _ = finished(child)

@@ -19,7 +19,7 @@ from typing import Any
 
 import neo4j
 
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.ledger.targets import Target
 from pipelines.local.processes import free_port
@@ -98,7 +98,7 @@ class Stack:
     def clear(self) -> None:
         """Empty everything: an empty ledger, empty graphs, JVMs that stay warm."""
         for driver in (self.blue, self.green):
-            GraphWriter(driver).clear()
+            Neo4jGraph(driver).clear()
         self.redis.flushall()
         self.redis.config_resetstat()
         self.__dict__.pop("services").close()
@@ -133,7 +133,7 @@ class Stack:
 
     def seqs(self, stage: str, target: str = "blue") -> dict[int, int]:
         """How many entries of each partition a stage has folded; nothing before its first start."""
-        writer = GraphWriter(self.blue if target == "blue" else self.green)
+        writer = Neo4jGraph(self.blue if target == "blue" else self.green)
         return {found.partition: found.seq for found in writer.checkpoints(stage)}
 
     def child(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import neo4j
 import pytest
 
 from pipelines.graph.audits import enrichment_cypher as audit_cypher
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import EVENT
+from tests.contracts.plans import walk
 
 BY_CHAIN = {"STREAM_EVENTS", "STREAM_SESSION"}
 BY_KEY = {
@@ -38,7 +38,7 @@ PARAMETERS = {
 @pytest.fixture
 def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
     with neo4j.GraphDatabase.driver(neo4j_url) as opened:
-        GraphWriter(opened).ensure_schema()
+        Neo4jGraph(opened).ensure_schema()
         yield opened
 
 
@@ -58,9 +58,3 @@ def test_every_question_of_verify_finds_its_rows_by_an_index(driver: neo4j.Drive
             assert [kind for kind, details in operators if "Index" in kind and chain in details]
             # a sort would hold every event of the graph in memory
             assert not kinds & {"Sort", "PartialSort", "Top", "PartialTop"}, name
-
-
-def walk(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield plan["operatorType"].split("@")[0], plan.get("args", {}).get("Details", "")
-    for child in plan.get("children", ()):
-        yield from walk(child)

@@ -8,13 +8,13 @@ from typing import Any
 import neo4j
 import pytest
 
-from pipelines.graph.cypher import planned_once
+from pipelines.graph.client import planned_once
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reads import entities as entity_reads
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads import shown as evidence_reads
 from pipelines.graph.reads import shown as lineage_reads
-from pipelines.graph.writer import GraphWriter
-from tests.contracts.test_graph_writer import walk
+from tests.contracts.plans import walk
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
     from neo4j import GraphDatabase
 
     with GraphDatabase.driver(neo4j.url, notifications_min_severity="OFF") as opened:
-        GraphWriter(opened).ensure_schema()
+        Neo4jGraph(opened).ensure_schema()
         yield opened
 
 

@@ -10,15 +10,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import neo4j
 import pytest
 
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry
+from pipelines.work.gather.projection import gather
 from pipelines.work.runner import Runner
 from projections.errors import Fenced, GraphUnavailable
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
 from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
-from projections.structural import Facts, event_node, project, wanted_facts
+from projections.structural import Facts, event_node, project
 from tests.factories import block, event, event_id
 from tests.fakes.stages import PROJECTING
 
@@ -28,17 +29,9 @@ PATIENCE_S = 30.0
 
 
 @pytest.fixture
-def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        yield driver
-
-
-@pytest.fixture
-def writer(driver: neo4j.Driver) -> GraphWriter:
-    made = GraphWriter(driver)
-    made.ensure_schema()
-    made.ensure_checkpoints(STAGE, 2, 1)
-    return made
+def graph(neo4j_graph: Neo4jGraph) -> Neo4jGraph:
+    neo4j_graph.ensure_checkpoints(STAGE, 2, 1)
+    return neo4j_graph
 
 
 @pytest.fixture
@@ -83,28 +76,28 @@ def count(driver: neo4j.Driver, label: str) -> int:
 # -- the fence -------------------------------------------------------------------------------------
 
 
-def write_event(transaction: GraphTransaction, number: int) -> None:
+def write_event(transaction: Neo4jTransaction, number: int) -> None:
     batch = Operations()
     batch.add(event_node(event(number), Position(number, 0)))
     transaction.apply(batch, STAGE)
 
 
 def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, graph: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """It began before the first committed, so a test before the lock would have let it pass."""
     begun, go_on = threading.Event(), threading.Event()
 
     def late() -> None:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             # Its snapshot, if it had one, would be of before the first worker's commit.
-            transaction._run("MATCH (c:Checkpoint) RETURN c.position").consume()
+            transaction.run("MATCH (c:Checkpoint) RETURN c.position")
             begun.set()
             assert go_on.wait(PATIENCE_S)
             transaction.advance(at(0), at(3))
             write_event(transaction, 2)
 
-    with writer.transaction() as first:
+    with graph.transaction() as first:
         rival = other_worker.submit(late)
         assert begun.wait(PATIENCE_S)
         first.advance(at(0), at(2))
@@ -113,22 +106,22 @@ def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
         write_event(first, 1)
     with pytest.raises(Fenced):
         rival.result(PATIENCE_S)
-    assert writer.checkpoints(STAGE)[0] == at(2)
+    assert graph.checkpoints(STAGE)[0] == at(2)
     with driver.session() as session:
         assert session.run("MATCH (e:Event) RETURN e.event_id").value() == [event_id(1)]
         assert session.run("MATCH (c:Checkpoint) WHERE c.lock RETURN count(c)").value() == [0]
 
 
 def test_the_second_goes_on_when_the_first_rolls_back(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, graph: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     def second() -> None:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             transaction.advance(at(0), at(3))
             write_event(transaction, 2)
 
     def first() -> Future[None]:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             transaction.advance(at(0), at(2))
             waiting = other_worker.submit(second)
             wait_until(lambda: is_blocked(driver))
@@ -137,21 +130,21 @@ def test_the_second_goes_on_when_the_first_rolls_back(
     with pytest.raises(KeyboardInterrupt) as died:
         first()
     died.value.args[0].result(PATIENCE_S)
-    assert writer.checkpoints(STAGE)[0] == at(3)
+    assert graph.checkpoints(STAGE)[0] == at(3)
 
 
 def test_facts_are_read_behind_the_lock(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, graph: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """Who waited for the lock sees what the holder wrote."""
 
     def second() -> Facts:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             transaction.lock(STAGE, 0)
             asked = [event(5)]
-            return transaction.facts(asked, wanted_facts(asked))
+            return gather(transaction, asked)
 
-    with writer.transaction() as first:
+    with graph.transaction() as first:
         first.advance(at(0), at(2))
         waiting = other_worker.submit(second)
         wait_until(lambda: is_blocked(driver))
@@ -170,7 +163,7 @@ PARENT = event(1, session_id="parent")
 @pytest.mark.parametrize("first_is_child", [True, False], ids=["child first", "parent first"])
 def test_a_child_and_its_parent_at_the_same_moment(
     driver: neo4j.Driver,
-    writer: GraphWriter,
+    graph: Neo4jGraph,
     other_worker: ThreadPoolExecutor,
     first_is_child: bool,
 ) -> None:
@@ -178,20 +171,20 @@ def test_a_child_and_its_parent_at_the_same_moment(
     mine, theirs = (CHILD, PARENT) if first_is_child else (PARENT, CHILD)
     ready, go_on = threading.Event(), threading.Event()
 
-    def fold(transaction: GraphTransaction, made: object, partition: int) -> None:
+    def fold(transaction: Neo4jTransaction, made: object, partition: int) -> None:
         chosen = CHILD if made is CHILD else PARENT
         transaction.advance(at(0, partition), at(5, partition))
-        facts = transaction.facts([chosen], wanted_facts([chosen]))
+        facts = gather(transaction, [chosen])
         if partition:
             ready.set()
             assert go_on.wait(PATIENCE_S)
         transaction.apply(project([(Position(5, 0), chosen)], facts), STAGE)
 
     def rival() -> None:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             fold(transaction, theirs, 1)
 
-    with writer.transaction() as transaction:
+    with graph.transaction() as transaction:
         other = other_worker.submit(rival)
         assert ready.wait(PATIENCE_S)
         fold(transaction, mine, 0)
@@ -203,7 +196,7 @@ def test_a_child_and_its_parent_at_the_same_moment(
     assert count(driver, EVENT.label) == 2
 
 
-def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None:
+def test_many_children_and_parents_from_two_runners(graph: Neo4jGraph) -> None:
     """Parents of each partition are caused by events of the other, block by block."""
     pairs = 60
     sides = [
@@ -216,7 +209,7 @@ def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None
     start = threading.Barrier(2)
 
     def work(side: int) -> None:
-        runner = Runner(PROJECTING, writer, target="blue")
+        runner = Runner(PROJECTING, graph, target="blue")
         start.wait(PATIENCE_S)
         for first in range(0, pairs, 5):
             made = sides[side][first : first + 5]
@@ -225,24 +218,24 @@ def test_many_children_and_parents_from_two_runners(writer: GraphWriter) -> None
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(work, side) for side in (0, 1)]:
             done.result(120)
-    edges = visible_edges(writer.driver)
+    edges = visible_edges(graph.client.driver)
     assert len([edge for edge in edges if edge[0] == CAUSED_BY.type]) == 2 * pairs
     assert len(set(edges)) == len(edges)
-    assert count(writer.driver, PLACEHOLDER) == 0
-    assert [c.seq for c in writer.checkpoints(STAGE)] == [pairs, pairs]
+    assert count(graph.client.driver, PLACEHOLDER) == 0
+    assert [c.seq for c in graph.checkpoints(STAGE)] == [pairs, pairs]
 
 
 # -- deadlocks -------------------------------------------------------------------------------------
 
 
 def test_a_deadlock_is_an_error_to_retry(
-    writer: GraphWriter, other_worker: ThreadPoolExecutor
+    graph: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """Two transactions that touch two keys in opposite orders: one of them is told to go."""
     both_hold_one = threading.Barrier(2)
 
     def touch(first: int, second: int) -> None:
-        with writer.transaction() as transaction:
+        with graph.transaction() as transaction:
             ensure(transaction, first)
             both_hold_one.wait(PATIENCE_S)
             ensure(transaction, second)
@@ -254,7 +247,7 @@ def test_a_deadlock_is_an_error_to_retry(
     assert "Deadlock" in str(victim)
 
 
-def ensure(transaction: GraphTransaction, number: int) -> None:
+def ensure(transaction: Neo4jTransaction, number: int) -> None:
     batch = Operations()
     key = ("default", event_id(number))
     batch.add(EnsureNode(EVENT.label, key))
@@ -263,7 +256,7 @@ def ensure(transaction: GraphTransaction, number: int) -> None:
 
 
 def test_the_runner_goes_on_after_a_deadlock(
-    driver: neo4j.Driver, writer: GraphWriter, other_worker: ThreadPoolExecutor
+    driver: neo4j.Driver, graph: Neo4jGraph, other_worker: ThreadPoolExecutor
 ) -> None:
     """The rival holds key 2 and wants the checkpoint; the runner holds it and wants key 2."""
     tries: list[int] = []
@@ -282,7 +275,7 @@ def test_the_runner_goes_on_after_a_deadlock(
 
     def rival() -> None:
         try:
-            with writer.transaction() as transaction:
+            with graph.transaction() as transaction:
                 ensure(transaction, 2)
                 holds.set()
                 assert may_want.wait(PATIENCE_S)
@@ -293,7 +286,7 @@ def test_the_runner_goes_on_after_a_deadlock(
 
     other = other_worker.submit(rival)
     assert holds.wait(PATIENCE_S)
-    runner = Watched(PROJECTING, writer, target="blue")
+    runner = Watched(PROJECTING, graph, target="blue")
     end = runner.apply(Block(0, block(event(1), event(2)).entries))
     other.result(PATIENCE_S)
     assert end.seq == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.graph.cypher import merge_nodes_text, set_nodes_text
 from pipelines.graph.fulltext import escaped, found_text, lucene_query, words_of
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import ENTITY, EVENT, NodeRow, tenant_term, tenant_term_text
 
 # Split, stemmed or dropped by an analyzer, or the beginning of one another.
@@ -36,7 +36,7 @@ STAGE = "enrichment"
 def driver(request: pytest.FixtureRequest) -> Iterator[neo4j.Driver]:
     url = request.getfixturevalue("neo4j").url
     with neo4j.GraphDatabase.driver(url, notifications_min_severity="OFF") as driver:
-        writer = GraphWriter(driver)
+        writer = Neo4jGraph(driver)
         writer.clear()
         writer.ensure_schema()
         for tenant in TENANTS:

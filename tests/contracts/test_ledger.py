@@ -147,6 +147,7 @@ def test_an_event_is_found_where_it_was_put(ledger: AnyLedger) -> None:
     found = ledger.find("default", event.event_id)
     assert found == Entry(place.partition, place.position, 1, encode_event(event))
     assert ledger.entry_at(place.partition, place.position) == found
+    assert ledger.find_many([("default", "none"), event.key]) == {event.key: found}
     assert not place.duplicate
 
 

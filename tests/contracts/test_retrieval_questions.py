@@ -8,13 +8,13 @@ from uuid import uuid4
 import neo4j
 import pytest
 
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads import as_of as known_then
 from pipelines.graph.reads import channels as retrieval_reads
 from pipelines.graph.reads import proactive as proactive_reads
 from pipelines.graph.reads import walk as walk_reads
-from pipelines.graph.writer import GraphWriter
-from tests.contracts.test_graph_writer import walk
+from tests.contracts.plans import walk
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +63,7 @@ PARAMETERS = {
 @pytest.fixture
 def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
     with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as driver:
-        GraphWriter(driver).ensure_schema()
+        Neo4jGraph(driver).ensure_schema()
         yield driver
 
 

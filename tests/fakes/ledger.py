@@ -126,6 +126,9 @@ class FakeLedger:
     def find(self, tenant: str, event_id: str) -> Entry | None:
         return self.server.ids.get((tenant, event_id))
 
+    def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+        return {key: found for key in keys if (found := self.find(*key)) is not None}
+
     def entry_at(self, partition: int, position: Position) -> Entry | None:
         stream = self.server.streams.get(partition, [])
         return next((entry for entry in stream if entry.position == position), None)

@@ -111,7 +111,7 @@ class Consolidated:
     def __init__(self, stack: Stack, target: Target | None = None) -> None:
         self.stack = stack
         if target is not None:
-            stack.target, stack.writer = target, stack.services.writer(target)
+            stack.target, stack.graph = target, stack.services.neo4j_graph(target)
         self.prepare()
 
     def new_runner(self, **options: Any) -> Runner:

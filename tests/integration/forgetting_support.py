@@ -30,7 +30,7 @@ class Forgetful(Consolidated):
     policy = RetentionPolicy()
 
     def reader(self) -> ForgettingReader:
-        return ForgettingReader(self.stack.writer.driver)
+        return ForgettingReader(self.stack.driver)
 
     def append(self, events: Sequence[Event]) -> None:
         for outcome in self.stack.ledger.append(events):
@@ -45,7 +45,7 @@ class Forgetful(Consolidated):
     ) -> PassReport:
         """A pass of everything."""
         return Pass(
-            ConsolidationReader(self.stack.writer.driver),
+            ConsolidationReader(self.stack.driver),
             self.append,
             applied or self.fold,
             now_ms=now_ms,

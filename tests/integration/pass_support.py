@@ -23,7 +23,7 @@ class Passing(Consolidated):
     settings = CommunitySettings()
 
     def reader(self) -> ConsolidationReader:
-        return ConsolidationReader(self.stack.writer.driver)
+        return ConsolidationReader(self.stack.driver)
 
     def append(self, events: Sequence[Event]) -> None:
         for outcome in self.stack.ledger.append(events):

@@ -13,7 +13,7 @@ from api.schemas import AtlasResponse
 from consolidation.summary_payloads import summary_id
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.cypher import set_nodes_text
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.events import timestamp_ms, timestamp_text
 from projections.schema import (
     ENTITY,
@@ -38,7 +38,7 @@ class Memory(Graph):
 
     def __init__(self, driver: neo4j.Driver) -> None:
         super().__init__(driver)
-        GraphWriter(driver).ensure_schema()
+        Neo4jGraph(driver).ensure_schema()
 
     def say(self, texts: Mapping[str, str], tenant: str = "acme", **fields: Any) -> None:
         """Events with texts, by id, a minute after each other."""

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from pipelines.graph.writer import GraphWriter
+import neo4j
+
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.targets import Target
@@ -38,15 +40,20 @@ class Stack:
         self.services = Services(Settings(**settings))
         self.ledger = self.services.ledger
         self.target: Target = self.services.active()
-        self.writer: GraphWriter = self.services.writer(self.target)
+        self.graph: Neo4jGraph = self.services.neo4j_graph(self.target)
         self.runner = self.new_runner()
         self.runner.prepare(self.ledger.partitions)
+
+    @property
+    def driver(self) -> neo4j.Driver:
+        """Of the graph, for Cypher by hand."""
+        return self.graph.client.driver
 
     def close(self) -> None:
         self.services.close()
 
     def new_runner(self, rules: StageFold = PROJECTING, **options: Any) -> Runner:
-        return Runner(rules, self.writer, target=self.target.name, **{"policy": QUICK, **options})
+        return Runner(rules, self.graph, target=self.target.name, **{"policy": QUICK, **options})
 
     def append(self, *events: Event) -> list[Appended]:
         outcomes = self.ledger.append(events)
@@ -90,7 +97,7 @@ class Stack:
 
     def cypher(self, text: str, **parameters: Any) -> list[Any]:
         """Run Cypher by hand; of each row its values, or the only one."""
-        with self.writer.driver.session() as session:
+        with self.driver.session() as session:
             rows = [list(record) for record in session.run(text, parameters)]
         return [row[0] if len(row) == 1 else row for row in rows]
 

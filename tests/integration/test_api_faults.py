@@ -20,7 +20,7 @@ import pytest
 from api.connections import ActiveGraph
 from api.main import create_app, serve
 from api.schemas import Ready
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.targets import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -295,7 +295,7 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
         targets.register(Target(name, neo4j_url, "neo4j"))
     targets.activate("blue")
     with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
-        GraphWriter(driver).ensure_schema()
+        Neo4jGraph(driver).ensure_schema()
 
     def answered() -> float:
         name = "recollect_query_step_duration_seconds_count"
@@ -327,7 +327,7 @@ def test_an_old_driver_is_closed_when_its_last_reader_is_done(neo4j_url: str) ->
             assert new is not old
             new.counts()
     with pytest.raises(neo4j_driver.exceptions.DriverError):
-        old._driver.verify_connectivity()
+        old.driver.verify_connectivity()
     active.close()
 
 

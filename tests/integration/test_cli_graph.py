@@ -134,9 +134,9 @@ def test_what_is_cleared_is_an_event_and_comes_back_from_the_ledger(
     (said,) = [one for one in events if one.event_type == GRAPH_CLEARED]
     assert said.payload["target"] == stack.target.name
     assert said.payload["nodes"]["Event"] == 6
-    assert all(found.position == START for found in stack.writer.checkpoints())
+    assert all(found.position == START for found in stack.graph.checkpoints())
     # a worker that holds what it had before writes nothing
-    with pytest.raises(Fenced), stack.writer.transaction() as transaction:
+    with pytest.raises(Fenced), stack.graph.transaction() as transaction:
         transaction.advance(at[0], at[0])
     stack.runner = stack.new_runner()
     stack.runner.prepare(stack.ledger.partitions)

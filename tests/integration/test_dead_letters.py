@@ -118,15 +118,15 @@ def test_one_whose_entry_is_gone_stays(troubled: Stack) -> None:
 
 def test_one_beyond_the_checkpoint_waits_for_its_worker(troubled: Stack) -> None:
     """After a reset the entry will come again; nothing was folded, so nothing is done."""
-    with troubled.writer.transaction() as transaction:
+    with troubled.graph.transaction() as transaction:
         current = transaction.lock("projection", 0)
         assert current is not None
         first = troubled.ledger.read(0, Position(0, 0), 1)[0]
-        transaction._run(
+        transaction.run(
             "MATCH (c:Checkpoint {stage: 'projection', partition: 0}) "
             "SET c.position = $position, c.seq = 1",
             position=str(first.position),
-        ).consume()
+        )
     report = dead_letters.retry(troubled.services, stage="projection", partition=0, seq=3)
     assert report.done == 0
     assert "checkpoint" in report.failed[0]["reason"]

@@ -50,7 +50,7 @@ def behind(make_stack: Callable[..., Stack]) -> Stack:
 
 
 def runner(stack: Stack, stop: threading.Event) -> LiveRunner:
-    made = LiveRunner(LATER, stack.writer, stack.ledger, target=stack.target.name, stop=stop)
+    made = LiveRunner(LATER, stack.graph, stack.ledger, target=stack.target.name, stop=stop)
     made.prepare(1)
     return made
 

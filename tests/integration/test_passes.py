@@ -42,7 +42,7 @@ def run(
         for outcome in ledger.append(events):
             assert not isinstance(outcome, RecollectError) or isinstance(outcome, EventConflict)
 
-    reader = ConsolidationReader(consolidated.stack.writer.driver)
+    reader = ConsolidationReader(consolidated.stack.driver)
     made = Pass(
         reader,
         append,
@@ -129,7 +129,7 @@ def test_an_episode_with_forgotten_members_keeps_its_text_and_lists_who_comes_la
 def test_ages_are_told_of_every_event_and_scores_of_all_that_are_asked_for(
     consolidated: Consolidated,
 ) -> None:
-    reads = PassReads(consolidated.stack.writer.driver)
+    reads = PassReads(consolidated.stack.driver)
     scores = reads.decay_scores(NOW_MS, 1_000)
     assert (sum(reads.tiers(NOW_MS).values()), len(scores)) == (18, 18)
     assert all(0 < score <= 1 for score in scores)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from neo4j.exceptions import DatabaseError, Neo4jError
 
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
 from pipelines.ledger.holds import Hold
 from pipelines.operations import dead_letters
 from pipelines.operations.rebuild import replay
@@ -38,17 +38,17 @@ UNKNOWN = "Neo.DatabaseError.General.UnknownError"
 TOO_LARGE = "x" * 40_000
 
 
-class Broken(GraphWriter):
-    """The real writer, whose writes fail as a broken server fails, for a while after the first."""
+class Broken(Neo4jGraph):
+    """The real graph, whose writes fail as a broken server fails, for a while after the first."""
 
-    def __init__(self, writer: GraphWriter, code: str) -> None:
-        super().__init__(writer.driver, writer.database)
+    def __init__(self, graph: Neo4jGraph, code: str) -> None:
+        super().__init__(graph.client.driver, graph.client.database)
         self.code = code
         self.failed = 0
         self._until_s: float | None = None
 
     @contextmanager
-    def transaction(self) -> Iterator[GraphTransaction]:
+    def transaction(self) -> Iterator[Neo4jTransaction]:
         with super().transaction() as transaction:
             apply = transaction.apply
 
@@ -72,14 +72,14 @@ def letters(stack: Stack) -> list[dict[str, Any]]:
 
 def live_runner(stack: Stack, **options: Any) -> LiveRunner:
     rules = options.pop("rules", PROJECTING)
-    writer = options.pop("writer", stack.writer)
+    graph = options.pop("graph", stack.graph)
     chosen = {
         "policy": replace(QUICK, patience_s=None),
         "stop": threading.Event(),
         "board": stack.services.holds,
         **options,
     }
-    return LiveRunner(rules, writer, stack.ledger, target=stack.target.name, **chosen)
+    return LiveRunner(rules, graph, stack.ledger, target=stack.target.name, **chosen)
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, "Neo.DatabaseError.Statement.ExecutionFailed"])
@@ -88,11 +88,11 @@ def test_a_second_of_database_errors_dead_letters_nothing(
     stack: Stack, code: str, size: int
 ) -> None:
     stack.append(*sessions(40, EVENTS // 40))
-    writer = Broken(stack.writer, code)
+    graph = Broken(stack.graph, code)
     policy = PoisonPolicy.of_live_work(stack.services.settings)
-    runner = live_runner(stack, writer=writer, policy=policy)
+    runner = live_runner(stack, graph=graph, policy=policy)
     flow(stack, runner, size)
-    assert writer.failed > 3
+    assert graph.failed > 3
     assert letters(stack) == []
     assert stack.cypher("MATCH (e:Event) RETURN count(e)") == [EVENTS]
     assert stack.verify().ok

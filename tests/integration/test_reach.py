@@ -42,7 +42,7 @@ def runner(live: Consolidated) -> LiveRunner:
     stop.set()
     return LiveRunner(
         make_fold(CONSOLIDATION, live.stack.services, live.stack.target),
-        live.stack.writer,
+        live.stack.graph,
         live.stack.ledger,
         target="blue",
         stop=stop,

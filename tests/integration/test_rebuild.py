@@ -92,7 +92,7 @@ def test_new_rules_are_refused_until_the_rebuild(
     with pytest.raises(FoldVersionMismatch):
         stack.verify()
     assert rebuild(stack.services).verified.ok
-    assert {c.fold_version for c in stack.writer.checkpoints("projection")} == {2}
+    assert {c.fold_version for c in stack.graph.checkpoints("projection")} == {2}
     stack.fold(runner=worker)
     report = stack.verify()
     assert (report.ok, report.events, report.lag_entries) == (True, 21, 0)
@@ -184,7 +184,7 @@ def test_switching_under_ingest_and_reads(stack: Stack, green: Target) -> None:
     # what flowed in after the switch is folded into both, and both are the same
     stack.fold()
     switched = stack.services.active()
-    green_runner = Runner(PROJECTING, stack.services.writer(switched), target="green")
+    green_runner = Runner(PROJECTING, stack.services.graph(switched), target="green")
     stack.fold(runner=green_runner)
     one, other = (verify(stack.services, target=name) for name in ("blue", "green"))
     assert one.ok
@@ -238,7 +238,7 @@ def test_a_rebuild_killed_while_it_verifies_goes_on(stack: Stack, green: Target)
 
 def test_a_rebuild_of_another_ledgers_remains_starts_anew(stack: Stack, green: Target) -> None:
     stack.fill()
-    remains = stack.services.writer(green)
+    remains = stack.services.graph(green)
     remains.ensure_schema()
     remains.ensure_checkpoints("projection", PARTITIONS, 1)
     with stack.services.driver(green).session() as writing:

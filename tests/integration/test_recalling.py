@@ -210,7 +210,7 @@ def test_those_that_cannot_come_back_keep_nobody_else_away(
 
 def test_pages_of_tombstones_meet_without_gap_or_overlap(live: Forgetful) -> None:
     live.run()
-    reader = TombstoneReader(live.stack.writer.driver)
+    reader = TombstoneReader(live.stack.driver)
     for size in (1, 4, 100):
         for selection in (Selection("default"), Selection("default", session_id="session-2")):
             found = [one.event_id for page in reader.pages(selection, page=size) for one in page]

@@ -77,7 +77,7 @@ class Outage:
         """Everything that is left is right, new events flow, and nothing of them is skipped."""
         stack = self.stack
         assert stack.ledger.halted() == {}
-        assert stack.ledger.missing_checkpoints(stack.writer.checkpoints()) == []
+        assert stack.ledger.missing_checkpoints(stack.graph.checkpoints()) == []
         new = sessions(6, 3, agent_id="later")
         new = [made._replace(event_id=event_id(5_000 + n)) for n, made in enumerate(new)]
         stack.append(*new)
@@ -137,13 +137,13 @@ def test_the_loss_is_found_and_listed_and_nothing_is_touched(outage: Outage) -> 
 
 def test_recovered_it_goes_on_without_what_was_lost(outage: Outage) -> None:
     outage.lose()
-    before = {c.partition: c for c in outage.stack.writer.checkpoints()}
+    before = {c.partition: c for c in outage.stack.graph.checkpoints()}
     report = recover(outage.stack.services, apply=True)
     assert report.as_dict()["ok"]
     assert report.as_dict()["lost_event_ids"] == outage.lost_ids()
     assert all(one.ok for one in report.verified)
     for gap in report.gaps:
-        after = outage.stack.writer.checkpoints("projection")[gap.checkpoint.partition]
+        after = outage.stack.graph.checkpoints("projection")[gap.checkpoint.partition]
         assert after.generation == before[after.partition].generation + 1
         assert after.position <= gap.kept
     (recorded,) = gap_events(outage)
@@ -226,7 +226,7 @@ def test_a_worker_and_a_producer_never_stop(outage: Outage) -> None:
         assert {made.event_id for made in accepted} >= {event_id(n) for n in range(8_000, 8_030)}
         wait_until(
             lambda: (
-                [c.seq for c in stack.writer.checkpoints("projection")]
+                [c.seq for c in stack.graph.checkpoints("projection")]
                 == [tail.seq for tail in stack.ledger.tails()]
             ),
             "the worker has folded what came",

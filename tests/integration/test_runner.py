@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from pipelines.graph.writer import GraphTransaction, GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
 from pipelines.ledger.keys import Block
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
@@ -107,7 +107,7 @@ def test_a_poison_entry_is_passed_and_its_neighbours_flow(stack: Stack) -> None:
 
 def digest_of_another(stack: Stack, events: list[Event]) -> str:
     """The digest that the same events have without any trouble, in a ledger and graph of theirs."""
-    stack.writer.clear()
+    stack.graph.clear()
     other = Stack(
         stack.services.settings.redis_url, stack.services.settings.neo4j_url, prefix="untroubled"
     )
@@ -215,16 +215,16 @@ def test_a_system_event_that_nobody_owns_is_a_dead_letter_and_others_are_passed(
 # -- what is retried -------------------------------------------------------------------------------
 
 
-class Flaky(GraphWriter):
+class Flaky(Neo4jGraph):
     """A graph whose next commits go wrong."""
 
-    def __init__(self, writer: GraphWriter) -> None:
-        super().__init__(writer.driver, writer.database)
+    def __init__(self, graph: Neo4jGraph) -> None:
+        super().__init__(graph.client.driver, graph.client.database)
         self.before: list[Exception] = []
         self.after: list[Exception] = []
 
     @contextmanager
-    def transaction(self) -> Iterator[GraphTransaction]:
+    def transaction(self) -> Iterator[Neo4jTransaction]:
         with super().transaction() as transaction:
             yield transaction
             if self.before:
@@ -235,7 +235,7 @@ class Flaky(GraphWriter):
 
 @pytest.fixture
 def flaky(stack: Stack) -> Flaky:
-    return Flaky(stack.writer)
+    return Flaky(stack.graph)
 
 
 def test_what_may_pass_later_never_counts_as_an_attempt(stack: Stack, flaky: Flaky) -> None:

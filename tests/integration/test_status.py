@@ -39,7 +39,7 @@ def printed(document: dict[str, Any]) -> str:
 
 def derived_with(stack: Stack, models: str) -> dict[str, Any]:
     """Status when the graph was derived with these models."""
-    stack.writer.ensure_checkpoints("enrichment", stack.ledger.partitions, FOLD_VERSION, models)
+    stack.graph.ensure_checkpoints("enrichment", stack.ledger.partitions, FOLD_VERSION, models)
     return status(stack.services)
 
 

@@ -94,7 +94,7 @@ def test_it_ends_at_once_and_the_next_one_goes_on_where_it_was(
     assert worker.wait(SOON_S) == 0
     assert stack.services.redis.keys("*lease*") == [], "nobody waits for the next to take over"
     assert enriched_events(stack) == 0
-    assert {one.seq for one in stack.writer.checkpoints("enrichment")} == {0}
+    assert {one.seq for one in stack.graph.checkpoints("enrichment")} == {0}
 
     server.does(says(ANSWER))
     Enriched(stack).fold()
@@ -109,7 +109,7 @@ def test_a_block_that_waits_for_an_answer_is_not_applied(stack: Stack, server: C
     enriched = Enriched(stack)
     runner = LiveRunner(
         enriched.stage,
-        stack.writer,
+        stack.graph,
         stack.ledger,
         target=stack.target.name,
         stop=threading.Event(),

@@ -380,7 +380,7 @@ def test_an_unreadable_entry_recorded_meanwhile_is_none(
 def test_a_dead_letter_whose_event_is_in_the_graph_is_a_difference(stack: Stack) -> None:
     (place, *_) = stack.append(event(1), event(2))
     stack.fold()
-    with stack.writer.transaction() as transaction:
+    with stack.graph.transaction() as transaction:
         transaction.add_dead_letter(
             *("projection", place.partition, 1),
             position=str(place.position),
@@ -409,7 +409,7 @@ def test_another_order_of_arrival_has_the_same_digest(make_stack: Callable[..., 
     one.append(*GRAPH)
     one.fold()
     digest = one.verify().digest
-    one.writer.clear()
+    one.graph.clear()
     other = make_stack(prefix="other", partitions=3)
     for made in random.Random(4).sample(GRAPH, len(GRAPH)):
         other.append(made)

@@ -286,7 +286,7 @@ def test_the_order_of_arrival_does_not_change_the_digest(
     make_stack: Callable[..., Stack], enriched: Enriched
 ) -> None:
     digests = verified(enriched.stack).digests
-    enriched.stack.writer.clear()
+    enriched.stack.graph.clear()
     other = Enriched(make_stack(prefix="other"))
     events: list[Event] = random.Random(5).sample(GRAPH, len(GRAPH))
     other.take_in(*events[:5], size=2)
@@ -525,7 +525,7 @@ def test_a_dead_letter_that_passes_meanwhile_is_expected(
     (place,) = stack.append(mended)
     stack.fold()
     (entry,) = stack.ledger.find_many([mended.key]).values()
-    with stack.writer.transaction() as transaction:
+    with stack.graph.transaction() as transaction:
         transaction.add_dead_letter(
             *("enrichment", place.partition, entry.seq),
             position=str(place.position),

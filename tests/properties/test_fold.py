@@ -9,20 +9,23 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from pipelines.graph.port import FoundEdge, FoundNode
 from pipelines.ledger.keys import Block
 from pipelines.work.runner import Runner
 from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event
 from projections.identity import event_partition
+from projections.operations import Key, MergeEdge, MergeNode, Operations
 from projections.positions import START, Position
-from projections.schema import CAUSED_BY, EVENT, FOLLOWS
+from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, FORGOTTEN, SIMILAR_TO
 from projections.structural import SessionGraph, session_graph
 from projections.system_events import is_system_event
 from tests.factories import START_MS, event, event_id
-from tests.fakes.graph import FakeGraph, FakeGraphWriter
 from tests.fakes.ledger import FakeLedger
 from tests.fakes.stages import PROJECTING
+from tests.faulty_graph import FaultyGraph
+from tests.graph_dump import Dump, dump
 from tests.strategies import FATES, SESSIONS, TENANTS, Step, histories, schedules
 
 PARTITIONS = 3
@@ -49,15 +52,15 @@ class Hurried(threading.Event):
 class Workers:
     """Workers of one stage on one graph, killed and replaced as a schedule says."""
 
-    def __init__(self, ledger: FakeLedger, graph: FakeGraph | None = None) -> None:
+    def __init__(self, ledger: FakeLedger, graph: FaultyGraph | None = None) -> None:
         self.ledger = ledger
-        self.writer = FakeGraphWriter(graph)
+        self.graph = graph or FaultyGraph()
         self.stale: Block | None = None
         self.start()
         self.runner.prepare(PARTITIONS)
 
     def start(self) -> None:
-        self.runner = Runner(PROJECTING, self.writer.as_writer(), target="blue", stop=Hurried())
+        self.runner = Runner(PROJECTING, self.graph, target="blue", stop=Hurried())
 
     def take(self, step: Step) -> None:
         """Fold the next block of a partition, unless what happens prevents it."""
@@ -88,20 +91,20 @@ class Workers:
             self.stale = block
 
     def send_late(self, block: Block) -> None:
-        before = self.writer.graph
+        before = dump(self.graph)
         try:
             self.runner.apply(block)
         except Fenced:
-            assert self.writer.graph is before
+            assert dump(self.graph) == before
         else:
             raise AssertionError("a block was applied twice")
 
     def fail_once(self, moment: str, error: BaseException) -> None:
         def fail() -> None:
-            setattr(self.writer, moment, lambda: None)
+            setattr(self.graph, moment, lambda: None)
             raise error
 
-        setattr(self.writer, moment, fail)
+        setattr(self.graph, moment, fail)
 
     def finish(self, size: int) -> None:
         for partition in range(PARTITIONS):
@@ -126,12 +129,37 @@ def placed(ledger: FakeLedger) -> Placed:
     ]
 
 
-def folded(arrivals: Iterable[Event], steps: Iterable[Step] = (), size: int = 500) -> FakeGraph:
+def folded(arrivals: Iterable[Event], steps: Iterable[Step] = (), size: int = 500) -> Dump:
     workers = Workers(ledger_of(arrivals))
     for step in steps:
         workers.take(step)
     workers.finish(size)
-    return workers.writer.graph
+    return dump(workers.graph)
+
+
+def seen(graph: Dump) -> SessionGraph:
+    """Visible events, and all edges of Stage 1, in the form of the fold."""
+    owned = [p.name for p in EVENT.owned("projection")]
+    return SessionGraph(
+        {
+            (key[0], key[1]): tuple(values.get(name) for name in owned)
+            for (label, key), (visible, values) in graph.nodes.items()
+            if label == EVENT.label and visible
+        },
+        {
+            (type_, source, target): [
+                tuple(copy.get(p.name) for p in EDGES[type_].carried("projection"))
+                for copy in copies
+            ]
+            for (type_, source, target, _), copies in graph.edges.items()
+            if EDGES[type_].written_by("projection")
+        },
+    )
+
+
+def hidden(graph: Dump) -> set[tuple[str, Key]]:
+    """Placeholders."""
+    return {node for node, (visible, _) in graph.nodes.items() if not visible}
 
 
 def waiting(events: Iterable[Event]) -> set[tuple[str, tuple[str, str]]]:
@@ -207,16 +235,16 @@ def test_any_arrival_and_any_fate_give_the_same_graph(
         workers.take(step)
     workers.finish(size)
 
-    graph = workers.writer.graph
+    graph = dump(workers.graph)
     expected = session_graph(placed(ledger))
-    assert graph.visible() == expected
-    assert flat(graph.visible()) == by_hand(history)
-    assert graph.placeholders == waiting(history)
-    assert all(set(graph.nodes[node]) == set(EVENT.key) for node in graph.placeholders)
-    assert [one.position for one in workers.writer.checkpoints()] == [
+    assert seen(graph) == expected
+    assert flat(seen(graph)) == by_hand(history)
+    assert hidden(graph) == waiting(history)
+    assert all(set(graph.nodes[node][1]) == set(EVENT.key) for node in hidden(graph))
+    assert [one.position for one in workers.graph.checkpoints()] == [
         tail.position for tail in ledger.tails()
     ]
-    assert not graph.dead_letters
+    assert not workers.graph.dead_letters()
 
 
 @relaxed
@@ -226,7 +254,7 @@ def test_the_digest_does_not_know_the_order_of_arrival(
 ) -> None:
     one = folded(history)
     other = folded(data.draw(st.permutations(history)), size=data.draw(st.integers(1, 4)))
-    assert graph_number(one.visible()) == graph_number(other.visible())
+    assert graph_number(seen(one)) == graph_number(seen(other))
 
 
 @relaxed
@@ -248,8 +276,17 @@ def test_the_digest_tells_histories_apart(history: list[Event], data: st.DataObj
     )
     changed[number] = history[number]._replace(**{change[0]: change[1]})
     same = is_system_event(history[number].event_type)
-    equal = graph_number(folded(history).visible()) == graph_number(folded(changed).visible())
+    equal = graph_number(seen(folded(history))) == graph_number(seen(folded(changed)))
     assert equal == same
+
+
+def forget(graph: FaultyGraph, keys: Iterable[tuple[str, str]]) -> None:
+    """Leave tombstones."""
+    batch = Operations()
+    values = dict.fromkeys((p.name for p in FORGOTTEN.owned("consolidation")), None)
+    batch.extend(MergeNode(label=FORGOTTEN.label, key=key, values=values) for key in keys)
+    with graph.transaction() as transaction:
+        transaction.apply(batch, "consolidation")
 
 
 @relaxed
@@ -260,38 +297,46 @@ def test_tombstoned_events_stay_away_and_are_bridged(
     forgotten = set(data.draw(st.lists(st.sampled_from([e.key for e in history]), max_size=3)))
     ledger = ledger_of(data.draw(st.permutations(history)))
     workers = Workers(ledger)
-    for key in forgotten:
-        workers.writer.graph.forget(key)
+    forget(workers.graph, forgotten)
     for step in steps:
         workers.take(step)
     workers.finish(3)
-    graph = workers.writer.graph
-    assert graph.visible() == session_graph(placed(ledger), forgotten)
-    assert flat(graph.visible()) == by_hand(e for e in history if e.key not in forgotten)
+    graph = dump(workers.graph)
+    assert seen(graph) == session_graph(placed(ledger), forgotten)
+    assert flat(seen(graph)) == by_hand(e for e in history if e.key not in forgotten)
 
 
 @relaxed
 @given(histories(), schedules(PARTITIONS))
 def test_what_others_wrote_is_left_alone(history: list[Event], steps: list[Step]) -> None:
-    foreign = FakeGraph()
-    foreign.nodes["Person", ("acme", "ada")] = {"name": "Ada"}
-    foreign.edges["KNOWS", ("acme", "ada"), ("acme", "ada")] = ({"since": 1833},)
-    for made in history:
-        foreign.nodes[EVENT.label, made.key] = {
-            "tenant": made.tenant,
-            "event_id": made.event_id,
-            "importance_score": 8,
-        }
-        foreign.placeholders.add((EVENT.label, made.key))
-    workers = Workers(ledger_of(history), foreign)
+    before = FaultyGraph()
+    others = MergeEdge(
+        type=SIMILAR_TO.type,
+        source=("acme", "a"),
+        target=("acme", "b"),
+        values={"score": 0.9},
+    )
+    with before.transaction() as transaction:
+        transaction.restore_nodes(
+            EVENT.label,
+            [
+                FoundNode(key, False, {"importance_score": 8}, False)
+                for key in {made.key for made in history} | {others.source, others.target}
+            ],
+        )
+        transaction.restore_edges(
+            others.type,
+            [FoundEdge(others.source, others.target, EVENT.label, others.values)],
+        )
+    workers = Workers(ledger_of(history), before)
     for step in steps:
         workers.take(step)
     workers.finish(2)
-    graph = workers.writer.graph
-    assert graph.nodes["Person", ("acme", "ada")] == {"name": "Ada"}
-    assert graph.edges["KNOWS", ("acme", "ada"), ("acme", "ada")] == ({"since": 1833},)
+    graph = dump(workers.graph)
+    place = (others.type, others.source, others.target, EVENT.label)
+    assert graph.edges[place] == [others.values]
     for made in history:
-        assert graph.nodes[EVENT.label, made.key]["importance_score"] == 8
+        assert graph.nodes[EVENT.label, made.key][1]["importance_score"] == 8
 
 
 # -- cases that shrinking has to find are also written down ---------------------------------------
@@ -299,7 +344,7 @@ def test_what_others_wrote_is_left_alone(history: list[Event], steps: list[Step]
 
 def test_equal_times_are_ordered_by_id_and_stand_0_ms_apart() -> None:
     history = [event(number, at=5) for number in (3, 1, 2)]
-    edges = flat(folded(history, size=1).visible())
+    edges = flat(seen(folded(history, size=1)))
     assert edges == {
         (FOLLOWS.type, "default", event_id(a), event_id(b), "session-1", 0)
         for a, b in [(1, 2), (2, 3)]
@@ -307,7 +352,7 @@ def test_equal_times_are_ordered_by_id_and_stand_0_ms_apart() -> None:
 
 
 def test_a_late_event_splits_an_edge() -> None:
-    edges = flat(folded([event(1), event(9), event(4)], size=1).visible())
+    edges = flat(seen(folded([event(1), event(9), event(4)], size=1)))
     assert edges == {
         (FOLLOWS.type, "default", event_id(1), event_id(4), "session-1", 3),
         (FOLLOWS.type, "default", event_id(4), event_id(9), "session-1", 5),
@@ -319,7 +364,7 @@ def test_a_block_of_500_with_everything_late() -> None:
     late = [event(number, at=2 * number - 499) for number in range(251, 501)]
     history = [*reversed(early), *late]
     for size in (1, 7, 250, 500):
-        assert flat(folded(history, size=size).visible()) == by_hand(history)
+        assert flat(seen(folded(history, size=size))) == by_hand(history)
 
 
 def test_a_parent_may_come_later_and_from_another_partition() -> None:
@@ -329,8 +374,8 @@ def test_a_parent_may_come_later_and_from_another_partition() -> None:
     child = child._replace(parent_event_id=parent.event_id)
     for history in ([child, parent], [parent, child]):
         graph = folded(history, size=1)
-        assert not graph.placeholders
-        assert flat(graph.visible()) == by_hand(history)
+        assert not hidden(graph)
+        assert flat(seen(graph)) == by_hand(history)
 
 
 def test_tenants_with_equal_ids_share_nothing() -> None:
@@ -339,7 +384,7 @@ def test_tenants_with_equal_ids_share_nothing() -> None:
     ]
     graph = folded(history, size=1)
     assert len(graph.nodes) == 4
-    assert flat(graph.visible()) == by_hand(history)
+    assert flat(seen(graph)) == by_hand(history)
 
 
 @given(st.sampled_from(FATES), st.integers(0, 3))
@@ -350,5 +395,5 @@ def test_each_fate_at_each_block(fate: str, number: int) -> None:
     partition = event_partition(history[0], PARTITIONS)
     steps = [Step(partition, 2, fate if n == number else "done") for n in range(4)]
     graph = folded(history, steps)
-    assert flat(graph.visible()) == by_hand(history)
-    assert graph.nodes[EVENT.label, history[-1].key]["occurred_at"] == START_MS + 8
+    assert flat(seen(graph)) == by_hand(history)
+    assert graph.nodes[EVENT.label, history[-1].key][1]["occurred_at"] == START_MS + 8

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from consolidation.access_counts import Access, NodeKey
 from pipelines.graph.audit import GraphAudit
-from pipelines.graph.writer import GraphTransaction
+from pipelines.graph.neo4j import Neo4jTransaction
 from projections.schema import ENTITY, EVENT
 
 COUNTED = (EVENT, ENTITY)
@@ -53,9 +53,9 @@ class AccessAudit(GraphAudit):
         return found
 
 
-def set_accesses(transaction: GraphTransaction, accesses: Mapping[NodeKey, Access]) -> None:
+def set_accesses(transaction: Neo4jTransaction, accesses: Mapping[NodeKey, Access]) -> None:
     """Make nodes show these; those that are not there stay so."""
     for label, text in _SET.items():
         rows = [[*key[1:], *one] for key, one in sorted(accesses.items()) if key[0] == label]
         for first in range(0, len(rows), _ROWS):
-            transaction.ask(text, {"rows": rows[first : first + _ROWS]})
+            transaction.run(text, rows=rows[first : first + _ROWS])

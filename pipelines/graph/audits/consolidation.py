@@ -10,10 +10,9 @@ from consolidation.access_counts import FactPlace
 from consolidation.forgetting_payloads import FactKey, chunks
 from consolidation.passes import Sums
 from consolidation.tombstones import EventKey
-from pipelines.graph import consolidation_cypher as cypher
 from pipelines.graph.audit import GraphAudit
 from pipelines.graph.audits import consolidation_cypher as texts
-from pipelines.graph.writer import GraphTransaction
+from pipelines.graph.neo4j import Neo4jTransaction
 from pipelines.proof.expected_consolidation import (
     DECIDED,
     DECIDED_AT,
@@ -75,7 +74,7 @@ class ConsolidationAudit(GraphAudit):
         """Those of the events that have a node, be it a placeholder."""
         found: set[EventKey] = set()
         for some in chunks(sorted(keys), _ROWS):
-            rows = self._stream(cypher.PRESENT_EVENTS, keys=[list(key) for key in some])
+            rows = self._stream(texts.PRESENT_EVENTS, keys=[list(key) for key in some])
             found |= {(row["tenant"], row["event_id"]) for row in rows}
         return found
 
@@ -83,26 +82,26 @@ class ConsolidationAudit(GraphAudit):
         """Those of the facts that there are."""
         found: set[FactPlace] = set()
         for some in chunks(sorted(places), _ROWS):
-            rows = self._stream(cypher.FACTS, keys=[[tenant, *key.parts] for tenant, key in some])
+            rows = self._stream(texts.FACTS, keys=[[tenant, *key.parts] for tenant, key in some])
             found |= {(tenant, FactKey(*key)) for tenant, *key in (row["key"] for row in rows)}
         return found
 
     def importance(self, keys: Sequence[EventKey]) -> dict[EventKey, int | None]:
         """What events, or their tombstones, count for in the sums."""
-        rows = self._stream(cypher.COUNTED, keys=[list(key) for key in keys])
+        rows = self._stream(texts.COUNTED, keys=[list(key) for key in keys])
         return {(row["tenant"], row["event_id"]): row["importance"] for row in rows}
 
 
-def clear_elements(transaction: GraphTransaction, elements: Sequence[Element]) -> None:
+def clear_elements(transaction: Neo4jTransaction, elements: Sequence[Element]) -> None:
     """Take elements out of the graph, so that they can be made once more."""
     for row in (*WHOLE, FORGOTTEN):
         keys = [list(one.key) for one in elements if one[:2] == ("node", row.label)]
         if keys:
-            transaction.ask(texts.remove_nodes_text(row), {"keys": keys})
+            transaction.run(texts.remove_nodes_text(row), keys=keys)
     for row, name in DECIDED:
         keys = [list(one.key) for one in elements if one.type == f"{row.label}.{name}"]
         if keys:
-            transaction.ask(texts.clear_decided_text(row, name), {"keys": keys})
+            transaction.run(texts.clear_decided_text(row, name), keys=keys)
     for edge in LINKS:
         for label in {str(one.key[2]) for one in elements if one[:2] == ("edge", edge.type)}:
             keys = [
@@ -110,25 +109,25 @@ def clear_elements(transaction: GraphTransaction, elements: Sequence[Element]) -
                 for one in elements
                 if one[:2] == ("edge", edge.type) and one.key[2] == label
             ]
-            transaction.ask(texts.remove_edges_text(edge, NODES[label]), {"keys": keys})
+            transaction.run(texts.remove_edges_text(edge, NODES[label]), keys=keys)
 
     keys = [list(one.key) for one in elements if one.type == FADED]
     if keys:
-        transaction.ask(texts.CLEAR_FADED, {"keys": keys})
+        transaction.run(texts.CLEAR_FADED, keys=keys)
 
 
-def set_places(transaction: GraphTransaction, places: Mapping[EventKey, Sequence[Any]]) -> None:
+def set_places(transaction: Neo4jTransaction, places: Mapping[EventKey, Sequence[Any]]) -> None:
     """Set of tombstones where their events stood: session, time in ms, Summary, importance.
 
     The importance is set where there is none.
     """
     rows = [[*key, *one] for key, one in sorted(places.items())]
     for some in chunks(rows, _ROWS):
-        transaction.ask(texts.SET_PLACES, {"rows": list(some)})
+        transaction.run(texts.SET_PLACES, rows=list(some))
 
 
-def set_scopes(transaction: GraphTransaction, sums: dict[SessionKey, Sums]) -> None:
+def set_scopes(transaction: Neo4jTransaction, sums: dict[SessionKey, Sums]) -> None:
     """Set the sums of sessions."""
     if sums:
         rows = [[*key, *one] for key, one in sums.items()]
-        transaction.ask(texts.SET_SCOPES, {"rows": rows})
+        transaction.run(texts.SET_SCOPES, rows=rows)

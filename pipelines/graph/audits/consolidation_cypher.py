@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from consolidation import NAME
-from pipelines.graph.cypher import DECIDED_AT, comparable
+from pipelines.graph.questions import comparable
 from pipelines.proof.expected_consolidation import (
     DECIDED,
     LINKS,
@@ -15,7 +15,9 @@ from pipelines.proof.expected_consolidation import (
     decided_property,
 )
 from projections.schema import (
+    DECIDED_AT,
     ENTITY,
+    EVENT,
     FORGOTTEN,
     NODES,
     RELATES_TO,
@@ -145,3 +147,25 @@ CLEAR_FADED: Final = (
     "AND r.valid_from = datetime({epochMillis: k[6]}) AND r.event_id = k[7] REMOVE r.faded_at"
 )
 """Keys as STREAM_FADED has them."""
+PRESENT_EVENTS: Final = (
+    f"UNWIND $keys AS k MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
+    "RETURN e.tenant AS tenant, e.event_id AS event_id"
+)
+"""Placeholders too."""
+COUNTED = (
+    f"UNWIND $keys AS k OPTIONAL MATCH (e:{EVENT.label} {{tenant: k[0], event_id: k[1]}}) "
+    f"OPTIONAL MATCH (f:{FORGOTTEN.label} {{tenant: k[0], event_id: k[1]}}) "
+    "RETURN k[0] AS tenant, k[1] AS event_id, "
+    "coalesce(e.importance_score, f.importance_score) AS importance, "
+    "f IS NOT NULL AND NOT coalesce(f.recalled, false) AS forgotten, "
+    "f.session_id IS NOT NULL AS placed"
+)
+FACTS = (
+    f"UNWIND $keys AS k MATCH (a:{ENTITY.label} {{tenant: k[0], entity_id: k[1]}}) "
+    f"MATCH (b:{ENTITY.label} {{tenant: k[0], entity_id: k[4]}}) "
+    f"MATCH (a)-[r:{RELATES_TO.type}]->(b) WHERE r.relation = k[2] AND r.edge_type = k[3] "
+    "AND r.valid_from = datetime({epochMillis: k[5]}) AND r.event_id = k[6] "
+    "RETURN k AS key, r.retrieval_count AS weight, "
+    "r.last_retrieved_at.epochMillis AS last_ms, r.faded_at.epochMillis AS faded_at_ms"
+)
+"""Rows [tenant, source, relation, edge type, target, valid_from in ms, event id]."""

@@ -8,7 +8,7 @@ from typing import Any
 from enrichment.stage import EntityKey, EventKey, HistoryKey
 from pipelines.graph.audit import GraphAudit
 from pipelines.graph.audits import enrichment_cypher as texts
-from pipelines.graph.writer import GraphTransaction
+from pipelines.graph.neo4j import Neo4jTransaction
 from pipelines.proof.enriched_differences import FoundEntity, FoundEvent, FoundHistory
 from pipelines.proof.expected_enrichment import frozen
 from projections.structural import SessionKey
@@ -49,64 +49,64 @@ class EnrichmentAudit(GraphAudit):
 
 
 def locked_events(
-    transaction: GraphTransaction, keys: Sequence[EventKey]
+    transaction: Neo4jTransaction, keys: Sequence[EventKey]
 ) -> dict[EventKey, FoundEvent]:
     """Events by key, within a transaction that holds their checkpoint's lock."""
-    rows = transaction.ask(texts.READ_EVENTS, {"keys": [list(key) for key in keys]})
+    rows = transaction.run(texts.READ_EVENTS, keys=[list(key) for key in keys])
     return {found.key: found for found in map(_event, rows)}
 
 
 def locked_entities(
-    transaction: GraphTransaction, keys: Sequence[EntityKey], *, bare: bool = False
+    transaction: Neo4jTransaction, keys: Sequence[EntityKey], *, bare: bool = False
 ) -> dict[EntityKey, FoundEntity]:
     """Entities by key, within a transaction that holds locks; `bare`: without their edges."""
     text = texts.READ_BARE_ENTITIES if bare else texts.READ_ENTITIES
-    rows = transaction.ask(text, {"keys": [list(key) for key in keys]})
+    rows = transaction.run(text, keys=[list(key) for key in keys])
     return {found.key: found for found in map(_entity, rows)}
 
 
 def locked_histories(
-    transaction: GraphTransaction, keys: Sequence[HistoryKey]
+    transaction: Neo4jTransaction, keys: Sequence[HistoryKey]
 ) -> dict[HistoryKey, FoundHistory]:
     """Histories by key, within a transaction that holds locks."""
-    rows = transaction.ask(texts.READ_HISTORIES, {"keys": [list(key) for key in keys]})
+    rows = transaction.run(texts.READ_HISTORIES, keys=[list(key) for key in keys])
     return {found.key: found for found in map(_history, rows)}
 
 
-def overwrite_entities(transaction: GraphTransaction, rows: Sequence[Sequence[Any]]) -> None:
+def overwrite_entities(transaction: Neo4jTransaction, rows: Sequence[Sequence[Any]]) -> None:
     """Make entities what the rows of `OVERWRITE_ENTITIES` say."""
     if rows:
-        transaction.ask(texts.OVERWRITE_ENTITIES, {"rows": [list(row) for row in rows]})
+        transaction.run(texts.OVERWRITE_ENTITIES, rows=[list(row) for row in rows])
 
 
-def rename_entities(transaction: GraphTransaction, rows: Sequence[Sequence[Any]]) -> None:
+def rename_entities(transaction: Neo4jTransaction, rows: Sequence[Sequence[Any]]) -> None:
     """Give entities the name that the rows of `RENAME_ENTITIES` say."""
     if rows:
-        transaction.ask(texts.RENAME_ENTITIES, {"rows": [list(row) for row in rows]})
+        transaction.run(texts.RENAME_ENTITIES, rows=[list(row) for row in rows])
 
 
-def remove_nodes(transaction: GraphTransaction, element_ids: Sequence[str]) -> None:
+def remove_nodes(transaction: Neo4jTransaction, element_ids: Sequence[str]) -> None:
     """Delete nodes with their edges."""
     if element_ids:
-        transaction.ask(texts.REMOVE_NODES, {"ids": list(element_ids)})
+        transaction.run(texts.REMOVE_NODES, ids=list(element_ids))
 
 
-def remove_edges(transaction: GraphTransaction, element_ids: Sequence[str]) -> None:
+def remove_edges(transaction: Neo4jTransaction, element_ids: Sequence[str]) -> None:
     """Delete edges."""
     if element_ids:
-        transaction.ask(texts.REMOVE_EDGES, {"ids": list(element_ids)})
+        transaction.run(texts.REMOVE_EDGES, ids=list(element_ids))
 
 
-def similar_edges(transaction: GraphTransaction, key: EventKey) -> list[list[Any]]:
+def similar_edges(transaction: Neo4jTransaction, key: EventKey) -> list[list[Any]]:
     """[score, element id] of the SIMILAR_TO at an event."""
-    rows = transaction.ask(texts.READ_SIMILAR, {"key": list(key)})
+    rows = transaction.run(texts.READ_SIMILAR, key=list(key))
     return [edge for row in rows for edge in row[0]]
 
 
-def rescore_similar(transaction: GraphTransaction, rows: Sequence[Sequence[Any]]) -> None:
+def rescore_similar(transaction: Neo4jTransaction, rows: Sequence[Sequence[Any]]) -> None:
     """Set the score of SIMILAR_TO edges: rows [element id, score]."""
     if rows:
-        transaction.ask(texts.RESCORE_SIMILAR, {"rows": [list(row) for row in rows]})
+        transaction.run(texts.RESCORE_SIMILAR, rows=[list(row) for row in rows])
 
 
 def _event(record: Sequence[Any]) -> FoundEvent:

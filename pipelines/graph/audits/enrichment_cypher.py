@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipelines.graph.cypher import DECIDED_AT, comparable, own_edges
+from pipelines.graph.cypher import own_edges
+from pipelines.graph.questions import comparable
 from projections.schema import (
     CAUSED_BY,
+    DECIDED_AT,
     ENTITY,
     EVENT,
     FACT_HISTORY,

@@ -9,7 +9,7 @@ import numpy as np
 
 from consolidation.communities import LITERAL, SHARED, LinkingFact, NamedEntity
 from consolidation.community_texts import READ_FACTS, Described, InnerFact
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from projections.positions import Position
 from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
 
@@ -87,7 +87,7 @@ class RecordedCommunity(NamedTuple):
     members: tuple[str, ...]
 
 
-class CommunityReader(GraphQuestions):
+class CommunityReader(GraphClient):
     """Answers the part of a pass that finds communities."""
 
     def entities(self, tenant: str, now_ms: int) -> Iterator[list[NamedEntity]]:

@@ -12,7 +12,7 @@ import neo4j
 
 from consolidation.summaries import Totals
 from consolidation.summary_payloads import SessionSummary, summary_id
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from pipelines.graph.reads.communities import CommunityReader
 from pipelines.graph.reads.linking import LinkingReader
 from pipelines.graph.reads.requests import RequestReader
@@ -74,7 +74,7 @@ class ScopeState(NamedTuple):
     pending: int
 
 
-class ConsolidationReader(GraphQuestions):
+class ConsolidationReader(GraphClient):
     """Answers a pass, its parts through readers of their own; safe to share between threads.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from consolidation.decay import HOUR_MS, decay_score
 from consolidation.retention import DEFAULT_POLICY, Tier
 from consolidation.tombstones import EventKey
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from projections.schema import (
     CONSOLIDATION_REQUEST,
     DEAD_LETTER,
@@ -55,7 +55,7 @@ _SAMPLE = (
 _COUNT = f"MATCH (e:{EVENT.label}) RETURN count(e) AS number"  # the store keeps that number
 
 
-class PassReads(GraphQuestions):
+class PassReads(GraphClient):
     """Answers whether a pass is due; safe to share between threads."""
 
     def are_requests(self) -> bool:

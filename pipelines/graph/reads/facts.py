@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enrichment.resolution import edges_of_sameness
-from pipelines.graph.cypher import SERVER_VERSION
+from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.rows import End, EntityName, FactRow

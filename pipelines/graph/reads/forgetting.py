@@ -15,7 +15,7 @@ from consolidation.decay import Retrievals
 from consolidation.forgetting_payloads import FactKey
 from consolidation.pruning import RetainedEntity, RetainedFact
 from consolidation.retention import RetainedEvent
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
@@ -122,7 +122,7 @@ class ShownEntity(NamedTuple):
     facts: tuple[RetainedFact, ...]
 
 
-class ForgettingReader(GraphQuestions):
+class ForgettingReader(GraphClient):
     """Answers what may be forgotten; safe to share between threads."""
 
     def events(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+import neo4j
+
 from consolidation.links import FailedEvent, LinkCandidate
 from consolidation.payloads import SessionLink
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
-from enrichment.resolution import components
-from pipelines.graph.questions import GraphQuestions
+from enrichment.resolution import components, edges_of_sameness
+from pipelines.graph.client import GraphClient
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -19,6 +21,7 @@ from projections.schema import (
     LINKED_TO,
     PLACEHOLDER,
     REFERENCES,
+    SAME_AS,
     SCOPE,
     SUMMARY,
 )
@@ -32,6 +35,13 @@ _EFFECTS = 64
 """More of them change no boost."""
 _SAID_CHARACTERS = 1_000
 
+_SAME = (
+    f"UNWIND $ids AS id MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})"
+    f"-[s:{SAME_AS.type}]-(o:{ENTITY.label}) WHERE NOT coalesce(s.retracted, false) "
+    "RETURN id AS one, o.entity_id AS other, "
+    "coalesce(o.display_name, o.name, o.canonical_name) AS name, "
+    "coalesce(o.corrected_type, o.entity_type) AS entity_type, o.subtype AS subtype"
+)
 _MENTIONING = (
     f"UNWIND $ids AS id MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}}) "
     f"WITH id, n WHERE COUNT {{ (n)<-[:{REFERENCES.type}]-() }} <= $most "
@@ -110,7 +120,14 @@ class SessionState(NamedTuple):
     pending: bool = False
 
 
-class LinkingReader(GraphQuestions):
+def same_entities(
+    client: GraphClient, tenant: str, entity_ids: Iterable[str]
+) -> list[neo4j.Record]:
+    """Edges of sameness around entities: one, other, and of the other what it is called."""
+    return edges_of_sameness(entity_ids, lambda ids: client.ask(_SAME, tenant=tenant, ids=ids))
+
+
+class LinkingReader(GraphClient):
     """Answers the part of a pass that links sessions."""
 
     def mentioning(
@@ -126,7 +143,9 @@ class LinkingReader(GraphQuestions):
         wanted = sorted(set(entity_ids))
         if not wanted:
             return {}
-        canonical = components((row["one"], row["other"]) for row in self.same(tenant, wanted))
+        canonical = components(
+            (row["one"], row["other"]) for row in same_entities(self, tenant, wanted)
+        )
         canonical |= {one: canonical.get(one, one) for one in wanted}
         rows = self.ask(
             _MENTIONING, tenant=tenant, ids=sorted(canonical), most=RARE_REFERENCES, few=few + 1

@@ -9,7 +9,7 @@ import orjson
 
 from consolidation.payloads import MAX_REQUESTS
 from enrichment.payloads import RequestedScope, parse_request
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from projections.positions import Position
 from projections.schema import CONSOLIDATION_REQUEST, EVENT, PASS, SCOPE
 
@@ -64,7 +64,7 @@ class LastPass(NamedTuple):
     communities_at_ms: int | None = None
 
 
-class RequestReader(GraphQuestions):
+class RequestReader(GraphClient):
     """Answers which scopes a pass is to look at."""
 
     def tenants(self) -> list[str]:

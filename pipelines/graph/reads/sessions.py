@@ -16,7 +16,8 @@ from consolidation.sources import Cause, Mentioned, SourceEvent
 from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.resolution import components
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
+from pipelines.graph.reads.linking import same_entities
 from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
@@ -81,7 +82,7 @@ _Entities = Mapping[str, Mentioned]
 """What entities are called, by id: of those that are the same the canonical one, without a role."""
 
 
-class SessionReader(GraphQuestions):
+class SessionReader(GraphClient):
     """Answers what sessions are made of; safe to share between threads."""
 
     def events(self, tenant: str, session_ids: Collection[str]) -> dict[str, list[SourceEvent]]:
@@ -157,7 +158,7 @@ class SessionReader(GraphQuestions):
             for own_id, name, entity_type, subtype in row["entities"]
         }
         known |= {one: Mentioned(one, "", "", None, "") for one in ids - known.keys()}
-        same = self.same(tenant, ids)
+        same = same_entities(self, tenant, ids)
         for row in same:
             kinds = row["name"] or "", row["entity_type"] or "", row["subtype"]
             known[row["other"]] = Mentioned(row["other"], *kinds, "")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import neo4j
 
-from pipelines.graph.questions import GraphQuestions
+from pipelines.graph.client import GraphClient
 from projections.positions import Position
 from projections.schema import EVENT, FORGOTTEN, PLACEHOLDER, SUMMARIZES, SUMMARY
 
@@ -84,7 +84,7 @@ class Gone(NamedTuple):
     back: bool
 
 
-class TombstoneReader(GraphQuestions):
+class TombstoneReader(GraphClient):
     """Answers which events were forgotten; safe to share between threads."""
 
     def pages(

@@ -188,7 +188,7 @@ class Deployment:
 
     def checkpoints(self) -> dict[int, Checkpoint]:
         """The projection's checkpoints by partition."""
-        writer = self.services.writer(self.services.active())
+        writer = self.services.graph(self.services.active())
         return {c.partition: c for c in writer.checkpoints(PROJECTION.name)}
 
     def lag(self) -> int:

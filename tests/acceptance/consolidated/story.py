@@ -59,7 +59,7 @@ class Consolidating:
 
     def run(self, now_ms: int, *, forget: bool) -> PassReport:
         """A pass with a clock of its own."""
-        driver = self.stack.writer.driver
+        driver = self.stack.driver
         forgetting = Forgetting(ForgettingReader(driver), lambda tenant: RetentionPolicy())
         made = Pass(
             ConsolidationReader(driver),
@@ -81,7 +81,7 @@ class Consolidating:
 
     def clear(self) -> None:
         """Drop the graph; the ledger stays."""
-        self.stack.writer.clear()
+        self.stack.graph.clear()
         self.start()
 
     def decided(self) -> list[str]:

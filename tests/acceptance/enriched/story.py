@@ -149,7 +149,7 @@ def _embedded() -> float:
 
 
 def _empty(enriched: Enriched) -> None:
-    enriched.stack.writer.clear()
+    enriched.stack.graph.clear()
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -14,7 +14,7 @@ import neo4j
 import numpy
 
 from enrichment.entities import canonical_name, entity_id
-from pipelines.graph.writer import GraphWriter
+from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import (
     CAUSED_BY,
     DIRECT,
@@ -175,7 +175,7 @@ _EDGES = (
 
 def fill(driver: neo4j.Driver, memory: Memory) -> None:
     """Write the memory to an empty graph, and wait for its indexes."""
-    GraphWriter(driver).ensure_schema()
+    Neo4jGraph(driver).ensure_schema()
     common = {"tenant": TENANT, "term": tenant_term(TENANT), "first": memory.event_id(0)}
     entities = list(memory.entities())
     for text in (_ENTITIES, _FACTS):

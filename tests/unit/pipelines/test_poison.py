@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.graph.memory import MemoryGraph
 from pipelines.ledger.holds import Hold
 from pipelines.observe import metrics
 from pipelines.work import poison
@@ -19,10 +20,9 @@ from pipelines.work.runner import Runner
 from pipelines.work.settings import Settings
 from projections.errors import StageHeld, Stopped, UpstreamDeadLetter
 from projections.operations import Operations
-from projections.schema import BLOCKED_BY
+from projections.schema import BLOCKED_BY, EVENT
 from projections.structural import Facts
 from tests.factories import block, event
-from tests.fakes.graph import FakeGraphWriter
 from tests.fakes.stages import PROJECTING, QUICK
 
 PATIENT = replace(QUICK, patience_s=None)
@@ -67,10 +67,10 @@ class Line:
         self.error = error or ValueError("a bad agent")
         self.board = Told()
         self.stop = threading.Event()
-        self.writer = FakeGraphWriter()
+        self.graph = MemoryGraph()
         self.runner = Runner(
             replace(PROJECTING, fold=self._fold),
-            self.writer.as_writer(),
+            self.graph,
             target="poisoned",
             policy=policy,
             stop=self.stop,
@@ -85,11 +85,10 @@ class Line:
         return PROJECTING.fold(events, facts)
 
     def letters(self, partition: int = 0) -> set[int]:
-        with self.writer.transaction() as transaction:
-            return transaction.dead_letter_seqs("projection", partition)
+        return {letter["seq"] for letter in self.graph.dead_letters("projection", partition)}
 
     def folded(self) -> int:
-        return len(self.writer.graph.visible().nodes)
+        return self.graph.census().labels.get(EVENT.label, 0)
 
     def held(self) -> float:
         (sample,) = [
@@ -217,7 +216,7 @@ def test_what_an_earlier_stage_gave_up_is_passed_without_a_brake() -> None:
     line = Line(BRIEF, error)
     line.apply(range(1, 31), 30)
     assert len(line.letters()) == 30
-    kinds = {letter["kind"] for letter in line.writer.graph.dead_letters.values()}
+    kinds = {letter["kind"] for letter in line.graph.dead_letters()}
     assert kinds == {BLOCKED_BY}
 
 
@@ -273,8 +272,7 @@ def test_attempts_wait_longer_and_longer_but_not_for_ever() -> None:
     policy = PoisonPolicy(max_attempts=9, wait_s=0.1)
 
     def make(stop: threading.Event) -> Runner:
-        rules, writer = line.runner.rules, line.writer.as_writer()
-        return Runner(rules, writer, target="poisoned", policy=policy, stop=stop)
+        return Runner(line.runner.rules, line.graph, target="poisoned", policy=policy, stop=stop)
 
     seconds = waited(make)
     bounds = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]

@@ -6,21 +6,23 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pipelines.graph.port import FoundNode
 from pipelines.ledger.keys import Block
 from pipelines.work.runner import Runner
 from pipelines.work.stages import PROJECTION
 from projections.errors import Fenced, GraphRejected, Stopped, TransactionTimeout
 from projections.operations import Operations
+from projections.schema import EVENT
 from tests.factories import block, event_id, session
-from tests.fakes.graph import FakeGraphWriter
 from tests.fakes.stages import PROJECTING, QUICK
+from tests.faulty_graph import FaultyGraph
 
 
-class SlowGraph(FakeGraphWriter):
+class SlowGraph(FaultyGraph):
     """Stops every transaction that writes more than so many nodes."""
 
     def __init__(self, most: int) -> None:
@@ -57,7 +59,7 @@ class Impatient(threading.Event):
         return self.is_set()
 
 
-class Faulty(FakeGraphWriter):
+class Faulty(FaultyGraph):
     """Refuses every transaction with one particular event in it."""
 
     def __init__(self, poison: str) -> None:
@@ -78,34 +80,38 @@ class Faulty(FakeGraphWriter):
             yield transaction
 
 
-def checkpoints(writer: FakeGraphWriter) -> Sequence[Any]:
-    return list(writer.checkpoints("projection"))
+def count(graph: FaultyGraph) -> int:
+    return sum(node.visible for node in cast(Iterator[FoundNode], graph.stream(EVENT.label)))
+
+
+def checkpoints(graph: FaultyGraph) -> Sequence[Any]:
+    return list(graph.checkpoints("projection"))
 
 
 def test_a_block_that_takes_too_long_is_halved_until_it_fits() -> None:
-    writer = SlowGraph(most=3)
-    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
-    writer.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
+    graph = SlowGraph(most=3)
+    runner = Runner(PROJECTING, graph, target="blue")
+    graph.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
 
     end = runner.apply(block(*session("s", range(1, 11))))
 
     assert end.seq == 10
-    assert max(size for size in writer.sizes if size <= 3) == 3
-    assert len(writer.graph.visible().nodes) == 10
+    assert max(size for size in graph.sizes if size <= 3) == 3
+    assert count(graph) == 10
 
 
 def test_a_single_event_that_takes_too_long_is_tried_until_told_to_stop_and_never_given_up() -> (
     None
 ):
-    writer = SlowGraph(most=0)
-    runner = Runner(PROJECTING, writer.as_writer(), target="blue", stop=Impatient(20))
-    writer.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
+    graph = SlowGraph(most=0)
+    runner = Runner(PROJECTING, graph, target="blue", stop=Impatient(20))
+    graph.ensure_checkpoints("projection", 1, PROJECTION.fold_version)
 
     with pytest.raises(Stopped):
         runner.apply(block(*session("s", [1])))
 
-    assert len(writer.sizes) >= 19
-    assert [checkpoint.seq for checkpoint in checkpoints(writer)] == [0]
+    assert len(graph.sizes) >= 19
+    assert [checkpoint.seq for checkpoint in checkpoints(graph)] == [0]
 
 
 def two_blocks() -> list[Block]:
@@ -116,38 +122,36 @@ def two_blocks() -> list[Block]:
 
 
 def test_blocks_of_several_partitions_share_one_transaction() -> None:
-    writer = FakeGraphWriter()
-    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
-    writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
+    graph = FaultyGraph()
+    runner = Runner(PROJECTING, graph, target="blue")
+    graph.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
 
     outcomes = runner.apply_together(two_blocks())
 
     assert outcomes == {0: None, 1: None}
-    assert writer.commits == 1
-    assert [checkpoint.seq for checkpoint in checkpoints(writer)] == [3, 5]
-    assert len(writer.graph.visible().nodes) == 8
+    assert graph.commits == 1
+    assert [checkpoint.seq for checkpoint in checkpoints(graph)] == [3, 5]
+    assert count(graph) == 8
 
 
 def test_a_poison_event_in_one_block_does_not_touch_the_other() -> None:
-    writer = Faulty(poison=event_id(5))
-    runner = Runner(
-        PROJECTING, writer.as_writer(), target="blue", policy=replace(QUICK, max_attempts=2)
-    )
-    writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
+    graph = Faulty(poison=event_id(5))
+    runner = Runner(PROJECTING, graph, target="blue", policy=replace(QUICK, max_attempts=2))
+    graph.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
 
     outcomes = runner.apply_together(two_blocks())
 
     assert outcomes == {0: None, 1: None}
-    assert [checkpoint.seq for checkpoint in checkpoints(writer)] == [3, 5]
-    assert len(writer.graph.visible().nodes) == 7
-    with writer.transaction() as transaction:
-        assert transaction.dead_letter_seqs("projection", 1) == {2}
+    assert [checkpoint.seq for checkpoint in checkpoints(graph)] == [3, 5]
+    assert count(graph) == 7
+    with graph.transaction() as transaction:
+        assert [one["seq"] for one in transaction.dead_letters_of("projection", 1)] == [2]
 
 
 def test_a_block_that_is_fenced_leaves_the_others_applied() -> None:
-    writer = FakeGraphWriter()
-    runner = Runner(PROJECTING, writer.as_writer(), target="blue")
-    writer.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
+    graph = FaultyGraph()
+    runner = Runner(PROJECTING, graph, target="blue")
+    graph.ensure_checkpoints("projection", 2, PROJECTION.fold_version)
     first, second = two_blocks()
     late = block(*session("b", range(4, 9)), partition=1, first_seq=7)
 
@@ -155,5 +159,5 @@ def test_a_block_that_is_fenced_leaves_the_others_applied() -> None:
 
     assert outcomes[0] is None
     assert isinstance(outcomes[1], Fenced)
-    assert [checkpoint.seq for checkpoint in checkpoints(writer)] == [3, 0]
+    assert [checkpoint.seq for checkpoint in checkpoints(graph)] == [3, 0]
     assert runner.apply_together([second]) == {1: None}

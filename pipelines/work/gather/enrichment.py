@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Final
 
+from enrichment.causality import WINDOW
 from enrichment.features import Features, features
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import Known
-from enrichment.similarity import THRESHOLD, Pair, cosine, pair, pairs_within
+from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within
 from enrichment.stage import (
     Derived,
     EntityKey,
@@ -24,21 +24,25 @@ from enrichment.stage import (
     wanted_groups,
     wanted_links,
 )
-from pipelines.graph import enrichment_cypher as cypher
-from pipelines.graph.writer import GraphTransaction
+from pipelines.graph.port import End, FoundNode, Span, Transaction
 from pipelines.ledger.ledger import Ledger
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import decode_event
 from projections.identity import partition_of
-from projections.schema import ENTITY, EVENT
+from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, SessionKey
 from projections.system_events import is_system_event
 
 REMEMBERED = 50_000
 """Features kept in memory, some 500 bytes each: they never change, so they are never stale."""
-
+STRETCH: Final = 2_000
+"""Events between the first and the last of a batch in a session that are read at once."""
 _NEWEST = 512
 """Events of this worker whose transactions may not be visible to one another yet."""
+# Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
+# is now, counts, so that the graph depends on the enriched events and on nothing else.
+_ENRICHED: Final = "importance_score"
+_CALLED: Final = ("canonical_name", "entity_type", "subtype")
 
 
 class RememberedFeatures:
@@ -107,25 +111,16 @@ class EnrichmentFacts:
         remembered: features of the events around the batch.
         partitions: of the ledger.
         upstream: the stage whose dead letters explain an event that has no node.
-        filtered: whether the vector index searches within a tenant.
     """
 
-    def __init__(
-        self,
-        remembered: RememberedFeatures,
-        *,
-        partitions: int,
-        upstream: str,
-        filtered: bool,
-    ) -> None:
+    def __init__(self, remembered: RememberedFeatures, *, partitions: int, upstream: str) -> None:
         self._remembered = remembered
         self._partitions = partitions
         self._upstream = upstream
-        self._filtered = filtered
         self._newest: OrderedDict[EventKey, bytes] = OrderedDict()
         self._guard = Lock()
 
-    def __call__(self, transaction: GraphTransaction, batch: Sequence[Derived]) -> Facts:
+    def __call__(self, transaction: Transaction, batch: Sequence[Derived]) -> Facts:
         """Read what the batch wants; slow searches first, locks last.
 
         Raises:
@@ -140,11 +135,11 @@ class EnrichmentFacts:
             one for one in events if transaction.advanced or present[one.event.key] != one.model
         ]
         similar = self._similar(transaction, searched)
-        entities, near = self._near_entities(transaction, events)
+        entities, near = _near_entities(transaction, events)
         stretches = self._stretches(transaction, events)
-        histories = self._histories(transaction, batch)
+        histories = _histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
-        edges, parted = self._similar_edges(transaction, ends)
+        edges, parted = _similar_edges(transaction, ends)
         return Facts(
             present=present.keys(),
             stretches=stretches,
@@ -156,13 +151,17 @@ class EnrichmentFacts:
         )
 
     def _present(
-        self, transaction: GraphTransaction, batch: Sequence[Derived]
+        self, transaction: Transaction, batch: Sequence[Derived]
     ) -> dict[EventKey, str | None]:
         """The batch's events that have a node, and the model of the vector it has already."""
-        keys = [list(one.event.key) for one in batch if not is_system_event(one.event.event_type)]
-        rows = transaction.ask(cypher.PRESENT_EVENTS, {"keys": keys}) if keys else []
-        present = {(row["tenant"], row["event_id"]): row["embedding_model"] for row in rows}
-        missing = [key for key in map(tuple, keys) if key not in present]
+        keys = [one.event.key for one in batch if not is_system_event(one.event.event_type)]
+        nodes = transaction.nodes(EVENT.label, keys, ("embedding_model",)) if keys else {}
+        present = {
+            (key[0], key[1]): node.values["embedding_model"]
+            for key, node in nodes.items()
+            if node.visible
+        }
+        missing = {key for key in keys if key not in present}
         if missing and transaction.dead_letters:
             for partition in sorted({self._partition(one) for one in batch}):
                 for letter in transaction.dead_letters_of(self._upstream, partition):
@@ -180,54 +179,50 @@ class EnrichmentFacts:
     # -- the chains around the batch ---------------------------------------------------------------
 
     def _stretches(
-        self, transaction: GraphTransaction, events: Sequence[Derived]
+        self, transaction: Transaction, events: Sequence[Derived]
     ) -> dict[SessionKey, list[list[Member]]]:
         batch = wanted_links(events)
-        wanted = list(batch.items())
-        rows: dict[SessionKey, list[list[_Row]]] = {}
+        own = {
+            session: frozenset(link.event_id for link in links) for session, links in batch.items()
+        }
+        wanted: list[tuple[SessionKey, Sequence[Link]]] = list(batch.items())
+        places: dict[SessionKey, list[list[_Place]]] = {}
         while wanted:
-            windows = [_window(session, links, batch[session]) for session, links in wanted]
-            found = _around(transaction, windows)
-            again = []
-            for (session, links), row in zip(wanted, found, strict=True):
-                if len(links) > 1 and len(row) >= cypher.STRETCH:
+            spans = [Span(session, links[0], links[-1], own[session]) for session, links in wanted]
+            again: list[tuple[SessionKey, Sequence[Link]]] = []
+            for (session, links), around in zip(wanted, _around(transaction, spans), strict=True):
+                if len(links) > 1 and len(around) >= STRETCH:
                     # early and late events of a long session: what lies between is not needed
                     middle = len(links) // 2
                     again += [(session, links[:middle]), (session, links[middle:])]
                 else:
-                    rows.setdefault(session, []).append(row)
+                    places.setdefault(session, []).append(around)
             wanted = again
         known = self._remembered.of(
-            (session[0], row[1])
-            for session, stretches in rows.items()
+            (session[0], link.event_id)
+            for session, stretches in places.items()
             for stretch in stretches
-            for row in stretch
+            for link, _ in stretch
         )
         return {
             session: [
-                sorted(
-                    Member(Link(ms, event_id), known[session[0], event_id], enriched, gone)
-                    for ms, event_id, enriched, gone in stretch
-                )
+                [
+                    Member(
+                        link,
+                        known[session[0], link.event_id],
+                        folded=not gone and link.event_id not in own[session],
+                        gone=gone,
+                    )
+                    for link, gone in stretch
+                ]
                 for stretch in stretches
             ]
-            for session, stretches in rows.items()
+            for session, stretches in places.items()
         }
-
-    # -- facts -------------------------------------------------------------------------------------
-
-    def _histories(
-        self, transaction: GraphTransaction, batch: Sequence[Derived]
-    ) -> dict[HistoryKey, list[str]]:
-        keys = sorted(wanted_groups(batch))
-        if not keys:
-            return {}
-        rows = transaction.ask(cypher.LOCK_HISTORIES, {"keys": [list(key) for key in keys]})
-        return {(row["tenant"], row["history_id"]): row["entries"] for row in rows}
 
     # -- neighbours --------------------------------------------------------------------------------
 
-    def _similar(self, transaction: GraphTransaction, events: Sequence[Derived]) -> list[Pair]:
+    def _similar(self, transaction: Transaction, events: Sequence[Derived]) -> list[Pair]:
         """Pairs of the batch's events with earlier ones and with one another.
 
         The index shows what was committed when it is asked. Two transactions that run at the same
@@ -236,96 +231,133 @@ class EnrichmentFacts:
         vectors = {one.event.key: one.embedding for one in events if one.embedding is not None}
         if not vectors:
             return []
-        found = [
-            pair(tenant, event_id, row[0], cosine(row[1]))
-            for tenant, event_id, near in self._nearest(transaction, EVENT, vectors)
-            for row in near
+        similar = [
+            pair(tenant, event_id, node.key[1], cosine)
+            for (tenant, event_id), near in _nearest(transaction, EVENT.label, vectors).items()
+            for node, cosine in near
         ]
         with self._guard:
             newest = dict(self._newest)
             self._newest.update(vectors)
             while len(self._newest) > _NEWEST:
                 self._newest.popitem(last=False)
-        found += [
+        similar += [
             one
             for one in pairs_within(newest | vectors)
             if (one.tenant, one.first) in vectors or (one.tenant, one.second) in vectors
         ]
-        return [one for one in found if one.cosine > THRESHOLD]
+        return [one for one in similar if one.cosine > THRESHOLD]
 
-    def _near_entities(
-        self, transaction: GraphTransaction, events: Sequence[Derived]
-    ) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[Known, float]]]]:
-        """Which entities of the batch are known, and what each of the others is near to."""
-        mentioned = newcomers(events, frozenset())
-        if not mentioned:
-            return set(), {}
-        rows = transaction.ask(
-            cypher.KNOWN_ENTITIES, {"keys": [list(key) for key in sorted(mentioned)]}
-        )
-        known = {(row["tenant"], row["entity_id"]) for row in rows}
-        new = {key: one for key, one in mentioned.items() if key not in known}
-        near: dict[EntityKey, list[tuple[Known, float]]] = {}
-        names = [[*key, one.known.canonical_name] for key, one in sorted(new.items())]
-        for row in transaction.ask(cypher.NAMESAKES, {"rows": names}) if names else ():
-            namesake = _known(row["entity_id"], row["name"], row["entity_type"], row["subtype"])
-            near.setdefault((row["tenant"], row["id"]), []).append((namesake, 1.0))
-        vectors = {key: one.vector for key, one in new.items() if one.vector is not None}
-        for tenant, own_id, found in self._nearest(transaction, ENTITY, vectors):
-            near.setdefault((tenant, own_id), []).extend(
-                (_known(other, canonical, entity_type, subtype), cosine(score))
-                for other, score, canonical, entity_type, subtype in found
-            )
-        return known, near
 
-    def _nearest(
-        self, transaction: GraphTransaction, row: Any, vectors: Mapping[tuple[str, str], bytes]
-    ) -> Iterable[tuple[str, str, list[list[Any]]]]:
-        if not vectors:
-            return
-        text = cypher.nearest_text(row, filtered=self._filtered)
-        rows = [[*key, vector_of(vector)] for key, vector in sorted(vectors.items())]
-        asked = iter(rows)
-        while chunk := list(islice(asked, 100)):
-            version = 25 if self._filtered else None
-            for found in transaction.ask(text, {"rows": chunk}, version=version):
-                yield found["tenant"], found["id"], found["near"]
+_Place = tuple[Link, bool]
+"""Of a chain: a member, and whether it was forgotten."""
 
-    def _similar_edges(
-        self, transaction: GraphTransaction, keys: Iterable[EventKey]
-    ) -> tuple[dict[EventKey, dict[str, float]], set[tuple[str, str, str]]]:
-        """The edges that events have, and the pairs of theirs that were dropped for good."""
-        ordered = [list(key) for key in sorted(keys)]
-        if not ordered:
-            return {}, set()
-        rows = transaction.ask(cypher.LOCK_SIMILAR, {"keys": ordered})
-        return (
-            {(row["tenant"], row["event_id"]): dict(row["edges"]) for row in rows},
-            {(row["tenant"], row["event_id"], other) for row in rows for other in row["parted"]},
+
+def _around(transaction: Transaction, spans: Sequence[Span]) -> list[list[_Place]]:
+    """What stands around each span, sorted; what was forgotten after it was enriched has a place.
+
+    All of it counts only where it is enriched, or is now.
+    """
+
+    def asked(label: str) -> list[list[FoundNode]]:
+        return transaction.stretch(
+            label, spans, before=WINDOW, within=STRETCH, after=WINDOW, having=_ENRICHED
         )
 
-
-def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> Known:
-    return Known(own_id, name, entity_type, subtype, any(map(str.isdigit, name)))
-
-
-_Row = tuple[int, str, bool, bool]
-"""Of a chain: when it occurred (ms), event id, enriched before, forgotten."""
-
-
-def _around(transaction: GraphTransaction, windows: Sequence[Sequence[Any]]) -> list[list[_Row]]:
-    """What stands around each window, in no order; what was forgotten keeps its place."""
-    found: list[dict[str, _Row]] = [
-        {event_id: (ms, event_id, enriched, False) for ms, event_id, enriched in row["events"]}
-        for row in transaction.ask(cypher.STRETCHES, {"windows": windows})
+    around: list[dict[str, _Place]] = [
+        {member.key[1]: (_link(member), False) for member in members}
+        for members in asked(EVENT.label)
     ]
     if transaction.has_tombstones:
-        rows = transaction.ask(cypher.FORGOTTEN_STRETCHES, {"windows": windows})
-        for around, row in zip(found, rows, strict=True):
-            for ms, event_id, _ in row["events"]:
-                around.setdefault(event_id, (ms, event_id, False, True))
-    return [list(around.values()) for around in found]
+        for places, members in zip(around, asked(FORGOTTEN.label), strict=True):
+            for member in members:
+                places.setdefault(member.key[1], (_link(member), True))
+    return [sorted(places.values()) for places in around]
 
 
-def _window(session: SessionKey, links: Sequence[Link], batch: Sequence[Link]) -> list[Any]:
-    return [*session, *links[0], *links[-1], [link.event_id for link in batch]]
+def _link(member: FoundNode) -> Link:
+    return Link(member.values["occurred_at"], member.key[1])
+
+
+def _histories(
+    transaction: Transaction, batch: Sequence[Derived]
+) -> dict[HistoryKey, Sequence[str]]:
+    """What was said of the batch's facts; whoever adds to a history holds its lock."""
+    keys = sorted(wanted_groups(batch))
+    if not keys:
+        return {}
+    nodes = transaction.lock_nodes(FACT_HISTORY.label, keys, ("entries",), make=True)
+    return {(key[0], key[1]): node.values["entries"] or () for key, node in nodes.items()}
+
+
+def _near_entities(
+    transaction: Transaction, events: Sequence[Derived]
+) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[Known, float]]]]:
+    """Which entities of the batch are known, and what each of the others is near to."""
+    mentioned = newcomers(events, frozenset())
+    if not mentioned:
+        return set(), {}
+    nodes = transaction.nodes(ENTITY.label, sorted(mentioned))
+    known = {(key[0], key[1]) for key, node in nodes.items() if node.visible}
+    new = {key: one for key, one in sorted(mentioned.items()) if key not in known}
+    near: dict[EntityKey, list[tuple[Known, float]]] = {}
+    namesakes = transaction.find(
+        ENTITY.label,
+        ("tenant", "canonical_name"),
+        ((tenant, one.known.canonical_name) for (tenant, _), one in new.items()),
+        _CALLED,
+    )
+    for key, one in new.items():
+        for node in namesakes.get((key[0], one.known.canonical_name), ()):
+            if node.key != key:
+                near.setdefault(key, []).append((_known(node), 1.0))
+    vectors = {key: one.vector for key, one in new.items() if one.vector is not None}
+    for key, alike in _nearest(transaction, ENTITY.label, vectors, _CALLED).items():
+        near.setdefault(key, []).extend((_known(node), cosine) for node, cosine in alike)
+    return known, near
+
+
+def _nearest(
+    transaction: Transaction,
+    label: str,
+    vectors: Mapping[tuple[str, str], bytes],
+    properties: Sequence[str] = (),
+) -> dict[tuple[str, str], list[tuple[FoundNode, float]]]:
+    asked = {key: numbers for key, one in vectors.items() if (numbers := vector_of(one))}
+    found = transaction.nearest(label, asked, NEIGHBOURS, properties) if asked else {}
+    return {(key[0], key[1]): near for key, near in found.items()}
+
+
+def _similar_edges(
+    transaction: Transaction, keys: Iterable[EventKey]
+) -> tuple[dict[EventKey, dict[str, float]], set[tuple[str, str, str]]]:
+    """The edges that events have, and the pairs of theirs that were dropped for good."""
+    ordered = sorted(keys)
+    if not ordered:
+        return {}, set()
+    nodes = transaction.lock_nodes(EVENT.label, ordered, ("parted_from",))
+    around = transaction.edges(SIMILAR_TO.type, nodes, ("score",), by=End.EITHER)
+    edges = {
+        (key[0], key[1]): {
+            (edge.target if edge.source == key else edge.source)[1]: edge.values["score"]
+            for edge in around.get(key, ())
+        }
+        for key in nodes
+    }
+    parted = {
+        (key[0], key[1], other)
+        for key, node in nodes.items()
+        for other in node.values["parted_from"] or ()
+    }
+    return edges, parted
+
+
+def _known(node: FoundNode) -> Known:
+    name = node.values["canonical_name"]
+    return Known(
+        node.key[1],
+        name,
+        node.values["entity_type"],
+        node.values["subtype"],
+        any(map(str.isdigit, name)),
+    )

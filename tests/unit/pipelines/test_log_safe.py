@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pipelines.graph.log_safe import unprinted
+from pipelines.graph.client import log_safe
 
 
 def test_parameters_stay_equal_and_print_their_size() -> None:
     given = {"vector": [0.1, 0.2], "cosines": {"secret": 1.0}, "tenant": "acme", "most": None}
-    found = unprinted(given)
+    found = log_safe(given)
     assert found == given
     assert repr(found) == (
         "{'vector': [2 items], 'cosines': {1 items}, 'tenant': 'acme', 'most': None}"

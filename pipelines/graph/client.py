@@ -1,0 +1,232 @@
+"""The one client of Neo4j: sessions, time limits, errors, and parameters that do not print.
+
+Time limits follow one rule. A question has its limit (the client's, or what is left of a read's
+deadline), which the server enforces; a transaction has one for all of its statements; a stream,
+which lasts as long as its reader takes, has that of a day.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import neo4j
+import structlog
+
+from pipelines.graph.driver_errors import driver_errors
+from projections.errors import GraphError, GraphUnavailable, QueryTimeout, TransactionTimeout
+
+Result = TypeVar("Result")
+
+STREAM_TIMEOUT_S = 24 * 3_600.0
+FETCH_ROWS = 5_000
+"""Rows of a stream in memory at once."""
+
+SERVER_VERSION = (
+    "CALL dbms.components() YIELD name, versions WITH name, versions WHERE name = 'Neo4j Kernel' "
+    "RETURN versions[0] AS version"
+)
+
+_ATTEMPTS = 2
+"""A pooled connection to a server that has restarted fails once; the second try is a new one."""
+_LOGGED = 200
+"""Characters of a question that are logged; values are parameters."""
+
+logger = structlog.get_logger(__name__)
+
+
+def planned_once(text: str, *, version: int | None = None) -> str:
+    """The text with its first plan for good, until the schema changes.
+
+    A graph that grows from nothing makes Neo4j plan everything anew again and again, 50 to 200 ms
+    a text; where every step goes through a unique key or a named index no plan gets better.
+    """
+    language = "CYPHER" if version is None else f"CYPHER {version}"
+    return f"{language} replan=skip {text}"
+
+
+class ClientTransaction:
+    """One open transaction; made by `GraphClient.transaction`."""
+
+    def __init__(self, transaction: neo4j.Transaction) -> None:
+        self._transaction = transaction
+
+    def run(
+        self, text: str, parameters: Mapping[str, Any], *, version: int | None = None
+    ) -> neo4j.Result:
+        """Run a statement, planned once; `version` of Cypher, where it needs one."""
+        return self._transaction.run(planned_once(text, version=version), log_safe(parameters))
+
+
+class GraphClient:
+    """Asks one database of one Neo4j, and writes to it; threads may share it.
+
+    Args:
+        driver: stays open when the client is done with.
+        database: name of the database.
+        timeout_s: of one question, and of one transaction.
+    """
+
+    def __init__(
+        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+    ) -> None:
+        self.driver = driver
+        self.database = database
+        self.timeout_s = timeout_s
+        self._searches_within_tenants: bool | None = None
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def ask(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """All rows of an answer.
+
+        Raises:
+            GraphUnavailable: Neo4j is away, or the question took longer than its limit.
+            GraphRejected: Neo4j refuses the question.
+        """
+
+        def rows(session: neo4j.Session, remaining_s: float) -> list[neo4j.Record]:
+            return limited_rows(session, text, parameters, remaining_s)
+
+        return self.attempt(rows, time.monotonic() + self.timeout_s)
+
+    def attempt(
+        self,
+        work: Callable[[neo4j.Session, float], Result],
+        deadline_s: float,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Result:
+        """Run a read, once more if its connection was stale and there is time.
+
+        Args:
+            work: gets a session for reading, and how many seconds are left.
+            deadline_s: on the monotonic clock.
+            timeout_ms: what errors tell a client who has set the deadline; None: nobody has.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            remaining_s = deadline_s - time.monotonic()
+            if timeout_ms is not None and remaining_s <= 0:
+                raise QueryTimeout(timeout_ms=timeout_ms, reason="no time left")
+            try:
+                with self._session(neo4j.READ_ACCESS, timeout_ms) as session:
+                    return work(session, remaining_s)
+            except TransactionTimeout:
+                raise
+            except GraphError as error:
+                if attempt == _ATTEMPTS or not error.retryable:
+                    raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def stream(
+        self, text: str, fetch_size: int = FETCH_ROWS, **parameters: Any
+    ) -> Iterator[neo4j.Record]:
+        """The rows of an answer, so many of them in memory at once."""
+        query = neo4j.Query(text, timeout=STREAM_TIMEOUT_S)
+        try:
+            with self._session(neo4j.READ_ACCESS, fetch_size=fetch_size) as session:
+                yield from session.run(query, log_safe(parameters))
+        except GraphUnavailable:
+            logger.warning("a stream broke off", question=" ".join(text.split())[:_LOGGED])
+            raise
+
+    def by_place(
+        self, text: str, *, session_id: str = "", at_ms: int = 0, **parameters: Any
+    ) -> Iterator[list[neo4j.Record]]:
+        """The rows of a question in the order of session, time and event id, page by page.
+
+        Args:
+            text: takes `session_id`, `at_ms` and `event_id`, behind which its rows stand, and
+                returns `session_id`, `occurred_at_ms` and `event_id`.
+            session_id: where the first page begins.
+            at_ms: in that session, behind this moment.
+            parameters: further ones, among them how many rows a page has.
+        """
+        place = {"session_id": session_id, "at_ms": at_ms, "event_id": ""}
+        while rows := self.ask(text, **place, **parameters):
+            yield rows
+            last = rows[-1]
+            place = {
+                "session_id": last["session_id"],
+                "at_ms": last["occurred_at_ms"],
+                "event_id": last["event_id"],
+            }
+
+    def searches_within_tenants(self) -> bool:
+        """Whether the vector index can be searched within a tenant (Neo4j 2026, not 5.26)."""
+        if self._searches_within_tenants is None:
+            (row,) = self.ask(SERVER_VERSION)
+            self._searches_within_tenants = not str(row["version"]).startswith("5.")
+        return self._searches_within_tenants
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def write(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """Run a statement that commits by itself, without a limit: schema, clearing."""
+        with self._session(neo4j.WRITE_ACCESS) as session:
+            return list(session.run(text, log_safe(parameters)))
+
+    @contextmanager
+    def transaction(self) -> Iterator[ClientTransaction]:
+        """One transaction: committed when the body ends, rolled back when it raises."""
+        with (
+            self._session(neo4j.WRITE_ACCESS) as session,
+            session.begin_transaction(timeout=self.timeout_s) as transaction,
+        ):
+            yield ClientTransaction(transaction)
+            transaction.commit()
+
+    @contextmanager
+    def _session(
+        self, access: str, timeout_ms: int | None = None, **options: Any
+    ) -> Iterator[neo4j.Session]:
+        with (
+            driver_errors(timeout_ms),
+            self.driver.session(
+                database=self.database,
+                default_access_mode=access,
+                # a label that no node has yet is no news
+                notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
+                **options,
+            ) as session,
+        ):
+            yield session
+
+
+def limited_rows(
+    session: neo4j.Session, text: str, parameters: Mapping[str, Any], remaining_s: float
+) -> list[neo4j.Record]:
+    """All rows of an answer, which the server ends after so many seconds."""
+    # 0 would mean no limit at all
+    query = neo4j.Query(text, timeout=max(0.001, remaining_s))
+    return list(session.run(query, log_safe(parameters)))
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+class _List(list[Any]):
+    def __repr__(self) -> str:
+        return f"[{len(self)} items]"
+
+
+class _Map(dict[str, Any]):
+    def __repr__(self) -> str:
+        return f"{{{len(self)} items}}"
+
+
+def log_safe(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parameters; lists and maps print how many items they hold.
+
+    The driver prints all parameters of a statement for a log message, whether anybody reads it or
+    not; of vectors and rows that takes longer than sending them.
+    """
+    return {name: _log_safe(value) for name, value in parameters.items()}
+
+
+def _log_safe(value: Any) -> Any:
+    if isinstance(value, list):
+        return _List(value)
+    return _Map(value) if isinstance(value, dict) else value

@@ -1,0 +1,671 @@
+"""The graph in memory: the port's other store, for proofs, simulations, tests and small machines.
+
+It merges as `cypher.py` says, row by row of the schema, and nothing is approximate in it: nearest
+neighbours are computed from all vectors of a tenant. Transactions come one at a time; what two at
+once do to each other can be shown on Neo4j only.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import Any, cast
+
+import numpy
+import numpy.typing
+
+from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
+from pipelines.graph.tables import Pair, StoredNode, Tables, Values
+from projections.errors import Fenced
+from projections.operations import Checkpoint, Key, MergeEdge, Operations
+from projections.positions import Position
+from projections.schema import (
+    CHECKPOINT,
+    DEAD_LETTER,
+    DECIDED_AT,
+    EDGES,
+    FORGOTTEN,
+    NODES,
+    TENANT_TERM,
+    EdgeRow,
+    Merge,
+    NodeRow,
+    constraint_names,
+    index_definitions,
+    tenant_term,
+)
+from projections.structural import Link
+
+
+class _Reads:
+    """`port.Reads` over the tables; a lock is held for each question."""
+
+    def __init__(self, tables: Tables, lock: threading.RLock) -> None:
+        self._tables = tables
+        self._lock = lock
+
+    def nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = ()
+    ) -> dict[Key, FoundNode]:
+        with self._lock:
+            table = self._tables.nodes[label]
+            present = ((key, table.get(key)) for key in map(tuple, keys))
+            return {
+                key: _shown(label, key, node, properties)
+                for key, node in present
+                if node is not None
+            }
+
+    def find(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        with self._lock:
+            index = self._tables.by(label, tuple(by))
+            table = self._tables.nodes[label]
+            columns = next(one for one in NODES[label].indexes if one[: len(by)] == tuple(by))
+            answer = {}
+            for row in map(tuple, rows):
+                keys = sorted(
+                    key
+                    for key in index.get(row, ())
+                    if table[key].visible and _has_all(table[key], columns)
+                )
+                if keys:
+                    answer[row] = [_shown(label, key, table[key], properties) for key in keys]
+            return answer
+
+    def edges(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        properties: Sequence[str] = (),
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+    ) -> dict[Key, list[FoundEdge]]:
+        target_label = label or EDGES[type_].target
+        with self._lock:
+            tables = self._tables
+            answer = {}
+            for end in map(tuple, ends):
+                pairs: dict[Pair, None] = {}
+                if by is not End.TARGET:
+                    at = tables.targets[type_].get(end, ())
+                    pairs.update(((end, *to), None) for to in at if to[0] == target_label)
+                if by is not End.SOURCE:
+                    at_target = tables.sources[type_].get((target_label, end), ())
+                    pairs.update(((source, target_label, end), None) for source in at_target)
+                if pairs:
+                    answer[end] = self._edges_of(type_, pairs, properties)
+            return answer
+
+    def between(
+        self,
+        type_: str,
+        pairs: Iterable[tuple[Key, Key]],
+        properties: Sequence[str] = (),
+        *,
+        label: str = "",
+    ) -> dict[tuple[Key, Key], list[FoundEdge]]:
+        target_label = label or EDGES[type_].target
+        with self._lock:
+            answer = {}
+            for source, target in pairs:
+                pair = (tuple(source), target_label, tuple(target))
+                if pair in self._tables.pairs[type_]:
+                    shown = self._edges_of(type_, [pair], properties)
+                    answer[tuple(source), tuple(target)] = shown
+            return answer
+
+    def stretch(
+        self,
+        label: str,
+        spans: Sequence[Span],
+        properties: Sequence[str] = (),
+        *,
+        before: int = 0,
+        within: int,
+        after: int = 0,
+        having: str = "",
+    ) -> list[list[FoundNode]]:
+        names = ("occurred_at", *(name for name in properties if name != "occurred_at"))
+        with self._lock:
+            table = self._tables.nodes[label]
+            answer = []
+            for span in spans:
+                tenant = span.session[0]
+                chain = self._tables.chains[label].get(span.session, [])
+                counts = _counts(table, tenant, span, having)
+                low, high = bisect_left(chain, span.low), bisect_right(chain, span.high)
+                members = [
+                    *reversed(_first(reversed(chain[:low]), before, counts)),
+                    *_first(chain[low:high], within, counts),
+                    *_first(chain[high:], after, counts),
+                ]
+                keys = ((tenant, link.event_id) for link in members)
+                answer.append([_shown(label, key, table[key], names) for key in keys])
+            return answer
+
+    def nearest(
+        self,
+        label: str,
+        vectors: Mapping[Key, Sequence[float]],
+        k: int,
+        properties: Sequence[str] = (),
+    ) -> dict[Key, list[tuple[FoundNode, float]]]:
+        with self._lock:
+            table = self._tables.nodes[label]
+            answer = {}
+            for key, vector in vectors.items():
+                held = self._tables.vectors.get((label, key[0]))
+                ranked = held.nearest(vector, k + 1) if held is not None else []
+                answer[key] = [
+                    (_shown(label, other, table[other], properties), cosine)
+                    for other, cosine in ranked
+                    if other != key and table[other].visible
+                ][:k]
+            return answer
+
+    def stream(
+        self,
+        label_or_type: str,
+        properties: Sequence[str] = (),
+        *,
+        tenants: Collection[str] | None = None,
+    ) -> Iterator[FoundNode] | Iterator[FoundEdge]:
+        if label_or_type in EDGES:
+            return self._stream_edges(label_or_type, properties, tenants)
+        return self._stream_nodes(label_or_type, properties, tenants)
+
+    def _stream_nodes(
+        self, label: str, properties: Sequence[str], tenants: Collection[str] | None
+    ) -> Iterator[FoundNode]:
+        with self._lock:
+            of_all = tenants is None or "tenant" not in NODES[label].key
+            keys = [k for k in self._tables.nodes[label] if of_all or k[0] in (tenants or ())]
+        for key in sorted(keys):
+            node = self._tables.nodes[label].get(key)
+            if node is not None:
+                yield _shown(label, key, node, properties)
+
+    def _stream_edges(
+        self, type_: str, properties: Sequence[str], tenants: Collection[str] | None
+    ) -> Iterator[FoundEdge]:
+        with self._lock:
+            pairs = [
+                pair
+                for pair in self._tables.pairs[type_]
+                if tenants is None or pair[0][0] in tenants
+            ]
+        for pair in sorted(pairs, key=itemgetter(0, 2, 1)):
+            yield from self._edges_of(type_, [pair], properties)
+
+    def _edges_of(
+        self, type_: str, pairs: Iterable[Pair], properties: Sequence[str]
+    ) -> list[FoundEdge]:
+        key = EDGES[type_].key
+        copies = [
+            (source, target, [_sortable(values.get(name)) for name in key], label, values)
+            for source, label, target in pairs
+            for values in self._tables.pairs[type_].get((source, label, target), ())
+        ]
+        copies.sort(key=itemgetter(0, 1, 2))
+        return [
+            FoundEdge(source, target, label, {name: values.get(name) for name in properties})
+            for source, target, _, label, values in copies
+        ]
+
+
+class MemoryTransaction(_Reads):
+    """`port.Transaction` over the tables; every change is logged so that it can be taken back."""
+
+    def __init__(self, tables: Tables, lock: threading.RLock) -> None:
+        super().__init__(tables, lock)
+        self.advanced = False
+        self.dead_letters = 0
+        self._tombstones = False
+
+    @property
+    def has_tombstones(self) -> bool:
+        return self._tombstones
+
+    def advance(self, start: Checkpoint, to: Checkpoint) -> None:
+        held = self._checkpoint(start.stage, start.partition)
+        expected = (start.generation, start.position, start.fold_version)
+        if held is None or (held.generation, held.position, held.fold_version) != expected:
+            raise Fenced(
+                stage=start.stage,
+                partition=start.partition,
+                position=str(start.position),
+                generation=start.generation,
+            )
+        self._count()
+        self._put_checkpoint(
+            Checkpoint(
+                start.stage,
+                start.partition,
+                position=to.position,
+                seq=to.seq,
+                digest=to.digest,
+                generation=held.generation,
+                fold_version=held.fold_version,
+                models=held.models,
+            )
+        )
+        self.advanced = True
+
+    def lock(self, stage: str, partition: int) -> Checkpoint | None:
+        held = self._checkpoint(stage, partition)
+        if held is not None:
+            self._count()
+        return held
+
+    def reset(self, checkpoint: Checkpoint) -> int:
+        held = self._checkpoint(checkpoint.stage, checkpoint.partition)
+        if held is None:
+            raise KeyError((checkpoint.stage, checkpoint.partition))
+        values = {**_checkpoint_values(checkpoint), "generation": held.generation + 1}
+        key = (checkpoint.stage, checkpoint.partition)
+        self._tables.put_node(CHECKPOINT.label, key, StoredNode(_kept(values), visible=True))
+        return held.generation + 1
+
+    def lock_nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = (), *, make: bool = False
+    ) -> dict[Key, FoundNode]:
+        wanted = [tuple(key) for key in keys]
+        if make:
+            for key in wanted:
+                self._ensure(label, key)
+        return self.nodes(label, wanted, properties)
+
+    def apply(self, operations: Operations, stage: str) -> None:
+        operations.require_stage(stage)
+        for removed in operations.remove_nodes.values():
+            self._remove_node(removed.label, removed.key)
+        for merged in operations.merge_nodes.values():
+            self._merge_node(merged.label, merged.key, merged.values)
+        for ensured in operations.ensure_nodes.values():
+            self._ensure(ensured.label, ensured.key)
+        for changed in operations.set_nodes.values():
+            node = self._tables.nodes[changed.label].get(changed.key)
+            if node is not None and node.visible:
+                self._merge_node(changed.label, changed.key, changed.values)
+        for decided in operations.decide_nodes.values():
+            self._decide(decided.label, decided.key, decided.name, decided.value, decided.position)
+        for cleared in operations.clear_edges.values():
+            for to in list(self._tables.targets[cleared.type].get(cleared.source, ())):
+                self._drop_edges(cleared.type, (cleared.source, *to), stage, {})
+        for dropped in operations.remove_edges.values():
+            label = dropped.label or EDGES[dropped.type].target
+            pair = (dropped.source, label, dropped.target)
+            self._drop_edges(dropped.type, pair, stage, dropped.values)
+        for edge in operations.merge_edges.values():
+            self._merge_edge(edge)
+        for edge_set in operations.set_edges.values():
+            label = EDGES[edge_set.type].target
+            pair = (edge_set.source, label, edge_set.target)
+            self._set_edges(edge_set.type, pair, edge_set.values)
+        for other in sorted(operations.others):
+            self.apply(operations.others[other], other)
+
+    def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:
+        return _dead_letters(self._tables, stage, partition)
+
+    def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
+        values = _kept({"stage": stage, "partition": partition, "seq": seq, **fields})
+        key = (stage, partition, seq)
+        self._tables.put_node(DEAD_LETTER.label, key, StoredNode(values, visible=True))
+
+    def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:
+        for seq in seqs:
+            self._remove_node(DEAD_LETTER.label, (stage, partition, seq))
+
+    def drop_later_dead_letters(self, stage: str, partition: int, seq: int) -> None:
+        for key in list(self._tables.nodes[DEAD_LETTER.label]):
+            if key[:2] == (stage, partition) and key[2] > seq:
+                self._remove_node(DEAD_LETTER.label, key)
+
+    # -- repair ------------------------------------------------------------------------------------
+
+    def restore_nodes(
+        self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
+    ) -> None:
+        for key in gone:
+            self._remove_node(label, tuple(key))
+        for node in nodes:
+            values = {**_key_values(NODES[label], node.key), **node.values}
+            held = _kept({name: _stored(label, name, value) for name, value in values.items()})
+            self._tables.put_node(label, tuple(node.key), StoredNode(held, node.visible))
+
+    def restore_edges(
+        self,
+        type_: str,
+        edges: Iterable[FoundEdge],
+        *,
+        gone: Iterable[tuple[Key, Key, str]] = (),
+    ) -> None:
+        for source, target, label in gone:
+            self._tables.put_pair(type_, (tuple(source), label, tuple(target)), ())
+        exactly: dict[Pair, list[Values]] = {}
+        for edge in edges:
+            pair = (tuple(edge.source), edge.label, tuple(edge.target))
+            exactly.setdefault(pair, []).append(_kept(edge.values))
+        for pair, copies in exactly.items():
+            if self._has_ends(type_, pair):
+                self._tables.put_pair(type_, pair, tuple(copies))
+
+    def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
+        for type_ in types:
+            for pair in list(self._tables.pairs.get(type_, ())):
+                self._tables.put_pair(type_, pair, ())
+        for label in labels:
+            for key in list(self._tables.nodes.get(label, ())):
+                self._remove_node(label, key)
+
+    # -- one operation -----------------------------------------------------------------------------
+
+    def _remove_node(self, label: str, key: Key) -> None:
+        if key not in self._tables.nodes[label]:
+            return
+        for type_ in self._tables.pairs:
+            for pair in self._tables.pairs_at(type_, label, key):
+                self._tables.put_pair(type_, pair, ())
+        self._tables.put_node(label, key, None)
+
+    def _ensure(self, label: str, key: Key) -> None:
+        if key not in self._tables.nodes[label]:
+            row = NODES[label]
+            self._tables.put_node(
+                label, key, StoredNode(_key_values(row, key), visible=row.placeholder is None)
+            )
+
+    def _merge_node(self, label: str, key: Key, values: Mapping[str, Any]) -> None:
+        row = NODES[label]
+        node = self._tables.nodes[label].get(key)
+        held = _key_values(row, key) if node is None else node.values
+        earlier = row.earliest_by is None or _is_earlier(row.earliest_by, values, held)
+        merged = dict(held)
+        for name, value in values.items():
+            merge = _merges(row)[name]
+            old = held.get(name)
+            if merge is Merge.EARLIEST and not earlier:
+                continue
+            if merge is Merge.LATEST and old is not None and (value is None or old >= value):
+                continue
+            if merge is Merge.KEPT and old is not None:
+                continue
+            merged[name] = _stored(label, name, value)
+        if any(name in values for name in row.fulltext):
+            merged[TENANT_TERM] = tenant_term(key[row.key.index("tenant")])
+        self._tables.put_node(label, key, StoredNode(_kept(merged), visible=True))
+
+    def _decide(self, label: str, key: Key, name: str, value: Any, position: Position) -> None:
+        self._ensure(label, key)
+        node = self._tables.nodes[label][key]
+        at = node.values.get(name + DECIDED_AT)
+        if at is None or at < tuple(position):
+            decided = {name: _stored(label, name, value), name + DECIDED_AT: tuple(position)}
+            merged = _kept({**node.values, **decided})
+            self._tables.put_node(label, key, StoredNode(merged, node.visible))
+
+    def _drop_edges(self, type_: str, pair: Pair, stage: str, values: Mapping[str, Any]) -> None:
+        row = EDGES[type_]
+        copies = self._tables.pairs[type_].get(pair, ())
+        stay = tuple(
+            copy
+            for copy in copies
+            if not _is_own(row, stage, copy)
+            or any(copy.get(name) != value for name, value in values.items())
+        )
+        if len(stay) < len(copies):
+            self._tables.put_pair(type_, pair, stay)
+
+    def _merge_edge(self, edge: MergeEdge) -> None:
+        row = EDGES[edge.type]
+        pair = (edge.source, edge.label or row.target, edge.target)
+        if not self._has_ends(edge.type, pair):
+            return
+        values = {name: _frozen(value) for name, value in edge.values.items()}
+        copies = list(self._tables.pairs[edge.type].get(pair, ()))
+        same = [n for n, copy in enumerate(copies) if _has(copy, row.key, values)]
+        if not same:
+            copies.append(_kept(values))
+        for n in same:
+            at = copies[n].get(row.decided_by) if row.decided_by is not None else None
+            if at is None or at < values[cast(str, row.decided_by)]:
+                copies[n] = _kept({**copies[n], **values})
+        self._tables.put_pair(edge.type, pair, tuple(copies))
+
+    def _set_edges(self, type_: str, pair: Pair, values: Mapping[str, Any]) -> None:
+        row = EDGES[type_]
+        copies = self._tables.pairs[type_].get(pair, ())
+        frozen = {name: _frozen(value) for name, value in values.items()}
+        if any(_has(copy, row.key, frozen) for copy in copies):
+            changed = (
+                _kept({**copy, **frozen}) if _has(copy, row.key, frozen) else copy
+                for copy in copies
+            )
+            self._tables.put_pair(type_, pair, tuple(changed))
+
+    def _has_ends(self, type_: str, pair: Pair) -> bool:
+        source, label, target = pair
+        nodes = self._tables.nodes
+        return source in nodes[EDGES[type_].source] and target in nodes[label]
+
+    # -- checkpoints -------------------------------------------------------------------------------
+
+    def _checkpoint(self, stage: str, partition: int) -> Checkpoint | None:
+        node = self._tables.nodes[CHECKPOINT.label].get((stage, partition))
+        return None if node is None else _checkpoint(node)
+
+    def _put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        key = (checkpoint.stage, checkpoint.partition)
+        values = _kept(_checkpoint_values(checkpoint))
+        self._tables.put_node(CHECKPOINT.label, key, StoredNode(values, visible=True))
+
+    def _count(self) -> None:
+        self.dead_letters = len(self._tables.nodes[DEAD_LETTER.label])
+        self._tombstones = bool(self._tables.nodes[FORGOTTEN.label])
+
+
+class MemoryGraph(_Reads):
+    """`port.Graph` in this process; it ends with the process."""
+
+    def __init__(self) -> None:
+        super().__init__(Tables(), threading.RLock())
+        self._id = uuid.uuid4().hex
+
+    def ensure_schema(self) -> None:
+        """Nothing to create: indexes are made when they are asked for."""
+
+    def ensure_checkpoints(
+        self, stage: str, partitions: int, fold_version: int, models: str = ""
+    ) -> None:
+        with self._lock:
+            for partition in range(partitions):
+                if (stage, partition) not in self._tables.nodes[CHECKPOINT.label]:
+                    first = Checkpoint(stage, partition, fold_version=fold_version, models=models)
+                    node = StoredNode(_kept(_checkpoint_values(first)), visible=True)
+                    self._tables.put_node(CHECKPOINT.label, (stage, partition), node)
+            self._tables.undo.clear()
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        with self._lock:
+            nodes = self._tables.nodes[CHECKPOINT.label]
+            return [_checkpoint(nodes[key]) for key in sorted(nodes) if stage in (None, key[0])]
+
+    def dead_letters(
+        self, stage: str | None = None, partition: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        with self._lock:
+            return _dead_letters(self._tables, stage, partition)
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryTransaction]:
+        with self._lock:
+            try:
+                yield MemoryTransaction(self._tables, self._lock)
+            except BaseException:
+                self._tables.rollback()
+                raise
+            self._tables.undo.clear()
+
+    def clear(self, *, keep_checkpoints: bool = False) -> None:
+        with self._lock:
+            checkpoints = self._tables.nodes[CHECKPOINT.label]
+            self._tables = Tables()
+            if keep_checkpoints:
+                self._tables.nodes[CHECKPOINT.label] = checkpoints
+
+    def store_id(self) -> str:
+        return self._id
+
+    def census(self) -> Census:
+        with self._lock:
+            tables = self._tables
+            return Census(
+                labels={label: len(nodes) for label, nodes in tables.nodes.items() if nodes},
+                types={
+                    type_: sum(map(len, pairs.values()))
+                    for type_, pairs in tables.pairs.items()
+                    if pairs
+                },
+                node_properties={
+                    label: frozenset(name for node in nodes.values() for name in node.values)
+                    for label, nodes in tables.nodes.items()
+                    if nodes
+                },
+                edge_properties={
+                    type_: frozenset(n for copies in pairs.values() for c in copies for n in c)
+                    for type_, pairs in tables.pairs.items()
+                    if pairs
+                },
+                indexes=frozenset(index_definitions()) - constraint_names(),
+                constraints=constraint_names(),
+            )
+
+
+# -- small things ----------------------------------------------------------------------------------
+
+
+def _shown(label: str, key: Key, node: StoredNode, properties: Sequence[str]) -> FoundNode:
+    vector = NODES[label].vector if label in NODES else None
+    values = {name: node.values.get(name) for name in properties}
+    if vector is not None and values.get(vector) is not None:
+        values[vector] = tuple(map(float, node.values[vector]))
+    return FoundNode(key, node.visible, values, len(node.values) == len(key))
+
+
+def _stored(label: str, name: str, value: Any) -> Any:
+    """A value as it is kept: vectors of an index as arrays of 4 bytes a number, lists as tuples."""
+    if value is not None and name == NODES[label].vector:
+        return numpy.asarray(value, numpy.float32)
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def _kept(values: Mapping[str, Any]) -> Values:
+    """A property that is None is not there."""
+    return {name: _frozen(value) for name, value in values.items() if value is not None}
+
+
+def _key_values(row: NodeRow, key: Key) -> Values:
+    return dict(zip(row.key, key, strict=True))
+
+
+_MERGES: dict[str, dict[str, Merge]] = {}
+
+
+def _merges(row: NodeRow) -> dict[str, Merge]:
+    if row.label not in _MERGES:
+        _MERGES[row.label] = {p.name: p.merge for p in row.properties}
+    return _MERGES[row.label]
+
+
+def _is_earlier(by: tuple[str, str], new: Mapping[str, Any], held: Mapping[str, Any]) -> bool:
+    time, text = by
+    return held.get(time) is None or (new[time], new[text]) < (held[time], held[text])
+
+
+def _is_own(row: EdgeRow, stage: str, values: Mapping[str, Any]) -> bool:
+    """As `cypher.own_edges`: an edge whose shared property is nobody's counts as the owner's."""
+    if row.shared_by is None:
+        return True
+    name, by_stage = row.shared_by
+    if stage != row.stage:
+        return bool(values.get(name) == by_stage[stage])
+    return values.get(name) not in {value for s, value in by_stage.items() if s != stage}
+
+
+def _has_all(node: StoredNode, names: Iterable[str]) -> bool:
+    return all(node.values.get(name) is not None for name in names)
+
+
+def _has(copy: Mapping[str, Any], names: Iterable[str], values: Mapping[str, Any]) -> bool:
+    return all(copy.get(name) == values[name] for name in names)
+
+
+def _counts(
+    table: Mapping[Key, StoredNode], tenant: str, span: Span, having: str
+) -> Callable[[Link], bool]:
+    if not having:
+        return lambda _: True
+    return lambda link: (
+        link.event_id in span.anyway or table[tenant, link.event_id].values.get(having) is not None
+    )
+
+
+def _first(links: Iterable[Link], most: int, counts: Callable[[Link], bool]) -> list[Link]:
+    chosen: list[Link] = []
+    if most:
+        for link in links:
+            if counts(link):
+                chosen.append(link)
+                if len(chosen) == most:
+                    break
+    return chosen
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return value is not None, value if value is not None else 0
+
+
+def _dead_letters(
+    tables: Tables, stage: str | None, partition: int | None
+) -> list[Mapping[str, Any]]:
+    names = (*DEAD_LETTER.key, *(p.name for p in DEAD_LETTER.properties))
+    nodes = tables.nodes[DEAD_LETTER.label]
+    return [
+        {name: nodes[key].values.get(name) for name in names}
+        for key in sorted(nodes)
+        if stage in (None, key[0]) and partition in (None, key[1])
+    ]
+
+
+def _checkpoint_values(checkpoint: Checkpoint) -> Values:
+    return {
+        "stage": checkpoint.stage,
+        "partition": checkpoint.partition,
+        "position": str(checkpoint.position),
+        "seq": checkpoint.seq,
+        "digest": checkpoint.digest,
+        "generation": checkpoint.generation,
+        "fold_version": checkpoint.fold_version,
+        "models": checkpoint.models,
+    }
+
+
+def _checkpoint(node: StoredNode) -> Checkpoint:
+    values = {**node.values, "position": Position.parse(node.values["position"])}
+    return Checkpoint(**values)

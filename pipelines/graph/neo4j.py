@@ -1,0 +1,621 @@
+"""The port on Neo4j: questions and operations as Cypher, sent by the one client."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby, islice
+from typing import Any, TypeVar
+
+import neo4j
+
+from pipelines.graph import cypher, questions
+from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
+from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
+from projections.errors import Fenced
+from projections.operations import Checkpoint, Key, Operations
+from projections.positions import START, Position
+from projections.schema import (
+    EDGES,
+    NODES,
+    EdgeRow,
+    NodeRow,
+    fulltext_statements,
+    index_definitions,
+    schema_statements,
+    vector_statements,
+)
+
+T = TypeVar("T")
+Rows = list[list[Any]]
+
+_ROWS = 5_000
+"""Rows of a question at once."""
+_PLACEHOLDERS = {row.placeholder for row in NODES.values() if row.placeholder}
+_VECTORS = 100
+"""Searches of a question at once."""
+
+
+class _Neo4jReads:
+    """The questions of the port, asked where the subclass asks."""
+
+    client: GraphClient
+
+    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
+        """The only value of each row of an answer."""
+        raise NotImplementedError
+
+    def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
+        """The rows of an answer, some of them in memory at once."""
+        raise NotImplementedError
+
+    def nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = ()
+    ) -> dict[Key, FoundNode]:
+        """Nodes by key, placeholders too; a key without a node is missing."""
+        names = tuple(properties)
+        return self._keyed(questions.nodes_text(label, names), label, dict.fromkeys(keys), names)
+
+    def _keyed(
+        self, text: str, label: str, keys: Iterable[Key], names: tuple[str, ...]
+    ) -> dict[Key, FoundNode]:
+        depth = len(NODES[label].key)
+        nodes = (
+            _node(depth, names, row)
+            for some in _chunks(keys, _ROWS)
+            for row in self._ask(text, rows=[list(key) for key in some])
+        )
+        return {node.key: node for node in nodes}
+
+    def find(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        """Visible nodes by properties that begin an index of the label."""
+        names, depth = tuple(properties), len(NODES[label].key)
+        text = questions.find_text(label, tuple(by), names)
+        asked = list(dict.fromkeys(map(tuple, rows)))
+        found: dict[tuple[Any, ...], list[FoundNode]] = {}
+        for some in _chunks(enumerate(asked), _ROWS):
+            for number, *row in self._ask(text, rows=[[n, *values] for n, values in some]):
+                found.setdefault(asked[number], []).append(_node(depth, names, row))
+        for nodes in found.values():
+            nodes.sort(key=lambda node: node.key)
+        return found
+
+    def edges(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        properties: Sequence[str] = (),
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+    ) -> dict[Key, list[FoundEdge]]:
+        """Edges of a type around nodes, by the end at which these stand."""
+        row, names = EDGES[type_], tuple(properties)
+        target = label or row.target
+        text = questions.edges_text(type_, _with_key(row, names), by, target)
+        depth = len(NODES[target if by is End.TARGET else row.source].key)
+        decode = _EdgeDecoder(row, names, target)
+        found: dict[Key, list[FoundEdge]] = {}
+        for some in _chunks(dict.fromkeys(ends), _ROWS):
+            sortable: dict[Key, Rows] = {}
+            for edge in self._ask(text, rows=[list(key) for key in some]):
+                sortable.setdefault(tuple(edge[:depth]), []).append(edge[depth:])
+            found |= {end: decode.sorted(edges) for end, edges in sortable.items()}
+        return found
+
+    def between(
+        self,
+        type_: str,
+        pairs: Iterable[tuple[Key, Key]],
+        properties: Sequence[str] = (),
+        *,
+        label: str = "",
+    ) -> dict[tuple[Key, Key], list[FoundEdge]]:
+        """Edges of a type from one node to another, for pairs (source, target)."""
+        row, names = EDGES[type_], tuple(properties)
+        target = label or row.target
+        text = questions.between_text(type_, _with_key(row, names), target)
+        decode = _EdgeDecoder(row, names, target)
+        found: dict[tuple[Key, Key], list[FoundEdge]] = {}
+        for some in _chunks(dict.fromkeys(pairs), _ROWS):
+            edges = self._ask(text, rows=[[*one, *other] for one, other in some])
+            for edge in decode.sorted(edges):
+                found.setdefault((edge.source, edge.target), []).append(edge)
+        return found
+
+    def stretch(
+        self,
+        label: str,
+        spans: Sequence[Span],
+        properties: Sequence[str] = (),
+        *,
+        before: int = 0,
+        within: int,
+        after: int = 0,
+        having: str = "",
+    ) -> list[list[FoundNode]]:
+        """Stretches of the chains of sessions, one list a span; all in one question."""
+        time = NODES[label].indexes[0][2]
+        names = tuple(name for name in properties if name != time)
+        stretches: list[list[FoundNode]] = [[] for _ in spans]
+        if not (before or within or after):
+            return stretches
+        text = questions.stretch_text(
+            label,
+            names,
+            before=before > 0,
+            within=within > 0,
+            after=after > 0,
+            having=having,
+        )
+        for some in _chunks(enumerate(spans), _ROWS):
+            rows = [
+                [number, *span.session, *span.low, *span.high, sorted(span.anyway)]
+                for number, span in some
+            ]
+            for number, members in self._ask(
+                text, rows=rows, before=before, within=within, after=after
+            ):
+                members.sort(key=lambda member: member[:2])
+                tenant = spans[number].session[0]
+                stretches[number] = [
+                    FoundNode(
+                        (tenant, member[1]),
+                        True,
+                        {time: member[0], **_values(names, member[2:])},
+                        False,
+                    )
+                    for member in members
+                ]
+        return stretches
+
+    def nearest(
+        self,
+        label: str,
+        vectors: Mapping[Key, Sequence[float]],
+        k: int,
+        properties: Sequence[str] = (),
+    ) -> dict[Key, list[tuple[FoundNode, float]]]:
+        """Visible nodes of the same tenant whose vectors are nearest to each of these."""
+        if not vectors:
+            return {}
+        filtered = self.client.searches_within_tenants()
+        names, depth = tuple(properties), len(NODES[label].key)
+        text = questions.nearest_text(label, names, k, filtered=filtered)
+        found: dict[Key, list[tuple[FoundNode, float]]] = {}
+        for some in _chunks(sorted(vectors.items(), key=lambda item: item[0]), _VECTORS):
+            rows = [[*key, list(vector)] for key, vector in some]
+            for *key, near in self._ask(text, 25 if filtered else None, rows=rows):
+                scored = [(_node(depth, names, one[1:]), 2.0 * one[0] - 1.0) for one in near]
+                scored.sort(key=lambda one: (-one[1], one[0].key))
+                found[tuple(key)] = scored[:k]
+        return found
+
+    def stream(
+        self,
+        label_or_type: str,
+        properties: Sequence[str] = (),
+        *,
+        tenants: Collection[str] | None = None,
+    ) -> Iterator[FoundNode] | Iterator[FoundEdge]:
+        """Every node of a label, or edge of a type, in the order of keys, in bounded memory.
+
+        Nodes without a whole key, and edges between other labels than the row's, are left out;
+        `Census.stray` counts them.
+        """
+        names = tuple(properties)
+        if label_or_type in NODES:
+            return self._stream_nodes(NODES[label_or_type], names, tenants)
+        return self._stream_edges(EDGES[label_or_type], names, tenants)
+
+    def _stream_nodes(
+        self, row: NodeRow, names: tuple[str, ...], tenants: Collection[str] | None
+    ) -> Iterator[FoundNode]:
+        of_one = tenants is not None and "tenant" in row.key
+        text = questions.stream_nodes_text(row.label, names, one_tenant=of_one)
+        for found in self._streamed(text, tenants if of_one else None):
+            yield _node(len(row.key), names, found)
+
+    def _stream_edges(
+        self, row: EdgeRow, names: tuple[str, ...], tenants: Collection[str] | None
+    ) -> Iterator[FoundEdge]:
+        text = questions.stream_edges_text(
+            row.type, _with_key(row, names), one_tenant=tenants is not None
+        )
+        decode = _EdgeDecoder(row, names)
+        width = decode.width
+        found = self._streamed(text, tenants)
+        for _, pair in groupby(found, key=lambda edge: edge[1 : 1 + width]):
+            edges = list(pair)
+            for label, parallel in groupby(edges, key=lambda edge: str(edge[0])):
+                yield from decode.sorted([edge[1:] for edge in parallel], label)
+
+    def _streamed(self, text: str, tenants: Collection[str] | None) -> Iterator[list[Any]]:
+        if tenants is None:
+            for record in self._open(text):
+                yield record[0]
+            return
+        for tenant in sorted(set(tenants)):
+            for record in self._open(text, tenant=tenant):
+                yield record[0]
+
+
+class Neo4jTransaction(_Neo4jReads):
+    """What may happen between begin and commit; made by `Neo4jGraph.transaction`."""
+
+    def __init__(self, transaction: ClientTransaction, client: GraphClient) -> None:
+        self._transaction = transaction
+        self.client = client
+        self._tombstones = 0
+        self.dead_letters = 0
+        self.advanced = False
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether events were forgotten, known after the lock."""
+        return self._tombstones > 0
+
+    def run(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """The rows of a statement of an adapter's own."""
+        return list(self._transaction.run(text, parameters))
+
+    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
+        return self._transaction.run(text, parameters, version=version).value()
+
+    def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
+        return iter(self._transaction.run(text, parameters))
+
+    def advance(self, start: Checkpoint, to: Checkpoint) -> None:
+        """Lock the checkpoint, test that it is at `start`, and move it to `to`."""
+        rows = self.run(
+            cypher.ADVANCE,
+            stage=start.stage,
+            partition=start.partition,
+            generation=start.generation,
+            position=str(start.position),
+            fold_version=start.fold_version,
+            to_position=str(to.position),
+            to_seq=to.seq,
+            to_digest=to.digest,
+        )
+        if not rows:
+            raise Fenced(
+                stage=start.stage,
+                partition=start.partition,
+                position=str(start.position),
+                generation=start.generation,
+            )
+        self._note_counts(rows[0])
+        self.advanced = True
+
+    def lock(self, stage: str, partition: int) -> Checkpoint | None:
+        """Lock a checkpoint without moving it, and read it. None: there is none."""
+        rows = self.run(cypher.LOCK, stage=stage, partition=partition)
+        if not rows:
+            return None
+        self._note_counts(rows[0])
+        return _checkpoint({**rows[0].data(), "stage": stage, "partition": partition})
+
+    def _note_counts(self, row: neo4j.Record) -> None:
+        self._tombstones, self.dead_letters = row["forgotten"], row["dead_letters"]
+
+    def reset(self, checkpoint: Checkpoint) -> int:
+        """Put a checkpoint elsewhere under a new generation, which is returned."""
+        (row,) = self.run(
+            cypher.RESET_CHECKPOINT,
+            stage=checkpoint.stage,
+            partition=checkpoint.partition,
+            position=str(checkpoint.position),
+            seq=checkpoint.seq,
+            digest=checkpoint.digest,
+            fold_version=checkpoint.fold_version,
+            models=checkpoint.models,
+        )
+        return int(row["generation"])
+
+    def lock_nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = (), *, make: bool = False
+    ) -> dict[Key, FoundNode]:
+        """`nodes`, locked in the order of their keys until the commit."""
+        names = tuple(properties)
+        text = questions.lock_nodes_text(label, names, make=make)
+        return self._keyed(text, label, sorted(set(keys)), names)
+
+    def apply(self, operations: Operations, stage: str) -> None:
+        """Write a batch of a stage."""
+        for text, parameters in cypher.statements(operations, stage):
+            self._transaction.run(text, parameters).consume()
+
+    # -- dead letters ------------------------------------------------------------------------------
+
+    def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:
+        """What a stage could not fold of a partition, by seq."""
+        rows = self.run(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
+        return [row.data() for row in rows]
+
+    def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
+        """Record an entry that the stage passes, with the other properties of its row."""
+        self.run(cypher.CREATE_DEAD_LETTER, stage=stage, partition=partition, seq=seq, **fields)
+
+    def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:
+        """Delete the records of entries that passed after all."""
+        if self.dead_letters:
+            self.run(cypher.DELETE_DEAD_LETTERS, stage=stage, partition=partition, seqs=list(seqs))
+
+    def drop_later_dead_letters(self, stage: str, partition: int, seq: int) -> None:
+        """Delete the records of entries behind `seq`: the ledger lost them, their numbers recur."""
+        self.run(cypher.DELETE_LATER_DEAD_LETTERS, stage=stage, partition=partition, seq=seq)
+
+    # -- repair ------------------------------------------------------------------------------------
+
+    def restore_nodes(
+        self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
+    ) -> None:
+        """Make nodes hold exactly these values, whatever they hold."""
+        row = NODES[label]
+        for keys in _chunks(sorted(set(gone)), _ROWS):
+            self._write(cypher.remove_nodes_text(label), [list(key) for key in keys])
+        for some in _chunks(sorted(nodes, key=lambda node: node.key), _ROWS):
+            for visible in (True, False):
+                rows = [_stored(row, node) for node in some if node.visible is visible]
+                self._write(cypher.restore_nodes_text(label, visible=visible), rows)
+
+    def restore_edges(
+        self,
+        type_: str,
+        edges: Iterable[FoundEdge],
+        *,
+        gone: Iterable[tuple[Key, Key, str]] = (),
+    ) -> None:
+        """Make pairs of nodes have exactly these edges of a type, whatever they have."""
+        names = [p.name for p in EDGES[type_].properties]
+        by_label: dict[str, list[FoundEdge]] = {}
+        for edge in edges:
+            by_label.setdefault(edge.label, []).append(edge)
+        pairs: dict[str, set[tuple[Key, Key]]] = {
+            label: {(edge.source, edge.target) for edge in given}
+            for label, given in by_label.items()
+        }
+        for source, target, label in gone:
+            pairs.setdefault(label, set()).add((source, target))
+        for label in sorted(pairs):
+            for cleared in _chunks(sorted(pairs[label]), _ROWS):
+                text = cypher.clear_pairs_text(type_, label)
+                self._write(text, [[*source, *target] for source, target in cleared])
+            given = sorted(by_label.get(label, ()), key=lambda edge: (edge.source, edge.target))
+            for some in _chunks(given, _ROWS):
+                rows = [
+                    [*one.source, *one.target, *(one.values.get(name) for name in names)]
+                    for one in some
+                ]
+                self._write(cypher.restore_edges_text(type_, label), rows)
+
+    def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
+        """Delete nodes and edges of labels and types that the schema does not know, and strays."""
+        for type_ in sorted(types):
+            self.run(questions.remove_type_text(type_))
+        for label in sorted(labels):
+            text = questions.remove_label_text(label) if label else questions.REMOVE_UNLABELLED
+            self.run(text)
+        for text in questions.remove_strays_texts():
+            self.run(text)
+
+    def _write(self, text: str, rows: Rows) -> None:
+        if rows:
+            self._transaction.run(text, {"rows": rows}).consume()
+
+
+class Neo4jGraph(_Neo4jReads):
+    """One target's graph in a Neo4j; threads may share it, each transaction stands alone.
+
+    Args:
+        driver: stays open when the graph is done with.
+        database: name of the database.
+        timeout_s: of one question, and of one transaction.
+    """
+
+    def __init__(
+        self, driver: neo4j.Driver, database: str = "neo4j", *, timeout_s: float = 60.0
+    ) -> None:
+        self.client = GraphClient(driver, database, timeout_s=timeout_s)
+
+    def _ask(self, text: str, version: int | None = None, **parameters: Any) -> list[Any]:
+        planned = planned_once(text, version=version)
+        return [row[0] for row in self.client.ask(planned, **parameters)]
+
+    def _open(self, text: str, **parameters: Any) -> Iterator[neo4j.Record]:
+        return self.client.stream(planned_once(text), **parameters)
+
+    def ensure_schema(self) -> None:
+        """Create what is missing of constraints and indexes, and wait until they are online."""
+        for text in (
+            *schema_statements(),
+            *vector_statements(filtered=self.client.searches_within_tenants()),
+            *fulltext_statements(),
+        ):
+            self.client.write(text)
+        self.client.write("CALL db.awaitIndexes($seconds)", seconds=300)
+
+    def ensure_checkpoints(
+        self, stage: str, partitions: int, fold_version: int, models: str = ""
+    ) -> None:
+        """Create a stage's missing checkpoints at the start of the ledger."""
+        self.client.write(
+            cypher.CREATE_CHECKPOINTS,
+            partitions=list(range(partitions)),
+            stage=stage,
+            position=str(START),
+            fold_version=fold_version,
+            models=models,
+        )
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """The checkpoints of a stage, or of all, by stage and partition."""
+        rows = self.client.ask(cypher.READ_CHECKPOINTS, stage=stage)
+        return [_checkpoint(row) for row in rows]
+
+    def dead_letters(
+        self, stage: str | None = None, partition: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Dead letters, by stage, partition and seq."""
+        rows = self.client.ask(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
+        return [row.data() for row in rows]
+
+    @contextmanager
+    def transaction(self) -> Iterator[Neo4jTransaction]:
+        """One transaction: committed when the body ends, rolled back when it raises."""
+        with self.client.transaction() as transaction:
+            yield Neo4jTransaction(transaction, self.client)
+
+    def clear(self, *, keep_checkpoints: bool = False) -> None:
+        """Delete everything that Recollect wrote, in small transactions."""
+        self.client.write(cypher.CLEAR_MEMORY if keep_checkpoints else cypher.CLEAR)
+
+    def store_id(self) -> str:
+        """Which database this is, by whatever address it is reached."""
+        (row,) = self.client.ask(cypher.STORE_ID)
+        return str(row[0])
+
+    def census(self) -> Census:
+        """What kinds of things it holds, foreign ones too; reads all of it."""
+        labels = {
+            label: self._count(questions.count_nodes_text(label))
+            for label in self._column(questions.LABELS)
+            if label not in _PLACEHOLDERS
+        }
+        labels[""] = self._count(questions.COUNT_UNLABELLED)
+        types = {
+            type_: self._count(questions.count_edges_text(type_))
+            for type_ in self._column(questions.TYPES)
+        }
+        stray = {name: self._count(text) for name, text in questions.STRAYS.items()}
+        online, constraints = self._online()
+        return Census(
+            labels=_counted(labels),
+            types=_counted(types),
+            node_properties=self._names(questions.NODE_PROPERTIES),
+            edge_properties=self._names(questions.EDGE_PROPERTIES),
+            indexes=online - constraints,
+            constraints=constraints,
+            stray=_counted(stray),
+        )
+
+    def _online(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of the indexes that are online, and of the constraints.
+
+        One that bears a name of ours and is something else is told with what it covers.
+        """
+        expected = index_definitions()
+        online = set()
+        for name, labels, properties in self.client.stream(questions.ONLINE_INDEXES):
+            label, columns = expected.get(name, ("", ()))
+            is_ours = labels == [label] and tuple(properties[: len(columns)]) == columns
+            other = name in expected and not is_ours
+            online.add(f"{name} on {labels}, {properties}" if other else name)
+        backed: dict[str, str | None] = dict(map(tuple, self.client.stream(questions.CONSTRAINTS)))
+        constraints = {name for name, index in backed.items() if index is None or index in online}
+        return frozenset(online), frozenset(constraints)
+
+    def _column(self, text: str) -> list[str]:
+        return [row[0] for row in self.client.stream(text)]
+
+    def _count(self, text: str) -> int:
+        (row,) = self.client.stream(text)
+        return int(row[0])
+
+    def _names(self, text: str) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for kind, name in self.client.stream(text):
+            found.setdefault(kind, set()).add(name)
+        return {
+            kind: frozenset(names) for kind, names in found.items() if kind not in _PLACEHOLDERS
+        }
+
+
+class _EdgeDecoder:
+    """Makes edges of rows [source…, target…, value…], which end with the values of the row's key.
+
+    Args:
+        row: of the type.
+        names: of the properties that were asked for.
+        target: label of the nodes where they end; empty: the row's.
+    """
+
+    def __init__(self, row: EdgeRow, names: tuple[str, ...], target: str = "") -> None:
+        self._names = names
+        self._target = target or row.target
+        self._source_width = len(NODES[row.source].key)
+        self.width = self._source_width + len(NODES[self._target].key)
+
+    def sorted(self, rows: Iterable[list[Any]], label: str = "") -> list[FoundEdge]:
+        """The edges, by source, target and the row's key."""
+        keyed = self.width + len(self._names)
+        ordered = sorted(
+            rows,
+            key=lambda row: (row[: self.width], [_sortable(value) for value in row[keyed:]]),
+        )
+        return [
+            FoundEdge(
+                tuple(row[: self._source_width]),
+                tuple(row[self._source_width : self.width]),
+                label or self._target,
+                _values(self._names, row[self.width : keyed]),
+            )
+            for row in ordered
+        ]
+
+
+def _with_key(row: EdgeRow, names: tuple[str, ...]) -> tuple[str, ...]:
+    return (*names, *row.key)
+
+
+def _sortable(value: Any) -> tuple[str, Any]:
+    """A value among others that may be of another type, or none."""
+    return ("", 0) if value is None else (type(value).__name__, value)
+
+
+def _node(depth: int, names: tuple[str, ...], row: Sequence[Any]) -> FoundNode:
+    values = _values(names, row[depth + 2 :])
+    return FoundNode(tuple(row[:depth]), row[depth], values, row[depth + 1])
+
+
+def _values(names: tuple[str, ...], values: Sequence[Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if type(value) is list else value
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def _stored(row: NodeRow, node: FoundNode) -> list[Any]:
+    """The values of a restored node, as `cypher.restore_nodes_text` takes them."""
+    given = {**node.values, **dict(zip(row.key, node.key, strict=True))}
+    return [given.get(p.name) for p in row.stored()]
+
+
+def _checkpoint(row: Mapping[str, Any] | neo4j.Record) -> Checkpoint:
+    return Checkpoint(
+        stage=row["stage"],
+        partition=row["partition"],
+        position=Position.parse(row["position"]),
+        seq=row["seq"],
+        digest=row["digest"],
+        generation=row["generation"],
+        fold_version=row["fold_version"],
+        models=row["models"],
+    )
+
+
+def _counted(numbers: Mapping[str, int]) -> dict[str, int]:
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some

@@ -1,0 +1,370 @@
+"""The graph as everybody else sees it: a few reads, operations, and transactions behind a fence.
+
+Two stores stand behind it, `neo4j.py` and `memory.py`, and one contract suite runs on both
+(`tests/contracts/test_graph_port.py`). Stages gather, passes read, verify compares and rebuild
+writes through these protocols, so whatever runs on one store runs on the other.
+
+Beside the properties of its row a node stores, for each decided one, the position of the decision
+as `<name>_decided_at`; `NodeRow.stored()` lists all of them, and reads return any that is named.
+
+Values travel as operations carry them: times are milliseconds since the epoch, lists are tuples,
+a property that a node does not have is None. Keys are tuples in the order of the schema row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from projections.operations import Checkpoint, Key, Operations
+from projections.structural import Link, SessionKey
+
+
+class FoundNode(NamedTuple):
+    """A node as a read returns it.
+
+    Attributes:
+        key: values of the row's key.
+        visible: False for a placeholder.
+        values: the properties that were asked for, by name.
+        bare: it holds its key and nothing else.
+    """
+
+    key: Key
+    visible: bool
+    values: Mapping[str, Any]
+    bare: bool
+
+
+class FoundEdge(NamedTuple):
+    """An edge as a read returns it; `label` is that of the node where it ends."""
+
+    source: Key
+    target: Key
+    label: str
+    values: Mapping[str, Any]
+
+
+class End(StrEnum):
+    """By which of its ends an edge is looked up."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    EITHER = "either"
+    """For types that are read as undirected; of a loop, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a session's chain, by the place of its first and its last member.
+
+    The bounds are places, not events: none needs to be there. A low bound behind everything
+    (`LAST`) asks for the end of the chain.
+
+    Attributes:
+        anyway: ids of events that count even where `having` says that they do not.
+    """
+
+    session: SessionKey
+    low: Link
+    high: Link
+    anyway: frozenset[str] = frozenset()
+
+
+LAST = Link(253_402_300_800_000, "")
+"""A place behind every event: the end of the year 9999."""
+
+
+class Census(NamedTuple):
+    """What kinds of things a store holds, whoever wrote them.
+
+    Attributes:
+        labels: how many nodes, by label; the second label of placeholders is none.
+        types: how many edges, by type.
+        node_properties, edge_properties: names that occur, by label and by type.
+        indexes, constraints: names of those that are online.
+        stray: by label or type, how many nodes lack a part of their key, or bear the second label
+            of a placeholder alone, and how many edges join other labels than their row says. No
+            read shows them; `remove_foreign` deletes them.
+    """
+
+    labels: Mapping[str, int]
+    types: Mapping[str, int]
+    node_properties: Mapping[str, frozenset[str]]
+    edge_properties: Mapping[str, frozenset[str]]
+    indexes: frozenset[str]
+    constraints: frozenset[str]
+    stray: Mapping[str, int] = {}
+
+
+class Reads(Protocol):
+    """What may be asked of a graph. Every question is answered by a key or by an index.
+
+    Raises:
+        GraphUnavailable: away, or the question took longer than its limit.
+    """
+
+    def nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = ()
+    ) -> dict[Key, FoundNode]:
+        """Nodes by key, placeholders too; a key without a node is missing."""
+        ...
+
+    def find(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        """Visible nodes by the properties `by`, which begin one of the row's `indexes`.
+
+        The first such index answers, which holds only nodes that have all of its properties.
+
+        Returns:
+            By row, those of it sorted by key; a row without any is missing.
+        """
+        ...
+
+    def edges(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        properties: Sequence[str] = (),
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+    ) -> dict[Key, list[FoundEdge]]:
+        """Edges of a type around nodes.
+
+        Args:
+            type_: a type of the schema.
+            ends: keys of the nodes at the end `by`.
+            properties: to return.
+            by: at which end those nodes stand.
+            label: of the target, where it is not the row's `target`.
+
+        Returns:
+            By end, sorted by source, target and the row's key; an end without any is missing.
+        """
+        ...
+
+    def between(
+        self,
+        type_: str,
+        pairs: Iterable[tuple[Key, Key]],
+        properties: Sequence[str] = (),
+        *,
+        label: str = "",
+    ) -> dict[tuple[Key, Key], list[FoundEdge]]:
+        """Edges of a type from one node to another, for pairs (source, target)."""
+        ...
+
+    def stretch(
+        self,
+        label: str,
+        spans: Sequence[Span],
+        properties: Sequence[str] = (),
+        *,
+        before: int = 0,
+        within: int,
+        after: int = 0,
+        having: str = "",
+    ) -> list[list[FoundNode]]:
+        """Stretches of the chains of sessions, in the order of (occurred_at, id).
+
+        Args:
+            label: one whose first index is (tenant, session_id, occurred_at, event_id).
+            spans: where.
+            properties: to return; `occurred_at` is always among them.
+            before: members ahead of the low bound, the nearest.
+            within: members from the low to the high bound, both included, the first so many.
+            after: members behind the high bound, the nearest.
+            having: a property that a member must have, to be returned and to be counted.
+
+        Returns:
+            One list a span. Placeholders are no members.
+        """
+        ...
+
+    def nearest(
+        self,
+        label: str,
+        vectors: Mapping[Key, Sequence[float]],
+        k: int,
+        properties: Sequence[str] = (),
+    ) -> dict[Key, list[tuple[FoundNode, float]]]:
+        """Visible nodes of the same tenant whose vectors are nearest to each of these.
+
+        Returns:
+            By key at most `k` others with their plain cosine, the nearest first; never the node
+            itself. The order is approximate where an index searches.
+        """
+        ...
+
+    def stream(
+        self,
+        label_or_type: str,
+        properties: Sequence[str] = (),
+        *,
+        tenants: Collection[str] | None = None,
+    ) -> Iterator[FoundNode] | Iterator[FoundEdge]:
+        """Every node of a label, or edge of a type, in the order of keys, in bounded memory.
+
+        Edges are sorted by source, target and the row's key. `tenants` restricts both to theirs.
+        """
+        ...
+
+
+class Transaction(Reads, Protocol):
+    """What may happen between begin and commit. Take the checkpoint's lock first.
+
+    Attributes:
+        advanced: this transaction moves a checkpoint, so its entries are folded for the first
+            time, and what only counts up may count.
+        dead_letters: how many the graph holds, known after the lock.
+    """
+
+    advanced: bool
+    dead_letters: int
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether events were forgotten, known after the lock."""
+        ...
+
+    def advance(self, start: Checkpoint, to: Checkpoint) -> None:
+        """Lock the checkpoint, test that it is at `start`, and move it to `to`.
+
+        Raises:
+            Fenced: it is elsewhere, or of another generation or fold version.
+        """
+        ...
+
+    def lock(self, stage: str, partition: int) -> Checkpoint | None:
+        """Lock a checkpoint without moving it, and read it. None: there is none."""
+        ...
+
+    def reset(self, checkpoint: Checkpoint) -> int:
+        """Put a checkpoint elsewhere under a new generation, which is returned."""
+        ...
+
+    def lock_nodes(
+        self, label: str, keys: Iterable[Key], properties: Sequence[str] = (), *, make: bool = False
+    ) -> dict[Key, FoundNode]:
+        """`nodes`, locked in the order of their keys until the commit.
+
+        Args:
+            label: of the nodes.
+            keys: of the nodes.
+            properties: to return, as they are once the lock is held.
+            make: make those that are missing, as placeholders where the row has any.
+        """
+        ...
+
+    def apply(self, operations: Operations, stage: str) -> None:
+        """Write a batch of a stage.
+
+        Raises:
+            InvalidOperation: another stage owns what it writes.
+        """
+        ...
+
+    def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:
+        """What a stage could not fold of a partition, by seq."""
+        ...
+
+    def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
+        """Record an entry that the stage passes, with the other properties of its row."""
+        ...
+
+    def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:
+        """Delete the records of entries that passed after all."""
+        ...
+
+    def drop_later_dead_letters(self, stage: str, partition: int, seq: int) -> None:
+        """Delete the records of entries behind `seq`: the ledger lost them, their numbers recur."""
+        ...
+
+    def restore_nodes(
+        self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
+    ) -> None:
+        """Make nodes hold exactly these values, whatever they hold; for repair alone.
+
+        Args:
+            label: of the nodes.
+            nodes: with `values` by every stored property of the row, None for those to remove;
+                what the row does not know is removed too.
+            gone: keys of nodes to delete, with their edges.
+        """
+        ...
+
+    def restore_edges(
+        self,
+        type_: str,
+        edges: Iterable[FoundEdge],
+        *,
+        gone: Iterable[tuple[Key, Key, str]] = (),
+    ) -> None:
+        """Make pairs of nodes have exactly these edges of a type, whatever they have.
+
+        Args:
+            type_: of the edges.
+            edges: all that there must be between each of their pairs, with every property.
+            gone: (source, target, label of the target) of pairs that must have none.
+        """
+        ...
+
+    def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
+        """Delete nodes and edges of labels and types that the schema does not know, and strays.
+
+        A node that bears a label of ours too, by whose key it is found, loses the other one alone.
+
+        Args:
+            labels: the unknown ones; an empty text stands for nodes without any.
+            types: the unknown ones.
+        """
+        ...
+
+
+class Graph(Reads, Protocol):
+    """One target's graph. Threads may share it; each transaction stands alone."""
+
+    def ensure_schema(self) -> None:
+        """Create what is missing of constraints and indexes, and wait until they are online."""
+        ...
+
+    def ensure_checkpoints(
+        self, stage: str, partitions: int, fold_version: int, models: str = ""
+    ) -> None:
+        """Create a stage's missing checkpoints at the start of the ledger."""
+        ...
+
+    def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
+        """The checkpoints of a stage, or of all, by stage and partition."""
+        ...
+
+    def dead_letters(
+        self, stage: str | None = None, partition: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Dead letters, by stage, partition and seq."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """One transaction: committed when the body ends, rolled back when it raises."""
+        ...
+
+    def clear(self, *, keep_checkpoints: bool = False) -> None:
+        """Delete everything that Recollect wrote, in small transactions."""
+        ...
+
+    def store_id(self) -> str:
+        """Which store this is, by whatever address it is reached."""
+        ...
+
+    def census(self) -> Census:
+        """What kinds of things it holds, foreign ones too; reads all of it."""
+        ...

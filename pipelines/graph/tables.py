@@ -1,0 +1,230 @@
+"""Tables of the graph in memory: nodes, edges, their indexes, and a log to take changes back."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy
+import numpy.typing
+
+from projections.operations import Key
+from projections.schema import EDGES, NODES
+from projections.structural import Link, SessionKey
+
+CHAIN: Final = ("tenant", "session_id", "occurred_at", "event_id")
+"""The index that makes a label's nodes members of their sessions' chains."""
+
+Values = dict[str, Any]
+Pair = tuple[Key, str, Key]
+"""Source, label of the target, target."""
+_Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """Values are never changed in place, so that a rollback puts the old node back."""
+
+    values: Values
+    visible: bool
+
+
+@dataclass(slots=True)
+class Vectors:
+    """The vectors of one label and tenant, as rows of one array that grows by doubling."""
+
+    keys: list[Key] = field(default_factory=list)
+    places: dict[Key, int] = field(default_factory=dict)
+    rows: numpy.typing.NDArray[numpy.float32] | None = None
+
+    def put(self, key: Key, vector: numpy.typing.NDArray[numpy.float32]) -> None:
+        """Hold a vector, scaled to unit length."""
+        place = self.places.get(key)
+        if place is None:
+            place = self.places[key] = len(self.keys)
+            self.keys.append(key)
+        if self.rows is None:
+            self.rows = numpy.zeros((64, len(vector)), numpy.float32)
+        elif place >= len(self.rows):
+            self.rows = numpy.concatenate([self.rows, numpy.zeros_like(self.rows)])
+        norm = float(numpy.linalg.norm(vector))
+        self.rows[place] = vector / norm if norm else vector
+
+    def drop(self, key: Key) -> None:
+        """Forget a vector, if it is held."""
+        place = self.places.pop(key, None)
+        if place is None or self.rows is None:
+            return
+        last = self.keys.pop()
+        if last != key:  # the last one moves into the gap
+            self.keys[place] = last
+            self.places[last] = place
+            self.rows[place] = self.rows[len(self.keys)]
+
+    def nearest(self, vector: Sequence[float], most: int) -> list[tuple[Key, float]]:
+        """The `most` keys of the largest cosines, the largest first; ties by key."""
+        if self.rows is None or not self.keys:
+            return []
+        wanted = numpy.asarray(vector, numpy.float32)
+        norm = float(numpy.linalg.norm(wanted))
+        if not norm:
+            return []
+        cosines = self.rows[: len(self.keys)] @ (wanted / norm)
+        if most < len(cosines):
+            least = numpy.partition(cosines, -most)[-most]
+            places = numpy.flatnonzero(cosines >= least)
+        else:
+            places = numpy.arange(len(cosines))
+        ranked = sorted((-float(cosines[place]), self.keys[place]) for place in places)
+        return [(key, -negative) for negative, key in ranked[:most]]
+
+
+class Tables:
+    """What the store holds, its indexes, and how to take back what a transaction changed."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[Key, StoredNode]] = {label: {} for label in NODES}
+        self.pairs: dict[str, dict[Pair, tuple[Values, ...]]] = {type_: {} for type_ in EDGES}
+        self.targets: dict[str, dict[Key, dict[tuple[str, Key], None]]] = {t: {} for t in EDGES}
+        self.sources: dict[str, dict[tuple[str, Key], dict[Key, None]]] = {t: {} for t in EDGES}
+        self.chains: dict[str, dict[SessionKey, list[Link]]] = {
+            label: {} for label, row in NODES.items() if CHAIN in row.indexes
+        }
+        self.vectors: dict[tuple[str, Any], Vectors] = {}
+        self.found_by: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], set[Key]]] = {}
+        self.undo: list[_Undo] = []
+
+    def put_node(self, label: str, key: Key, node: StoredNode | None) -> None:
+        """Replace a node, or take it away; its edges are the caller's business."""
+        self._place_node(label, key, node)
+
+    def _place_node(
+        self, label: str, key: Key, node: StoredNode | None, *, log: bool = True
+    ) -> None:
+        table = self.nodes.setdefault(label, {})
+        before = table.get(key)
+        if node is None:
+            table.pop(key, None)
+        else:
+            table[key] = node
+        self._index(label, key, before, node)
+        if log:
+            self.undo.append(lambda: self._place_node(label, key, before, log=False))
+
+    def put_pair(self, type_: str, pair: Pair, copies: tuple[Values, ...]) -> None:
+        """Replace all edges of a type between two nodes."""
+        self._place_pair(type_, pair, copies)
+
+    def _place_pair(
+        self, type_: str, pair: Pair, copies: tuple[Values, ...], *, log: bool = True
+    ) -> None:
+        source, label, target = pair
+        table = self.pairs.setdefault(type_, {})
+        before = table.get(pair, ())
+        targets = self.targets.setdefault(type_, {})
+        sources = self.sources.setdefault(type_, {})
+        if copies:
+            table[pair] = copies
+            targets.setdefault(source, {})[label, target] = None
+            sources.setdefault((label, target), {})[source] = None
+        elif before:
+            del table[pair]
+            _take_out(targets, source, (label, target))
+            _take_out(sources, (label, target), source)
+        if log:
+            self.undo.append(lambda: self._place_pair(type_, pair, before, log=False))
+
+    def pairs_at(self, type_: str, label: str, key: Key) -> list[Pair]:
+        """All pairs of a type that a node is an end of, on either side."""
+        row = EDGES.get(type_)
+        starts = row is None or row.source == label
+        outgoing = [(key, *end) for end in self.targets[type_].get(key, ())] if starts else []
+        incoming = [(source, label, key) for source in self.sources[type_].get((label, key), ())]
+        return list(dict.fromkeys([*outgoing, *incoming]))
+
+    def rollback(self) -> None:
+        """Take back everything since the last commit, the latest change first."""
+        undo, self.undo = self.undo, []
+        for take_back in reversed(undo):
+            take_back()
+
+    def by(self, label: str, names: tuple[str, ...]) -> dict[tuple[Any, ...], set[Key]]:
+        """The keys of a label's nodes by the values of some properties; kept from then on."""
+        index = self.found_by.get((label, names))
+        if index is None:
+            index = self.found_by[label, names] = {}
+            for key, node in self.nodes[label].items():
+                index.setdefault(_picked(node, names), set()).add(key)
+        return index
+
+    def _index(
+        self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
+    ) -> None:
+        if label in self.chains:
+            self._index_chain(label, key, before, after)
+        for (indexed, names), index in self.found_by.items():
+            if indexed == label:
+                if before is not None:
+                    _discard(index, _picked(before, names), key)
+                if after is not None:
+                    index.setdefault(_picked(after, names), set()).add(key)
+        name = NODES[label].vector if label in NODES else None
+        if name is not None:
+            self._index_vector(label, key, name, before, after)
+
+    def _index_chain(
+        self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
+    ) -> None:
+        left, entered = _place(key, before), _place(key, after)
+        if left == entered:
+            return
+        chains = self.chains[label]
+        if left is not None:
+            session, link = left
+            chain = chains[session]
+            del chain[bisect_left(chain, link)]
+        if entered is not None:
+            session, link = entered
+            insort(chains.setdefault(session, []), link)
+
+    def _index_vector(
+        self, label: str, key: Key, name: str, before: StoredNode | None, after: StoredNode | None
+    ) -> None:
+        old = None if before is None else before.values.get(name)
+        new = None if after is None else after.values.get(name)
+        if new is old:
+            return
+        vectors = self.vectors.setdefault((label, key[0]), Vectors())
+        if new is None:
+            vectors.drop(key)
+        else:
+            vectors.put(key, new)
+
+
+def _place(key: Key, node: StoredNode | None) -> tuple[SessionKey, Link] | None:
+    """Where a node stands in its chain; None: in none."""
+    if node is None or not node.visible:
+        return None
+    session, occurred_at = node.values.get("session_id"), node.values.get("occurred_at")
+    if session is None or occurred_at is None:
+        return None
+    return (key[0], session), Link(occurred_at, key[1])
+
+
+def _picked(node: StoredNode, names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(node.values.get(name) for name in names)
+
+
+def _take_out(index: dict[Any, dict[Any, None]], place: Any, member: Any) -> None:
+    members = index[place]
+    del members[member]
+    if not members:
+        del index[place]
+
+
+def _discard(index: dict[tuple[Any, ...], set[Key]], place: tuple[Any, ...], key: Key) -> None:
+    index[place].discard(key)
+    if not index[place]:
+        del index[place]

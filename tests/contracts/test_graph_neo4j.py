@@ -1,0 +1,246 @@
+"""What is Neo4j's alone: every text finds its rows by an index, errors, what others stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import neo4j
+import pytest
+
+from pipelines.graph import cypher, questions
+from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.port import End
+from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
+from projections.operations import Operations
+from projections.schema import (
+    COMMUNITY,
+    EDGES,
+    ENTITY,
+    EVENT,
+    FORGOTTEN,
+    NODES,
+    RELATES_TO,
+    SIMILAR_TO,
+    SUMMARIZES,
+    SUMMARY,
+    VECTOR_DIMENSIONS,
+)
+from tests.contracts.plans import SCANS, SORTS, operators
+from tests.contracts.test_graph_port import node, written
+from tests.factories import event
+
+pytestmark = pytest.mark.integration
+STAGE = "projection"
+STAGES = (STAGE, "enrichment", "consolidation")
+
+
+def test_clear_leaves_the_nodes_of_others(neo4j_graph: Neo4jGraph) -> None:
+    client = neo4j_graph.client
+    client.write("CREATE (:Person {name: 'Ada'})-[:KNOWS]->(:Person {name: 'Bob'})")
+    written(neo4j_graph, node(1))
+    neo4j_graph.clear()
+    rows = client.ask("MATCH (n) RETURN n.name ORDER BY n.name")
+    assert [row[0] for row in rows] == ["Ada", "Bob"]
+
+
+def test_what_others_wrote_on_a_node_of_ours_stays(neo4j_graph: Neo4jGraph) -> None:
+    written(neo4j_graph, node(1))
+    neo4j_graph.client.write("MATCH (e:Event) SET e.colour = 'red'")
+    written(neo4j_graph, node(1, tool_name="x"))
+    (found,) = neo4j_graph.nodes(EVENT.label, [event(1).key], ("colour",)).values()
+    assert found.values == {"colour": "red"}
+
+
+def test_times_are_stored_as_times(neo4j_graph: Neo4jGraph) -> None:
+    written(neo4j_graph, node(1))
+    rows = neo4j_graph.client.ask(
+        "MATCH (e:Event) RETURN e.occurred_at IS :: ZONED DATETIME, 'lock' IN keys(e)"
+    )
+    assert [list(row) for row in rows] == [[True, False]]
+
+
+def test_what_the_database_refuses_and_what_is_away_are_two_errors(
+    neo4j_graph: Neo4jGraph,
+) -> None:
+    with pytest.raises(GraphRejected), neo4j_graph.transaction() as transaction:
+        transaction.run("RETURN 1 +")
+    with (
+        neo4j.GraphDatabase.driver("bolt://127.0.0.1:1", connection_timeout=1) as away,
+        pytest.raises(GraphUnavailable) as caught,
+    ):
+        Neo4jGraph(away).checkpoints()
+    assert caught.value.retryable
+
+
+SLOW = "UNWIND range(1, 100000000) AS x RETURN count(x)"
+
+
+def test_transactions_and_questions_have_a_limit(driver: neo4j.Driver) -> None:
+    graph = Neo4jGraph(driver, timeout_s=0.05)
+    with pytest.raises(TransactionTimeout), graph.transaction() as transaction:
+        transaction.run(SLOW)
+    with pytest.raises(TransactionTimeout):
+        graph.client.ask(SLOW)
+
+
+def test_every_answer_is_asked_within_a_transaction_or_a_limit(neo4j_graph: Neo4jGraph) -> None:
+    batch = Operations()
+    batch.add(node(1))
+    with neo4j_graph.transaction() as transaction:
+        transaction.apply(batch, STAGE)
+        assert neo4j_graph.nodes(EVENT.label, [event(1).key]) == {}
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+CHAINS = {"before": True, "within": True, "after": True}
+_NAMED = ("importance_score", "occurred_at")
+_CALLED = ("canonical_name", "entity_type", "subtype")
+BY_CHAIN = {
+    f"stretch of {label}{', ' + having if having else ''}": questions.stretch_text(
+        label, _NAMED[:1], having=having, **CHAINS
+    )
+    for label in (EVENT.label, FORGOTTEN.label)
+    for having in ("", "importance_score")
+} | {
+    "end of a chain": questions.stretch_text(
+        EVENT.label, (), before=True, within=False, after=False, having=""
+    ),
+    "stream events": cypher.STREAM_EVENTS,
+    "read sessions": cypher.READ_SESSIONS,
+}
+BY_KEY: dict[str, str] = {
+    "advance": cypher.ADVANCE,
+    "lock": cypher.LOCK,
+    "read events": cypher.READ_EVENTS,
+    **{f"nodes {label}": questions.nodes_text(label, ()) for label in NODES},
+    **{
+        f"lock {label}{' making' if make else ''}": questions.lock_nodes_text(label, (), make=make)
+        for label in NODES
+        for make in (False, True)
+    },
+    "namesakes": questions.find_text(ENTITY.label, ("tenant", "canonical_name"), _CALLED),
+    "failures": questions.find_text(EVENT.label, ("tenant", "tool_name"), ()),
+    "all of an index": questions.find_text(EVENT.label, EVENT.indexes[1], ()),
+    **{
+        f"{type_} by {by}": questions.edges_text(type_, row.key, by, "")
+        for type_, row in EDGES.items()
+        for by in End
+        if by is not End.EITHER or row.source == row.target
+    },
+    "summaries above": questions.edges_text(SUMMARIZES.type, (), End.TARGET, SUMMARY.label),
+    **{f"between {type_}": questions.between_text(type_, (), "") for type_ in EDGES},
+    "between summaries": questions.between_text(SUMMARIZES.type, (), SUMMARY.label),
+    **{
+        f"merge {label} {stage}{' waiting' if waiting else ''}": cypher.merge_nodes_text(
+            label, stage, with_placeholders=waiting
+        )
+        for label, row in NODES.items()
+        for stage in STAGES
+        for waiting in (False, True)
+        if row.owned(stage)
+    },
+    "set events": cypher.set_nodes_text(EVENT.label, "enrichment"),
+    **{
+        f"decide {label}.{name}": cypher.decide_nodes_text(label, name)
+        for label, name in (
+            (ENTITY.label, "display_name"),
+            (EVENT.label, "access_count"),
+            (EVENT.label, "importance_boost"),
+            (FORGOTTEN.label, "recalled"),
+            (COMMUNITY.label, "gone"),
+        )
+    },
+    **{f"remove {label}": cypher.remove_nodes_text(label) for label in NODES},
+    **{
+        f"{text.__name__} {row.type} {stage}": text(row.type, stage)
+        for row in EDGES.values()
+        for stage in STAGES
+        if row.written_by(stage)
+        for text in (cypher.merge_edges_text, cypher.remove_edges_text, cypher.clear_edges_text)
+    },
+    "remove one of several": cypher.remove_edges_text(RELATES_TO.type, "enrichment", keyed=True),
+    "retrievals": cypher.set_edges_text(RELATES_TO.type, "consolidation"),
+    "levels": cypher.merge_edges_text(SUMMARIZES.type, "consolidation", label=SUMMARY.label),
+    "levels removed": cypher.remove_edges_text(
+        SUMMARIZES.type, "consolidation", label=SUMMARY.label
+    ),
+    "dropped pairs": cypher.remove_edges_text(SIMILAR_TO.type, "consolidation"),
+    **{
+        f"restore {label} {visible}": cypher.restore_nodes_text(label, visible=visible)
+        for label in NODES
+        for visible in (True, False)
+    },
+    **{f"clear pairs of {type_}": cypher.clear_pairs_text(type_) for type_ in EDGES},
+    **{f"restore {type_}": cypher.restore_edges_text(type_) for type_ in EDGES},
+}
+STREAMS = {
+    **{
+        f"{label}{' of one' if one else ''}": questions.stream_nodes_text(label, (), one_tenant=one)
+        for label, row in NODES.items()
+        for one in (False, True)
+        if not one or "tenant" in row.key
+    },
+    **{
+        f"{type_}{' of one' if one else ''}": questions.stream_edges_text(type_, (), one_tenant=one)
+        for type_ in EDGES
+        for one in (False, True)
+    },
+}
+PARAMETERS: dict[str, Any] = {
+    "rows": [["t", "e", "x", "y", 0, "v", 0, []] + ["x"] * 40],
+    "sessions": [["t", "s"]],
+    "keys": [["t", "e"]],
+    "tenant": "t",
+    **dict.fromkeys(("before", "within", "after"), 10),
+    **dict.fromkeys(("stage", "position", "to_position", "to_digest"), ""),
+    **dict.fromkeys(("partition", "generation", "fold_version", "to_seq"), 0),
+}
+
+
+@pytest.fixture(params=["empty", "filled"])
+def planned(request: pytest.FixtureRequest, neo4j_graph: Neo4jGraph) -> Neo4jGraph:
+    """Plans are made on an empty graph and kept while it grows, or made anew on a full one."""
+    neo4j_graph.ensure_checkpoints(STAGE, 3, 1)
+    if request.param == "filled":
+        written(neo4j_graph, *(node(n, session_id=f"s-{n % 5}") for n in range(1, 300)))
+        neo4j_graph.client.write("CALL db.resampleOutdatedIndexes()")
+    neo4j_graph.client.write("CALL db.clearQueryCaches()")
+    return neo4j_graph
+
+
+def test_every_statement_finds_its_rows_by_an_index(planned: Neo4jGraph) -> None:
+    for name, text in (BY_KEY | BY_CHAIN).items():
+        found = operators(planned.client.driver, text, PARAMETERS)
+        kinds = {kind for kind, _ in found}
+        assert not {kind for kind in kinds if "RelationshipTypeScan" in kind}, (name, kinds)
+        assert not kinds & SCANS, (name, kinds)
+
+
+def test_chains_are_read_in_the_order_of_their_index(planned: Neo4jGraph) -> None:
+    for name, text in BY_CHAIN.items():
+        found = operators(planned.client.driver, text, PARAMETERS)
+        label = FORGOTTEN if FORGOTTEN.label in name else EVENT
+        chain = ", ".join(label.indexes[0])
+        assert [details for kind, details in found if "Index" in kind and chain in details], name
+        assert not {kind for kind, _ in found} & SORTS, name
+
+
+def test_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:
+    """Of edges the second half of the order is sorted within what starts at one node."""
+    for name, text in STREAMS.items():
+        found = operators(planned.client.driver, text, PARAMETERS)
+        kinds = {kind for kind, _ in found}
+        assert not kinds & SCANS, (name, kinds)
+        assert not kinds & {"Sort", "Top"}, (name, kinds)
+
+
+@pytest.mark.parametrize(("filtered", "version"), [(True, 25), (False, None)])
+def test_the_nearest_are_searched_in_the_vector_index(
+    neo4j_graph: Neo4jGraph, filtered: bool, version: int | None
+) -> None:
+    for label, names in ((EVENT.label, ()), (ENTITY.label, _CALLED)):
+        text = questions.nearest_text(label, names, 24, filtered=filtered)
+        rows = {"rows": [["t", "e", [0.05] * VECTOR_DIMENSIONS]]}
+        found = operators(neo4j_graph.client.driver, text, rows, version=version)
+        assert not {kind for kind, _ in found} & SCANS

@@ -1,0 +1,32 @@
+"""A graph in memory whose commits go wrong when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pipelines.graph.memory import MemoryGraph, MemoryTransaction
+
+
+class FaultyGraph(MemoryGraph):
+    """The store itself, with a place for faults around each commit.
+
+    Attributes:
+        before_commit, after_commit: called around each commit; what they raise is what the caller
+            of the transaction gets. Before it nothing is kept, after it all is.
+        commits: how many there were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_commit: Callable[[], None] = lambda: None
+        self.after_commit: Callable[[], None] = lambda: None
+        self.commits = 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryTransaction]:
+        with super().transaction() as transaction:
+            yield transaction
+            self.before_commit()
+        self.commits += 1
+        self.after_commit()
