@@ -9,6 +9,9 @@ import asyncio
 import importlib
 import importlib.metadata
 import inspect
+import os
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -34,6 +37,7 @@ from mode import Service
 
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings
+from pipelines.work.stages import STAGES
 from pipelines.work.transport import LEDGER_TOPIC, Transport
 from pipelines.work.transport import Consumer as LedgerConsumer
 from projections.errors import RecollectError
@@ -231,3 +235,22 @@ def test_an_app_without_positions_is_refused() -> None:
 def test_the_worker_takes_these_options() -> None:
     assert {"app", "loglevel", "quiet"} <= set(parameters(Worker.__init__))
     assert "raise SystemExit(EX_OK)" in source(Worker.execute_from_commandline)
+
+
+FIND_APPS = """
+from faust.cli.base import find_app
+from pipelines.work.stages import STAGES
+print(*[find_app(f"pipelines.work.app:{name}").conf.id for name in STAGES])
+"""
+
+
+def test_faust_finds_the_app_of_every_stage(tmp_path: Path) -> None:
+    """In a process of its own: a stage that runs models lowers the priority of its process."""
+    found = subprocess.run(
+        [sys.executable, "-c", FIND_APPS],
+        env={**os.environ, "RECOLLECT_DATA_DIR": str(tmp_path), "RECOLLECT_TARGET": "green"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.stdout.split() == [f"{name}@green" for name in STAGES], found.stderr
