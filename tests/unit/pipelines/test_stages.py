@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from pipelines.graph.memory import MemoryGraph
 from pipelines.ledger.targets import Target
 from pipelines.observe import metrics as telemetry
 from pipelines.operations.reconsolidate import REDECIDABLE
@@ -18,7 +20,6 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, later_stages, stages_before
 from projections.operations import Operations
 from tests.factories import block, event
-from tests.fakes.graph import FakeGraphWriter
 
 NAME = "lessons"
 TARGET = Target("blue", "bolt://nowhere", "neo4j", "active")
@@ -63,16 +64,15 @@ def services() -> Iterator[Services]:
 def test_it_is_folded_behind_the_stage_that_it_stands_on(
     lessons: Stage, services: Services
 ) -> None:
-    writer = FakeGraphWriter()
-    runner = Runner(make_fold(lessons, services, TARGET), writer.as_writer(), target="blue")
+    graph = MemoryGraph()
+    runner = Runner(make_fold(lessons, services, TARGET), graph, target="blue")
     runner.prepare(1)
-    writer.ensure_checkpoints(CONSOLIDATION.name, 1, 1)
-    before = writer.graph.checkpoints[CONSOLIDATION.name, 0]
+    graph.ensure_checkpoints(CONSOLIDATION.name, 1, 1)
+    (before,) = graph.checkpoints(CONSOLIDATION.name)
     entries = block(event(1), event(2))
     last = entries.entries[-1]
-    writer.graph.checkpoints[CONSOLIDATION.name, 0] = type(before)(
-        CONSOLIDATION.name, 0, last.position, last.seq
-    )
+    with graph.transaction() as transaction:
+        transaction.advance(before, replace(before, position=last.position, seq=last.seq))
     assert runner.apply(entries).seq == 2
     assert len(seen) == 2
 
