@@ -140,7 +140,8 @@ class InProcessApi(ApiClient):
     def __init__(self, settings: Settings) -> None:
         secret = secrets.token_urlsafe(24)
         key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, role="read")
-        self._app = _of_api("main", "InProcess")(settings.model_copy(update={"api_keys": (key,)}))
+        keyed = settings.model_copy(update={"api_keys": (key,)})
+        self._app = _of_api("InProcess")(keyed)
         self._bearer = f"Bearer {secret}"
 
     def _send(
@@ -170,11 +171,11 @@ def serve_api(settings: Settings) -> None:
     Raises:
         OSError: it cannot listen where the settings say.
     """
-    _of_api("main", "serve")(settings)
+    _of_api("serve")(settings)
 
 
-def _of_api(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"api.{module}"), name)
+def _of_api(name: str) -> Any:
+    return getattr(importlib.import_module("api.main"), name)
 
 
 def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:

@@ -14,7 +14,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.graph.connect import GraphDriver, connect_neo4j
+from pipelines.graph.connect import connect_neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
@@ -28,6 +28,7 @@ from projections.errors import ConfigurationError
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
+    from pipelines.graph.connect import GraphDriver
     from pipelines.models.loaded import Models
 
 Progress = Callable[[int, int | None, str], None]
