@@ -88,7 +88,7 @@ def recall_events(
     newest = max((at for at in decided_at if at is not None), default=START)
     return [
         decision_event(
-            RECALLED_EVENT, tenant, payload, now_ms, canonical_json(payload).decode(), newest
+            RECALLED_EVENT, tenant, payload, now_ms, *(canonical_json(payload).decode(), newest)
         )
         for payload in payloads
     ]

@@ -141,7 +141,8 @@ def entity_graph(chunks: Iterable[Sequence[EntityLink]], alone: Iterable[str] = 
     whole = np.frombuffer(weights, dtype=np.int64)
     ends = [places[np.frombuffer(side, dtype=np.int32)] for side in (sources, targets)]
     once = _each_once(ids, whole)
-    return _compact(entity_ids, ends[0][once], ends[1][once], whole[once], ids[once])
+    sources_once, targets_once = ends[0][once], ends[1][once]
+    return _compact(entity_ids, sources_once, targets_once, weights=whole[once], link_ids=ids[once])
 
 
 def propagate(
@@ -190,6 +191,7 @@ def _compact(
     entity_ids: list[str],
     sources: Numbers,
     targets: Numbers,
+    *,
     weights: Weights,
     link_ids: NDArray[np.bytes_],
 ) -> EntityGraph:
@@ -208,14 +210,14 @@ def _compact(
     offsets = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(begin, minlength=count), out=offsets[1:])
     return EntityGraph(
-        entity_ids,
-        canonical,
-        offsets,
-        end[order].astype(np.int32),
-        np.concatenate((sums, sums))[order],
-        sources,
-        targets,
-        link_ids,
+        entity_ids=entity_ids,
+        canonical=canonical,
+        offsets=offsets,
+        neighbours=end[order].astype(np.int32),
+        weights=np.concatenate((sums, sums))[order],
+        sources=sources,
+        targets=targets,
+        link_ids=link_ids,
     )
 
 
@@ -278,7 +280,7 @@ def _sweep(graph: EntityGraph, labels: list[int], draws: list[int]) -> tuple[int
             waiting[place] = 0
             neighbours, weights = _around(graph, place)
             visits += len(neighbours)
-            label = _heaviest(place, labels, draws, neighbours, weights)
+            label = _heaviest(place, labels, draws, around=(neighbours, weights))
             if label != labels[place]:
                 labels[place] = label
                 visits += len(neighbours)
@@ -294,11 +296,11 @@ def _around(graph: EntityGraph, place: int) -> tuple[list[int], list[int]]:
 
 
 def _heaviest(
-    place: int, labels: list[int], draws: list[int], neighbours: list[int], weights: list[int]
+    place: int, labels: list[int], draws: list[int], *, around: tuple[list[int], list[int]]
 ) -> int:
     """The label of the largest weight around: the present one if it is among those."""
     votes: dict[int, int] = {}
-    for neighbour, weight in zip(neighbours, weights, strict=True):
+    for neighbour, weight in zip(*around, strict=True):
         label = labels[neighbour]
         votes[label] = votes.get(label, 0) + weight
     most = max(votes.values())
@@ -309,9 +311,9 @@ def _heaviest(
     return min(heaviest, key=lambda label: (_mixed(draws[place], draws[label]), label))
 
 
-def _mixed(numbers: int, other: int) -> int:
+def _mixed(draw: int, other: int) -> int:
     """64 bits that look drawn from both numbers (a multiplication, and its upper half folded)."""
-    product = (numbers ^ 0x9E3779B97F4A7C15) * (other | 1)
+    product = (draw ^ 0x9E3779B97F4A7C15) * (other | 1)
     return (product ^ product >> 64) & 0xFFFFFFFFFFFFFFFF
 
 

@@ -98,10 +98,10 @@ def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
     user_ids = frozenset(event.user_id for event in events if event.user_id is not None)
     users = {canonical_name(user_id) for user_id in user_ids}
     return SessionProfile(
-        events[0].session_id,
-        max(event.occurred_at_ms for event in events),
-        user_ids,
-        {
+        session_id=events[0].session_id,
+        ended_at_ms=max(event.occurred_at_ms for event in events),
+        user_ids=user_ids,
+        entities={
             one.entity_id: one.name
             for event in events
             for one in event.entities
@@ -109,7 +109,7 @@ def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
             and one.subtype not in _NEVER_SUBTYPES
             and not (one.entity_type == "user" and canonical_name(one.name) in users)
         },
-        failures_of(events),
+        failures=failures_of(events),
     )
 
 
@@ -138,12 +138,12 @@ def session_traits(
 ) -> SessionTraits:
     """What one session is compared by, among the others; see `rare_entities`."""
     return SessionTraits(
-        tenant,
-        profile.session_id,
-        profile.ended_at_ms,
-        profile.user_ids,
-        rare_entities(profile.entities, session_counts, rare),
-        profile.failures,
+        tenant=tenant,
+        session_id=profile.session_id,
+        ended_at_ms=profile.ended_at_ms,
+        user_ids=profile.user_ids,
+        entities=rare_entities(profile.entities, session_counts, rare),
+        failures=profile.failures,
     )
 
 
@@ -270,11 +270,11 @@ MAX_ALIKE: Final = 10
 
 
 class FailedEvent(NamedTuple):
-    """An event of a tool that failed: `said` is its text, or the line made of it."""
+    """An event of a tool that failed: `message` is its text, or the line made of it."""
 
     session_id: str
     tool: str
-    said: str
+    message: str
 
 
 def sharing_sessions(
@@ -310,7 +310,7 @@ def alike_sessions(
         most: how many of each failure.
     """
     signed = [
-        (one.session_id, Failure(one.tool, failure_signature(one.said), "")) for one in failed
+        (one.session_id, Failure(one.tool, failure_signature(one.message), "")) for one in failed
     ]
     sessions: dict[str, None] = {}
     for mine in failures:

@@ -259,9 +259,22 @@ def verdict(event: RetainedEvent, policy: RetentionPolicy, now_ms: int) -> Verdi
     That no summary lists it is looked at last, so that the dry run tells what would go once it is
     summarised.
     """
-    tier = tier_of(now_ms, event.occurred_at_ms, event.arrived_ms, event.last_access_ms, policy)
+    tier = tier_of(
+        now_ms,
+        event.occurred_at_ms,
+        event.arrived_ms,
+        event.last_access_ms,
+        policy=policy,
+    )
     leaves, reason, detail = _judged(event, tier, policy)
-    return Verdict(event.event_id, tier, leaves, reason, detail, event.summary_id)
+    return Verdict(
+        event_id=event.event_id,
+        tier=tier,
+        leaves=leaves,
+        reason=reason,
+        detail=detail,
+        summary_id=event.summary_id,
+    )
 
 
 def _judged(event: RetainedEvent, tier: Tier, policy: RetentionPolicy) -> tuple[bool, Reason, str]:
@@ -369,11 +382,11 @@ def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
         first[group] = sorted([*first.get(group, ()), judgement])[:EXAMPLES]
     return [
         ExplainedRow(
-            not stays,
-            TIERS[tier],
-            reason,
-            counts[stays, tier, reason],
-            tuple(f"{one.event_id}: {one.detail}" for one in members),
+            leaves=not stays,
+            tier=TIERS[tier],
+            reason=reason,
+            events=counts[stays, tier, reason],
+            examples=tuple(f"{one.event_id}: {one.detail}" for one in members),
         )
         for (stays, tier, reason), members in sorted(first.items())
     ]

@@ -298,7 +298,9 @@ def participants(parts: Iterable[Participant]) -> tuple[Participant, ...]:
     merged: dict[str, Participant] = {}
     names: dict[str, dict[str, int]] = {}
     for part in parts:
-        sums = merged.get(part.agent_id, Participant(part.agent_id, part.name, 0, 0, 0))
+        sums = merged.get(
+            part.agent_id, Participant(part.agent_id, part.name, events=0, messages=0, calls=0)
+        )
         merged[part.agent_id] = replace(
             sums,
             events=sums.events + part.events,

@@ -80,15 +80,15 @@ class ConsolidationReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        found = asdict(self.found)
-        found["agents"] = len(self.found.agents)
+        parts = asdict(self.found)
+        parts["agents"] = len(self.found.agents)
         return {
             "ok": True,
             "target": self.target,
             "run_id": self.run_id,
             "now_ms": self.now_ms,
             "decisions": self.decisions,
-            **found,
+            **parts,
             "tiers": self.tiers,
             "duration_s": round(self.duration_s, 3),
         }
@@ -259,7 +259,7 @@ class _Run:
         run_id = str(uuid.uuid4())
         log = logger.bind(target=target.name, run_id=run_id)
         log.info("pass begins")
-        made = Pass(
+        running = Pass(
             kind(driver, target.database, timeout_s=timeout_s),
             self._append,
             self._await_applied,
@@ -269,12 +269,18 @@ class _Run:
             forgetting=_forgetting(services, target),
             communities=_communities(services.settings),
         )
-        found = made.run() if scopes is None else made.run_scopes(scopes)
+        report = running.run() if scopes is None else running.run_scopes(scopes)
         duration_s = time.monotonic() - self._begun
-        tiers = self._tell(duration_s, whole=scopes is None and found.complete)
-        log.info("pass ended", complete=found.complete, decisions=self._decisions)
+        tiers = self._tell(duration_s, whole=scopes is None and report.complete)
+        log.info("pass ended", complete=report.complete, decisions=self._decisions)
         return ConsolidationReport(
-            target.name, run_id, self._now_ms, self._decisions, found, tiers, duration_s
+            target=target.name,
+            run_id=run_id,
+            now_ms=self._now_ms,
+            decisions=self._decisions,
+            found=report,
+            tiers=tiers,
+            duration_s=duration_s,
         )
 
     def _bring_back(self) -> None:
@@ -339,10 +345,10 @@ class _Run:
         tails = self._services.ledger.tails()
         wanted = {partition: tails[partition] for partition in self._partitions}
         while self._in_time():
-            for found in self._writer.checkpoints(CONSOLIDATION.name):
-                tail = wanted.get(found.partition)
-                if tail is not None and found.seq >= tail.seq:
-                    del wanted[found.partition]
+            for checkpoint in self._writer.checkpoints(CONSOLIDATION.name):
+                tail = wanted.get(checkpoint.partition)
+                if tail is not None and checkpoint.seq >= tail.seq:
+                    del wanted[checkpoint.partition]
             if not wanted:
                 self._partitions.clear()
                 return

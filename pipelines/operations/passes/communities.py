@@ -58,8 +58,8 @@ def decide_communities(
     # of one that is to be found anew only the id goes on
     told = {key: one for key, one in living.items() if one.fingerprint}
     before = {member: key for key, one in told.items() for member in one.members}
-    found = communities(graph, propagate(graph, seed=tenant, before=before))
-    named = _named(tenant, found, owners, living)
+    groups = communities(graph, propagate(graph, seed=tenant, before=before))
+    named = _named(tenant, groups, owners, living)
     changes = community_changes({key: one.fingerprint or "" for key, one in living.items()}, named)
     for key in (*changes.gone, *changes.new, *changes.changed):
         if not deciding.in_time():
@@ -70,7 +70,9 @@ def decide_communities(
         decided_at = shown.decided_at if shown is not None else None
         if key in named:
             owner = owners[named[key].members[0].entity_id]
-            deciding.append(_changed(deciding, tenant, key, named[key], owner, decided_at))
+            deciding.append(
+                _changed(deciding, tenant, key, named[key], owner=owner, before=decided_at)
+            )
         else:
             deciding.append(_gone(deciding, tenant, key, decided_at))
 
@@ -87,18 +89,18 @@ def _graph(
         for page in reader.entities(tenant, now_ms):
             pages.append((after, page[-1].entity_id))
             after = page[-1].entity_id
-            for one in page:
-                same.extend(same_links(one))
-                yield one
+            for entity in page:
+                same.extend(same_links(entity))
+                yield entity
 
     owners = owners_of(entities())
     # entities that no fact names would be groups of one each
-    known = [link for link in same if link.source_id in owners]
+    linking = [link for link in same if link.source_id in owners]
 
     def chunks() -> Iterator[Sequence[EntityLink]]:
-        yield known
+        yield linking
         for after, last in pages:
-            for facts in reader.facts(tenant, after, last, now_ms, chunk_edges):
+            for facts in reader.facts(tenant, after, last, now_ms, chunk_edges=chunk_edges):
                 yield list(fact_links(facts, owners))
 
     return entity_graph(chunks()), owners
@@ -106,14 +108,14 @@ def _graph(
 
 def _named(
     tenant: str,
-    found: Sequence[Community],
+    groups: Sequence[Community],
     owners: Mapping[str, str],
     living: Mapping[str, RecordedCommunity],
 ) -> dict[str, Community]:
     """The communities by id, those of each owner apart."""
     by_owner: dict[str, list[Community]] = {}
-    for one in found:
-        by_owner.setdefault(owners[one.members[0].entity_id], []).append(one)
+    for community in groups:
+        by_owner.setdefault(owners[community.members[0].entity_id], []).append(community)
     named: dict[str, Community] = {}
     for owner, group in by_owner.items():
         recorded = {key: one.members for key, one in living.items() if one.user == owner}
@@ -126,6 +128,7 @@ def _changed(
     tenant: str,
     community_id: str,
     community: Community,
+    *,
     owner: str,
     before: Position | None,
 ) -> list[Event]:
@@ -160,7 +163,8 @@ def _gone(
 
 def _run_id(tenant: str, community_id: str, fingerprint: str, before: Position | None) -> str:
     """Of the decision, not of the pass: a second pass after a crash sends the missing chunks."""
-    return derived_event_id("community", tenant, community_id, fingerprint, str(before or ""))
+    about = (tenant, community_id, fingerprint, str(before or ""))
+    return derived_event_id("community", *about)
 
 
 def _decision(

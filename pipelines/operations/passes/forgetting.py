@@ -103,8 +103,8 @@ def decide_events(
         if not deciding.in_time():
             report.complete = False
             return
-        _forget(deciding, forgetting, tenant, judging.judge(page), report)
-    _forget(deciding, forgetting, tenant, judging.rest(), report)
+        _forget(deciding, forgetting, tenant, judging.judge(page), report=report)
+    _forget(deciding, forgetting, tenant, judging.rest(), report=report)
 
 
 def _forget(
@@ -112,6 +112,7 @@ def _forget(
     forgetting: Forgetting,
     tenant: str,
     judged: Iterable[Verdict],
+    *,
     report: PassReport,
 ) -> None:
     leaving = departures(judged)
@@ -123,7 +124,7 @@ def _forget(
         ids = [one for tier in payload["event_ids"].values() for one in tier]
         # what came back, and is forgotten again, is another decision than the first
         newest = max((decided_at[one] for one in ids if one in decided_at), default=None)
-        decided.append(_decision(deciding, tenant, FORGOTTEN_EVENT, payload, newest))
+        decided.append(_decision(deciding, tenant, payload, FORGOTTEN_EVENT, before=newest))
         for tier, members in payload["event_ids"].items():
             report.events_forgotten[tier] = report.events_forgotten.get(tier, 0) + len(members)
     deciding.append(decided)
@@ -138,8 +139,8 @@ def decide_others(
     """Drop similar pairs from warm on, archive entities without edges, let ended facts fade."""
     policy = forgetting.policy_of(tenant)
     if policy.enabled:
-        _drop_pairs(deciding, forgetting.reader, tenant, policy, report)
-    _decide_entities(deciding, forgetting.reader, tenant, policy, report)
+        _drop_pairs(deciding, forgetting.reader, tenant, policy, report=report)
+    _decide_entities(deciding, forgetting.reader, tenant, policy, report=report)
 
 
 def _drop_pairs(
@@ -147,6 +148,7 @@ def _drop_pairs(
     reader: ForgettingReader,
     tenant: str,
     policy: RetentionPolicy,
+    *,
     report: PassReport,
 ) -> None:
     # an event with no more edges than it keeps loses one to the score alone
@@ -160,7 +162,7 @@ def _drop_pairs(
         dropped = similar_departures(edges, policy)
         deciding.append(
             [
-                _decision(deciding, tenant, FORGOTTEN_EVENT, payload, None)
+                _decision(deciding, tenant, payload, FORGOTTEN_EVENT)
                 for payload in dropped_payloads(dropped)
             ]
         )
@@ -173,29 +175,29 @@ def similar_edges(page: Iterable[Alike], policy: RetentionPolicy, now_ms: int) -
     So every edge is judged once, on whichever page its first end stands. What is there to be ranked
     against counts as hot and stays: dropping what is among the best of neither end changes no rank.
     """
-    own: dict[tuple[str, str], SimilarEdge] = {}
+    judged: dict[tuple[str, str], SimilarEdge] = {}
     others: dict[tuple[str, str], SimilarEdge] = {}
 
     def is_hot(aged: Aged) -> bool:
         times = aged.occurred_at_ms, aged.arrived_ms, aged.last_access_ms
         return tier_of(now_ms, *times, policy=policy) is Tier.HOT
 
-    def rank(one: str, other: str, score: float) -> None:
-        first, second = sorted((one, other))
+    def rank(event_id: str, other: str, score: float) -> None:
+        first, second = sorted((event_id, other))
         others[first, second] = SimilarEdge(first, second, score, hot=True)
 
-    for one in page:
-        event_id, hot = one.aged.event_id, is_hot(one.aged)
-        for neighbour in one.near:
+    for alike in page:
+        event_id, hot = alike.aged.event_id, is_hot(alike.aged)
+        for neighbour in alike.near:
             second = neighbour.aged.event_id
             if event_id < second:
                 stays = hot or is_hot(neighbour.aged)
-                own[event_id, second] = SimilarEdge(event_id, second, neighbour.score, stays)
+                judged[event_id, second] = SimilarEdge(event_id, second, neighbour.score, stays)
             else:
                 rank(event_id, second, neighbour.score)
             for other, score in neighbour.near.items():
                 rank(second, other, score)
-    return list((others | own).values())
+    return list((others | judged).values())
 
 
 def _decide_entities(
@@ -203,6 +205,7 @@ def _decide_entities(
     reader: ForgettingReader,
     tenant: str,
     policy: RetentionPolicy,
+    *,
     report: PassReport,
 ) -> None:
     for page in reader.entities(
@@ -228,9 +231,9 @@ def _decide_entities(
                 _decision(
                     deciding,
                     tenant,
-                    event_type,
                     payload,
-                    _newest(decided_at, payload.get("entity_ids", ())),
+                    event_type,
+                    before=_newest(decided_at, payload.get("entity_ids", ())),
                 )
                 for event_type, payload in decided
             ]
@@ -248,9 +251,10 @@ def _newest(decided_at: Mapping[str, Position | None], ids: Iterable[str]) -> Po
 def _decision(
     deciding: Deciding,
     tenant: str,
-    event_type: str,
     payload: Mapping[str, Any],
-    before: Position | None,
+    event_type: str,
+    *,
+    before: Position | None = None,
 ) -> Event:
     grounds = canonical_json(payload).decode()
     return deciding.decision(tenant, payload, grounds, before, event_type=event_type)

@@ -53,17 +53,17 @@ class Linking:
             for one, known in around.circle.items()
         }
         recorded = around.recorded
-        found = {mine.session_id: session_links(mine, others.values())}
+        links_of = {mine.session_id: session_links(mine, others.values())}
         everybody: list[SessionTraits] = [mine, *others.values()]
-        for one in around.touched:
-            if one in others:
-                before = recorded.get(one, RecordedLinks())
-                found[one] = renewed_links(others[one], everybody, before.links)
+        for session_id in around.touched:
+            if session_id in others:
+                before = recorded.get(session_id, RecordedLinks())
+                links_of[session_id] = renewed_links(others[session_id], everybody, before.links)
         decided = []
-        for one, links in found.items():
-            before = recorded.get(one, RecordedLinks())
+        for session_id, links in links_of.items():
+            before = recorded.get(session_id, RecordedLinks())
             if sorted(links, key=repr) != sorted((link for link, _ in before.links), key=repr):
-                decided.append(self._linked(one, links, before))
+                decided.append(self._linked(session_id, links, before))
         self._report.links_written += len(decided)
         return decided
 
@@ -72,9 +72,8 @@ class Linking:
     ) -> Event:
         own_id = summary_id(self._tenant, "session", session_id)
         decided = LinksDecided(session_id=session_id, links=tuple(links[:MAX_LINKS]))
-        return self._deciding.decision(
-            self._tenant, decided.payload(), "links", own_id, repr(links), before.decided_at
-        )
+        about = ("links", own_id, repr(links), before.decided_at)
+        return self._deciding.decision(self._tenant, decided.payload(), *about)
 
     # -- boosts ------------------------------------------------------------------------------------
 
@@ -87,16 +86,16 @@ class Linking:
             if event.event_id in around.weights
         }
         effects = {event_id: one.effects for event_id, one in weights.items()}
-        found: dict[str, float] = {}
-        for known in looked_at:
+        boosted: dict[str, float] = {}
+        for session in looked_at:
             rare = {
                 one: sessions
                 for one, sessions in around.mentioning.items()
-                if one in known.profile.entities and len(sessions) <= RARE_SESSIONS
+                if one in session.profile.entities and len(sessions) <= RARE_SESSIONS
             }
-            found |= boosts(known.events, effects, rare)
+            boosted |= boosts(session.events, effects, rare)
         shown = {event_id: one.boost for event_id, one in weights.items()}
-        changed = changed_boosts(found, shown, weights)
+        changed = changed_boosts(boosted, shown, weights)
         self._report.boosts_written += len(changed)
         return [
             self._deciding.decision(

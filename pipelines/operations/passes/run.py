@@ -62,7 +62,14 @@ class Pass:
         forgetting: Forgetting | None = None,
         communities: CommunitySettings | None = None,
     ) -> None:
-        self._deciding = Deciding(reader, append, applied, now_ms, in_time, run_id)
+        self._deciding = Deciding(
+            reader=reader,
+            append=append,
+            applied=applied,
+            now_ms=now_ms,
+            in_time=in_time,
+            run_id=run_id,
+        )
         self._forgetting = forgetting
         self._communities = communities or CommunitySettings()
 
@@ -77,12 +84,12 @@ class Pass:
         by_tenant: dict[str, list[PassScope]] = {}
         for scope in scopes:
             by_tenant.setdefault(scope.tenant, []).append(scope)
-        for number, (tenant, asked) in enumerate(by_tenant.items()):
+        for number, (tenant, of_tenant) in enumerate(by_tenant.items()):
             if number and not self._deciding.in_time():
                 report.complete = False
                 break
             parts = (self._deciding, self._forgetting, self._communities)
-            report.add(_TenantPass(tenant, asked, *parts).run())
+            report.add(_TenantPass(tenant, of_tenant, *parts).run())
         return report
 
 
@@ -118,8 +125,8 @@ class _TenantPass:
         decide_agents(self._deciding, self._report)
         looked = False
         if any(scope.is_whole for scope in self._scopes):
-            asked = any(one.asked == (None, None) for one in requests)
-            looked = self._decide_communities(last, asked=asked)
+            requested = any(one.asked == (None, None) for one in requests)
+            looked = self._decide_communities(last, requested=requested)
             self._forget()
         answered = tuple(
             one.event_id
@@ -141,12 +148,12 @@ class _TenantPass:
             self._waited_for = self._decisions
             self._whole.applied()
 
-    def _decide_communities(self, last: LastPass, *, asked: bool) -> bool:
+    def _decide_communities(self, last: LastPass, *, requested: bool) -> bool:
         """Look at the communities, if it is time; whether that was done to the end."""
         if not self._deciding.in_time():
             self._report.complete = False
             return False
-        if not (asked or self._is_time(last)):
+        if not (requested or self._is_time(last)):
             return False
         decide_communities(self._deciding, self._tenant, self._report, self._settings.chunk_edges)
         return self._report.complete

@@ -31,10 +31,10 @@ class PassScope(NamedTuple):
         """Whether the pass looks at the whole tenant, with communities and forgetting."""
         return self.session_id is None and self.agent_id is None and self.least <= 1
 
-    def answers(self, asked: RequestedScope) -> bool:
+    def answers(self, request: RequestedScope) -> bool:
         """Whether a pass of this scope has done what was asked for."""
         return self.is_whole or (
-            asked != RequestedScope() and asked == RequestedScope(self.session_id, self.agent_id)
+            request != RequestedScope() and request == RequestedScope(self.session_id, self.agent_id)
         )
 
 
@@ -51,7 +51,7 @@ def due(
         reflection_importance: that must be exceeded.
     """
     tenants = reader.requests.tenants()
-    asked = [
+    requested = [
         PassScope(tenant, *one.asked)
         for tenant in tenants
         for one in reader.requests.requests(tenant)
@@ -62,6 +62,6 @@ def due(
         for tenant in tenants
         if pending[tenant] > reflection_importance
     ]
-    whole = {one.tenant for one in asked if one.is_whole}
-    found = [one for one in (*asked, *reflecting) if one.is_whole or one.tenant not in whole]
-    return list(dict.fromkeys(found))
+    whole = {one.tenant for one in requested if one.is_whole}
+    chosen = [one for one in (*requested, *reflecting) if one.is_whole or one.tenant not in whole]
+    return list(dict.fromkeys(chosen))

@@ -65,7 +65,9 @@ def decide_sessions(deciding: Deciding, scope: PassScope, report: PassReport) ->
                 report.complete = False
                 return
             report.sessions += 1
-            deciding.append(_decisions(deciding, scope.tenant, next(changed), linking, report))
+            deciding.append(
+                _decisions(deciding, scope.tenant, next(changed), linking, report=report)
+            )
 
 
 def _pages(deciding: Deciding, scope: PassScope) -> Iterator[list[ScopeState]]:
@@ -116,33 +118,33 @@ def _read(
     for state in page:
         own_id = state.session_id
         yield _Changed(
-            state,
-            events.get(own_id, ()),
-            recorded.get(own_id, RecordedSession(None, ())),
-            degrees,
-            next(around) if own_id in events else None,
+            state=state,
+            events=events.get(own_id, ()),
+            recorded=recorded.get(own_id, RecordedSession(None, ())),
+            degrees=degrees,
+            around=next(around) if own_id in events else None,
         )
 
 
 def _decisions(
-    deciding: Deciding, tenant: str, changed: _Changed, linking: Linking, report: PassReport
+    deciding: Deciding, tenant: str, changed: _Changed, linking: Linking, *, report: PassReport
 ) -> list[Event]:
     """Decisions about a session; the last one tells that it was looked at."""
     events, recorded = changed.events, changed.recorded
     retained = {event.event_id for event in events}
     sealed = sealed_episodes(recorded.episodes, retained)
-    known = {one.summary_id: one for one in recorded.episodes}
+    recorded_by_id = {one.summary_id: one for one in recorded.episodes}
     decided: list[Event] = []
     current = {one.summary_id: one.summary for one in kept_episodes(recorded.episodes, retained)}
     for episode in episodes(events, sealed):
         own_id = summary_id(tenant, "episode", _scope_id(episode))
-        change = episode_decision(episode, known.get(own_id), changed.degrees)
+        change = episode_decision(episode, recorded_by_id.get(own_id), changed.degrees)
         if change is None:
-            current[own_id] = known[own_id].summary
+            current[own_id] = recorded_by_id[own_id].summary
             continue
         current[own_id] = change.summary
-        before = known[own_id].decided_at if own_id in known else None
-        decided.append(_decision(deciding, tenant, own_id, before, change))
+        before = recorded_by_id[own_id].decided_at if own_id in recorded_by_id else None
+        decided.append(_decision(deciding, tenant, own_id, change, before=before))
     report.episodes_written += len(decided)
     if not current:
         return []
@@ -152,11 +154,11 @@ def _decisions(
         summary=summarize_session(list(current.values())),
         seen_events=changed.state.event_count,
         seen_importance=changed.state.importance_total,
-        gone=tuple(sorted(known.keys() - current.keys()))[:MAX_GONE],
+        gone=tuple(sorted(recorded_by_id.keys() - current.keys()))[:MAX_GONE],
     )
     own_id = summary_id(tenant, "session", changed.state.session_id)
     around = linking.decisions(changed.around) if changed.around is not None else []
-    last = _decision(deciding, tenant, own_id, recorded.decided_at, session)
+    last = _decision(deciding, tenant, own_id, session, before=recorded.decided_at)
     return [*around, *decided, last]
 
 
@@ -179,7 +181,9 @@ def _decide_agent(deciding: Deciding, tenant: str, agent_id: str) -> bool:
     if summary.digest == digest:
         return False
     own_id = summary_id(tenant, "agent", agent_id)
-    deciding.append([_decision(deciding, tenant, own_id, before, AgentDecided(summary=summary))])
+    deciding.append(
+        [_decision(deciding, tenant, own_id, AgentDecided(summary=summary), before=before)]
+    )
     return True
 
 
@@ -187,8 +191,9 @@ def _decision(
     deciding: Deciding,
     tenant: str,
     subject: str,
-    before: Position | None,
     decided: EpisodeDecided | SessionDecided | AgentDecided,
+    *,
+    before: Position | None,
 ) -> Event:
     seen = decided.seen_events if isinstance(decided, SessionDecided) else None
     about = (subject, decided.summary.digest, before, seen)

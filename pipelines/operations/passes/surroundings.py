@@ -118,39 +118,39 @@ class SurroundingsReader:
             page: sessions that changed, and all events that each retains, at least one.
         """
         self._visited |= page.keys()
-        own = {one: self._known.keep(one, events) for one, events in page.items()}
+        page_sessions = {one: self._known.keep(one, events) for one, events in page.items()}
         mentioning = self._reader.mentioning(
             self._tenant,
-            {name for known in own.values() for name in known.profile.entities},
+            {name for known in page_sessions.values() for name in known.profile.entities},
             NEARLY_RARE,
         )
-        near = self._near(own, mentioning)
-        others = {one for some in near for one in some.sessions} - own.keys()
+        near = self._near(page_sessions, mentioning)
+        others = {one for some in near for one in some.sessions} - page_sessions.keys()
         states = self._reader.states(self._tenant, others)
         changed = self._visited | {one for one, state in states.items() if state.pending}
-        for run in self._known.runs(near, own, states):
-            found = own | self._known.read(
-                [one for some in run for one in sorted(some.sessions)], own, states
+        for run in self._known.runs(near, page_sessions, states):
+            sessions = page_sessions | self._known.read(
+                [one for some in run for one in sorted(some.sessions)], page_sessions, states
             )
             yield from self._surroundings(
-                [_concerned(some, found, changed) for some in run], own, mentioning
+                [_concerned(some, sessions, changed) for some in run], page_sessions, mentioning
             )
 
-    def _near(self, own: Mapping[str, Known], mentioning: Mentioning) -> list[_Near]:
+    def _near(self, page_sessions: Mapping[str, Known], mentioning: Mentioning) -> list[_Near]:
         tenant = self._tenant
-        tools = {one.tool for known in own.values() for one in known.profile.failures}
+        tools = {one.tool for known in page_sessions.values() for one in known.profile.failures}
         failed = self._reader.failed(tenant, tools)
-        linking = self._reader.linking(tenant, own, MAX_LINKING)
-        outside = {one: _causes_outside(known.events) for one, known in own.items()}
+        linking = self._reader.linking(tenant, page_sessions, MAX_LINKING)
+        outside = {one: _causes_outside(known.events) for one, known in page_sessions.items()}
         weights = self._reader.weights(tenant, {one for some in outside.values() for one in some})
-        found = []
-        for one, known in own.items():
-            profile = known.profile
+        near_sessions = []
+        for session_id, session in page_sessions.items():
+            profile = session.profile
             mine = {key: mentioning[key] for key in sorted(profile.entities) if key in mentioning}
             near = [
-                *sharing_sessions(one, mine),
+                *sharing_sessions(session_id, mine),
                 *alike_sessions(
-                    one,
+                    session_id,
                     profile.failures,
                     [
                         event
@@ -158,30 +158,32 @@ class SurroundingsReader:
                         for event in failed.get(tool, ())
                     ],
                 ),
-                *linking.get(one, ()),
+                *linking.get(session_id, ()),
             ]
-            causing = {key: weights[key].session_id for key in outside[one] if key in weights}
-            kept = set(sorted(set(causing.values()))[:MAX_CAUSING])
-            found.append(
+            causing = {
+                key: weights[key].session_id for key in outside[session_id] if key in weights
+            }
+            chosen = set(sorted(set(causing.values()))[:MAX_CAUSING])
+            near_sessions.append(
                 _Near(
-                    known,
+                    session,
                     mine,
                     list(dict.fromkeys(near)),
-                    {key: session for key, session in causing.items() if session in kept},
+                    {key: session for key, session in causing.items() if session in chosen},
                 )
             )
-        return found
+        return near_sessions
 
     def _surroundings(
         self,
         run: Sequence[_Concerned],
-        own: Mapping[str, Known],
+        page_sessions: Mapping[str, Known],
         mentioning: Mapping[str, frozenset[str]],
     ) -> Iterator[Surroundings]:
         tenant = self._tenant
-        asked = {name for known in own.values() for name in known.profile.entities}
+        looked_up = {name for known in page_sessions.values() for name in known.profile.entities}
         more = self._reader.mentioning(
-            tenant, {name for one in run for name in one.wanted} - asked, RARE_SESSIONS
+            tenant, {name for one in run for name in one.wanted} - looked_up, RARE_SESSIONS
         )
         more |= {key: some for key, some in mentioning.items() if len(some) <= RARE_SESSIONS}
         linked = {
@@ -199,10 +201,17 @@ class SurroundingsReader:
                 for event in known.events
             },
         )
-        for one in run:
-            further = {key: more[key] for key in one.wanted if key in more}
-            rare = {**further, **one.near.mentioning}
-            yield Surroundings(one.near.own, one.circle, one.touched, rare, recorded, weights)
+        for concerned in run:
+            further = {key: more[key] for key in concerned.wanted if key in more}
+            rare = {**further, **concerned.near.mentioning}
+            yield Surroundings(
+                own=concerned.near.own,
+                circle=concerned.circle,
+                touched=concerned.touched,
+                mentioning=rare,
+                recorded=recorded,
+                weights=weights,
+            )
 
 
 class _KnownSessions:
@@ -216,33 +225,33 @@ class _KnownSessions:
 
     def keep(self, session_id: str, events: Sequence[SourceEvent]) -> Known:
         """Keep a session, of which all events are given, in place of what was known of it."""
-        known = Known(session_profile(events), tuple(map(slim, events)))
+        session = Known(session_profile(events), tuple(map(slim, events)))
         before = self._known.pop(session_id, None)
         self._events += len(events) - (len(before.events) if before else 0)
-        self._known[session_id] = known
+        self._known[session_id] = session
         while self._events > KNOWN_EVENTS and len(self._known) > 1:
             _, gone = self._known.popitem(last=False)
             self._events -= len(gone.events)
-        return known
+        return session
 
     def runs(
         self,
         near: Iterable[_Near],
-        own: Collection[str],
+        changed: Collection[str],
         states: Mapping[str, SessionState],
     ) -> Iterator[list[_Near]]:
         """Sessions whose neighbours are few enough to be read together, in their order."""
         run: list[_Near] = []
         missing: set[str] = set()
-        for one in near:
-            further = one.sessions - self._known.keys() - missing
-            further.difference_update(own)
+        for near_session in near:
+            further = near_session.sessions - self._known.keys() - missing
+            further.difference_update(changed)
             if run and _event_count(missing | further, states) > RUN_EVENTS:
                 yield run
                 run, missing = [], set()
-                further = one.sessions - self._known.keys()
-                further.difference_update(own)
-            run.append(one)
+                further = near_session.sessions - self._known.keys()
+                further.difference_update(changed)
+            run.append(near_session)
             missing |= further
         if run:
             yield run
@@ -250,26 +259,26 @@ class _KnownSessions:
     def read(
         self,
         session_ids: Iterable[str],
-        own: Collection[str],
+        changed: Collection[str],
         states: Mapping[str, SessionState],
     ) -> dict[str, Known]:
         """Those of other sessions than one's own that retain anything."""
-        wanted = [one for one in dict.fromkeys(session_ids) if one not in own]
-        found = {one: self._known[one] for one in wanted if one in self._known}
-        for part in _parts([one for one in wanted if one not in found], states):
+        wanted = [one for one in dict.fromkeys(session_ids) if one not in changed]
+        others = {one: self._known[one] for one in wanted if one in self._known}
+        for part in _parts([one for one in wanted if one not in others], states):
             read = self._reader.slim_events(self._tenant, part)
-            found |= {one: self.keep(one, events) for one, events in read.items()}
-        for one in found:
-            if one in self._known:
-                self._known.move_to_end(one)
-        return found
+            others |= {one: self.keep(one, events) for one, events in read.items()}
+        for session_id in others:
+            if session_id in self._known:
+                self._known.move_to_end(session_id)
+        return others
 
 
-def _concerned(near: _Near, found: Mapping[str, Known], changed: Collection[str]) -> _Concerned:
-    circle = {one: found[one] for one in near.neighbours if one in found}
+def _concerned(near: _Near, sessions: Mapping[str, Known], changed: Collection[str]) -> _Concerned:
+    circle = {one: sessions[one] for one in near.neighbours if one in sessions}
     touched = {
-        one: _touched(found[one], near.mentioning, near.causing)
-        for one in sorted({*circle, *near.causing.values()} & found.keys())
+        one: _touched(sessions[one], near.mentioning, near.causing)
+        for one in sorted({*circle, *near.causing.values()} & sessions.keys())
         if one not in changed
     }
     wanted = {
@@ -290,13 +299,13 @@ def _concerned(near: _Near, found: Mapping[str, Known], changed: Collection[str]
     return _Concerned(near, circle, touched, wanted - near.mentioning.keys())
 
 
-def _touched(known: Known, mentioning: Mentioning, causing: Collection[str]) -> Known:
+def _touched(session: Known, mentioning: Mentioning, causing: Collection[str]) -> Known:
     """A session with those of its events whose boost may be another one now."""
     return Known(
-        known.profile,
+        session.profile,
         tuple(
             event
-            for event in known.events
+            for event in session.events
             if event.event_id in causing
             or any(one.entity_id in mentioning for one in event.entities)
         ),
@@ -313,11 +322,11 @@ def _parts(
     session_ids: Sequence[str], states: Mapping[str, SessionState]
 ) -> Iterator[Sequence[str]]:
     part: list[str] = []
-    for one in session_ids:
-        if part and _event_count([*part, one], states) > READ_EVENTS:
+    for session_id in session_ids:
+        if part and _event_count([*part, session_id], states) > READ_EVENTS:
             yield part
             part = []
-        part.append(one)
+        part.append(session_id)
     if part:
         yield part
 
