@@ -13,7 +13,7 @@ stayed finds nothing more to forget.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from math import isfinite
@@ -335,13 +335,6 @@ def verdicts(
                 if judged[cause].leaves:
                     leaving.append(cause)
     return sorted(judged.values())
-
-
-def forgettable(
-    events: Sequence[RetainedEvent], policy: RetentionPolicy, now_ms: int
-) -> list[Departure]:
-    """The events that leave, by summary and event id; see `verdicts`."""
-    return departures(verdicts(events, policy, now_ms))
 
 
 def departures(judged: Iterable[Verdict]) -> list[Departure]:

@@ -15,7 +15,7 @@ from consolidation.retention import (
     RetainedEvent,
     RetentionPolicy,
     Tier,
-    forgettable,
+    departures,
     tier_of,
     verdicts,
 )
@@ -89,7 +89,7 @@ def test_verdicts_on_pages_are_those_on_all_at_once(
 
 
 def ids(events: Iterable[RetainedEvent], policy: RetentionPolicy) -> set[str]:
-    return {one.event_id for one in forgettable(list(events), policy, NOW_MS)}
+    return {one.event_id for one in departures(verdicts(list(events), policy, NOW_MS))}
 
 
 @given(graphs(), policies)
@@ -104,7 +104,7 @@ def test_what_goes_is_listed_by_the_summary_it_names(
     events: list[RetainedEvent], policy: RetentionPolicy
 ) -> None:
     summaries = {one.event_id: one.summary_id for one in events}
-    for one in forgettable(events, policy, NOW_MS):
+    for one in departures(verdicts(events, policy, NOW_MS)):
         assert one.summary_id == summaries[one.event_id]
 
 
@@ -140,7 +140,9 @@ def test_the_order_of_events_does_not_matter(  # type: ignore[no-untyped-def]  #
 ) -> None:
     shuffled = random.sample(events, len(events))
     assert verdicts(shuffled, policy, NOW_MS) == verdicts(events, policy, NOW_MS)
-    assert forgettable(shuffled, policy, NOW_MS) == forgettable(events, policy, NOW_MS)
+    assert departures(verdicts(shuffled, policy, NOW_MS)) == departures(
+        verdicts(events, policy, NOW_MS)
+    )
 
 
 @given(graphs(), policies)

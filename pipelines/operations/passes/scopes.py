@@ -34,7 +34,8 @@ class PassScope(NamedTuple):
     def answers(self, request: RequestedScope) -> bool:
         """Whether a pass of this scope has done what was asked for."""
         return self.is_whole or (
-            request != RequestedScope() and request == RequestedScope(self.session_id, self.agent_id)
+            request != RequestedScope()
+            and request == RequestedScope(self.session_id, self.agent_id)
         )
 
 

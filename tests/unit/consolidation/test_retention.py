@@ -15,8 +15,8 @@ from consolidation.retention import (
     RetainedEvent,
     RetentionPolicy,
     Tier,
+    departures,
     explain,
-    forgettable,
     tier_of,
     verdict,
     verdicts,
@@ -213,14 +213,17 @@ def test_effects_that_leave_protect_no_longer() -> None:
     hub = retained(2, causal_in_degree=4, after=[1])
     effects = [retained(n, after=[1, 2]) for n in (3, 4)]
     staying = [retained(n, after=[2], importance=9) for n in (5, 6)]
-    gone = [one.event_id for one in forgettable([root, hub, *effects, *staying], NO_CHANGE, NOW_MS)]
+    gone = [
+        one.event_id
+        for one in departures(verdicts([root, hub, *effects, *staying], NO_CHANGE, NOW_MS))
+    ]
     assert gone == [event_id(n) for n in (1, 2, 3, 4)]
 
 
 def test_effects_that_stay_protect() -> None:
     hub = retained(1, days=99, causal_in_degree=4)
     effects = [retained(n, after=[1], importance=9 - n) for n in (2, 3, 4, 5)]
-    gone = [one.event_id for one in forgettable([hub, *effects], NO_CHANGE, NOW_MS)]
+    gone = [one.event_id for one in departures(verdicts([hub, *effects], NO_CHANGE, NOW_MS))]
     assert gone == [event_id(5)]
 
 
@@ -240,7 +243,7 @@ def test_departures_come_by_summary_with_tier_and_reason() -> None:
     other = "0b" * 16
     events = [retained(3), retained(1, days=31), retained(2, summary_id=other), retained(4, days=1)]
     unasked = "cold: importance 4 below 5, 0 accesses below 3"
-    assert forgettable(events, DEFAULT_POLICY, NOW_MS) == [
+    assert departures(verdicts(events, DEFAULT_POLICY, NOW_MS)) == [
         Departure(event_id(2), Tier.COLD, unasked, other),
         Departure(event_id(1), Tier.ARCHIVE, "archive: 720 h or older", SUMMARY),
         Departure(event_id(3), Tier.COLD, unasked, SUMMARY),
