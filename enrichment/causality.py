@@ -9,7 +9,7 @@ first (a tool's result, what a user or another agent said, any other event's pay
 it. When the agent itself came first, in a message, a thought or the arguments of a call, the
 value is its own, and a result that repeats it produced nothing; so it is with values that the
 instructions hold, which every step can see. Later outputs that repeat a value are never causes.
-A value is distinctive when it has the form of one (`enrichment.values`) and few events of the
+A value is distinctive when it has the form of one (`enrichment.features`) and few events of the
 window put it out: PRODUCERS, by kind.
 """
 
@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from enrichment.event_kinds import OUTCOMES, OWN_WORDS, EventKind
-from enrichment.features import Features, features
-from enrichment.values import ValueKind, value_kind
+from enrichment.features import Features, ValueKind, features, value_kind
 
 __all__ = [
     "MAX_CAUSES",

@@ -39,10 +39,9 @@ from enrichment.clause_patterns import (
     VOICELESS,
     Kind,
 )
-from enrichment.derived import EntityType, EventText, Mention
 from enrichment.entities import LABELS, canonical_name
 from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named
-from enrichment.ports import Analysis, Token
+from enrichment.ports import Analysis, EntityType, EventText, Mention, Token
 from enrichment.relations import edge_type_of, is_functional, relation_name
 from projections.events import Event
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.derived import EntityType, Mention
 from enrichment.payloads import MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.ports import EntityType, Mention
 from enrichment.resolution import ASK_COSINE, Candidate, Known, judge, same_as
 from projections.events import Event, derived_event_id
 from projections.positions import Position

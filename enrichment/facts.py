@@ -29,9 +29,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.derived import EntityType, EventText
 from enrichment.entities import canonical_name, entity_id
 from enrichment.event_kinds import EventKind, is_failed
+from enrichment.ports import EntityType, EventText
 from enrichment.relations import (
     EdgeType,
     edge_type_of,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.phrases import (
     INSIDE,
@@ -22,7 +21,7 @@ from enrichment.phrases import (
     stated_identifiers,
     with_compounds,
 )
-from enrichment.ports import Analysis, Span, Token
+from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import cut, key_spans, language_spans
 from enrichment.words import GREETINGS
 from projections.events import Event

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from enrichment.clause_patterns import USERS, VOICELESS
-from enrichment.derived import EventText, Mention
 from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.event_kinds import EventKind
 from enrichment.facts import (
@@ -29,6 +28,7 @@ from enrichment.facts import (
     named,
 )
 from enrichment.keywords import SUMMARY_CHARACTERS
+from enrichment.ports import EventText, Mention
 from enrichment.prompts import Task
 from enrichment.relations import is_functional
 from enrichment.text import cut, language_spans

@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from enrichment.derived import EventText
 from enrichment.patterns import identifiers
-from enrichment.ports import Analysis, Span, Token
+from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import key_spans
 from enrichment.words import GENERIC_NOUNS, GREETINGS, PLAIN_ACRONYMS, STOP_WORDS, VAGUE_ADJECTIVES
 

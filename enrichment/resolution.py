@@ -29,9 +29,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from enrichment.derived import EntityType
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
 from enrichment.payloads import SameAsPair
+from enrichment.ports import EntityType
 from enrichment.words import word_set
 
 SAME_COSINE = 0.85

@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment import causality
+from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.derived import EventText, Mention
 from enrichment.entities import entity_id, mentions
 from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
 from enrichment.event_kinds import EventKind
@@ -42,7 +41,7 @@ from enrichment.payloads import (
     stated_pairs,
     stated_retraction,
 )
-from enrichment.ports import Analysis
+from enrichment.ports import Analysis, EventText, Mention
 from enrichment.resolution import Known
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
@@ -73,8 +72,6 @@ from projections.schema import (
 )
 from projections.structural import Link, SessionKey
 from projections.system_events import SYSTEM_EVENTS, is_system_event
-
-NAME = "enrichment"
 
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.patterns import identifiers
+from enrichment.ports import EntityType
 from enrichment.resolution import SAME_COSINE, Candidate, Known, components, same_as
 from tests.acceptance.resolver.bcubed import BCubed, b_cubed
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
+from enrichment.ports import EntityType
 from enrichment.resolution import (
     Candidate,
     Judgement,
