@@ -39,7 +39,7 @@ from enrichment.clause_patterns import (
     VOICELESS,
     Kind,
 )
-from enrichment.entities import LABELS, canonical_name
+from enrichment.entities import LABELS, MIN_NAME_CHARACTERS, canonical_name
 from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named
 from enrichment.ports import Analysis, EntityType, EventText, Mention, Token
 from enrichment.relations import edge_type_of, is_functional, relation_name
@@ -48,7 +48,6 @@ from projections.events import Event
 TEXT_CONFIDENCE = 8_000
 PHRASE_CONFIDENCE = 7_000
 """When an end is a noun phrase, not a name."""
-MIN_NAME_CHARACTERS = 3
 MAX_PHRASE_TOKENS = 4
 
 

@@ -33,7 +33,9 @@ from enrichment.phrases import (
 )
 from enrichment.ports import Analysis, EntityType, EventText, Mention, Role
 from enrichment.text import Shape, key_spans, language_spans, shape
+from enrichment.words import CAMEL, singular
 from projections.events import Event
+from projections.identity import SEPARATOR
 
 MAX_MENTIONS = 10
 MIN_NAME_CHARACTERS = 3
@@ -41,7 +43,6 @@ MIN_NAME_CHARACTERS = 3
 MAX_NAME_BYTES = 512
 ID_DIGEST_BYTES = 16
 
-_SEPARATOR = "\x1f"
 _ROLE_STRENGTH: Final[tuple[Role, ...]] = ("subject", "tool", "target", "participant", "object")
 _SPEAKER_ROLES = frozenset(("user", "human", "tool", "function"))
 """Agent ids that are no agent's name but the role of the user or tool which the event names."""
@@ -161,7 +162,7 @@ def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
     The name comes last and neither a tenant nor a type can hold the separator, so no two triples
     are joined to the same text. Part of the stored format: it never changes.
     """
-    text = _SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
+    text = SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
     return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
@@ -380,7 +381,6 @@ FIELDS: tuple[Field, ...] = (
 )
 
 _ID_ENDING = re.compile(r"_?(ids?|number|no|code|ref|reference|name|uuid)$")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _VALUE_PREFIX = re.compile(r"([A-Za-z]{2,}(?:_[A-Za-z]+)*)[_-]\w*\d")
 _LETTER_OR_DIGIT = re.compile(r"\w")
 
@@ -402,10 +402,8 @@ def named_values(fields: Any) -> Iterator[Named]:
                 (key, str(k), value[k], False) for k in sorted(value, key=str)[:MAX_FIELD_VALUES]
             )
         elif isinstance(value, list | tuple):
-            singular = _singular(key)
-            queue.extend(
-                (parent, singular, item, singular != key) for item in value[:MAX_FIELD_VALUES]
-            )
+            noun = singular(key)
+            queue.extend((parent, noun, item, noun != key) for item in value[:MAX_FIELD_VALUES])
         elif isinstance(value, str | int) and not isinstance(value, bool) and key:
             yield from _named(_snake(key), _snake(parent), str(value), listed)
 
@@ -462,15 +460,9 @@ def _subtype(key: str, parent: str, value: str) -> str | None:
         if prefix:
             return prefix[1].lower()[:40]
     if stem in ("", "id", "uuid", "guid"):
-        stem = _singular(parent)
+        stem = singular(parent)
     return stem[:40] or None
 
 
 def _snake(key: str) -> str:
-    return re.sub(r"[\s.-]+", "_", _CAMEL.sub("_", key[:MAX_FIELD_CHARACTERS]).lower())
-
-
-def _singular(key: str) -> str:
-    if key.endswith("ies"):
-        return key[:-3] + "y"
-    return key[:-1] if key.endswith("s") and not key.endswith(("ss", "us", "is")) else key
+    return re.sub(r"[\s.-]+", "_", CAMEL.sub("_", key[:MAX_FIELD_CHARACTERS]).lower())

@@ -39,7 +39,7 @@ from enrichment.relations import (
     relation_name,
     relation_words,
 )
-from enrichment.words import word_set
+from enrichment.words import singular, word_set
 from projections.events import Event
 
 MAX_FACT_CHARACTERS = 500
@@ -255,17 +255,7 @@ _SERVICES = word_set("service host server cluster database instance")
 
 def _nouns(tool_name: str) -> frozenset[str]:
     name = relation_name(tool_name) or ""
-    return frozenset(_singular(word) for word in name.split("_"))
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
+    return frozenset(singular(word) for word in name.split("_"))
 
 
 def _thing(noun: str | None, value: Any) -> Party | None:
@@ -397,7 +387,7 @@ def _single(record: _Record, key: str, relation: str, item: Any) -> Iterator[_Fo
 
 
 def _listed(record: _Record, key: str, items: Sequence[Any]) -> Iterator[_Found]:
-    noun = _singular(key)
+    noun = singular(key)
     relation = relation_name(f"has_{noun}")
     if relation is None or len(items) > MAX_LISTED or is_functional(relation):
         return

@@ -40,6 +40,7 @@ import orjson
 
 from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion
 from enrichment.relations import EdgeType, is_functional
+from projections.identity import SEPARATOR
 
 MAX_SUPPORTING = 20
 HISTORY_ID_BYTES = 16
@@ -47,7 +48,6 @@ SOURCE_WEIGHTS: Final = dict(zip(SOURCE_KINDS, (20, 15, 12, 10), strict=True))
 """S1's, times 10, so that products stay integers."""
 STATUS_WEIGHTS: Final = dict(zip(FACT_STATUSES, (10, 12), strict=True))
 
-_SEPARATOR = "\x1f"
 _ASSERTED, _RETRACTED = "a", "r"
 
 
@@ -66,7 +66,7 @@ class Group(NamedTuple):
         """Key of the FactHistory within its tenant."""
         # absent and present parts differ by their first letter, so no name can pass for absence
         parts = ["-" if part is None else f"+{part}" for part in self]
-        digest = blake2b(_SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
+        digest = blake2b(SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
         return digest.hexdigest()
 
 

@@ -32,7 +32,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
 from enrichment.payloads import SameAsPair
 from enrichment.ports import EntityType
-from enrichment.words import word_set
+from enrichment.words import UNINFLECTED, word_set
 
 SAME_COSINE = 0.85
 ASK_COSINE = 0.70
@@ -338,6 +338,6 @@ def _stem(word: str, kind: str) -> str:
     """A word without what inflection and British or American spelling change."""
     for pattern, american in _SPELLINGS:
         word = pattern.sub(american, word)
-    if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(("ss", "us", "is")):
+    if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(UNINFLECTED):
         return word  # Williams is not William
     return word[:-1] if word.endswith("s") else word

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from enrichment.causality import WINDOW
 from enrichment.similarity import NEIGHBOURS
 from projections.schema import (
     ENTITY,
@@ -19,14 +20,12 @@ from projections.schema import (
     vector_index,
 )
 
-WINDOW = 200
-"""Events before an event, in its session's order, that its inferred causes may lie in."""
 STRETCH = 2_000
 """Events between the first and the last of a batch in a session that are read at once."""
 CANDIDATES = NEIGHBOURS + 1
 """Neighbours asked for: the event itself is one."""
 
-_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
+ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _ORDER_BACK = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
 # Stage 1 is ahead, and a dead letter of this stage is in the chain too: only what is enriched, or
 # is now, counts, so that the graph depends on the enriched events and on nothing else.
@@ -50,12 +49,12 @@ def _stretches(row: NodeRow, counts: str) -> str:
         "AND e.event_id IS NOT NULL "
         "AND CASE WHEN e.occurred_at = low THEN e.event_id >= w[3] ELSE true END "
         f"AND CASE WHEN e.occurred_at = high THEN e.event_id <= w[5] ELSE true END AND {counts} "
-        f"RETURN e ORDER BY {_ORDER} LIMIT {STRETCH} "
+        f"RETURN e ORDER BY {ORDER} LIMIT {STRETCH} "
         f"UNION ALL {chain} "
         "WHERE e.tenant = w[0] AND e.session_id = w[1] AND e.occurred_at >= high "
         "AND e.event_id IS NOT NULL "
         f"AND CASE WHEN e.occurred_at = high THEN e.event_id > w[5] ELSE true END AND {counts} "
-        f"RETURN e ORDER BY {_ORDER} LIMIT {WINDOW} }} "
+        f"RETURN e ORDER BY {ORDER} LIMIT {WINDOW} }} "
         "WITH w, collect([e.occurred_at.epochMillis, e.event_id, NOT e.event_id IN w[6]]) "
         "AS events RETURN w[0] AS tenant, w[1] AS session_id, events"
     )
