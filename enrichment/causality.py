@@ -144,8 +144,8 @@ def inferred_causes(before: Sequence[Features], effect: Features) -> list[Inferr
         for cause in rule(window, effect):
             if cause.cause_event_id in (effect.event_id, effect.parent_event_id):
                 continue
-            known = strongest.get(cause.cause_event_id)
-            if known is None or cause.confidence > known.confidence:
+            previous = strongest.get(cause.cause_event_id)
+            if previous is None or cause.confidence > previous.confidence:
                 strongest[cause.cause_event_id] = cause
     # the sort is stable: equal confidence, the rule's place in the table, then the window's order
     return sorted(strongest.values(), key=lambda cause: -cause.confidence)[:MAX_CAUSES]

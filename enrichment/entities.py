@@ -104,12 +104,12 @@ SUBTYPES: Final[dict[str, tuple[EntityType, str]]] = {
 What a language model calls otherwise is a concept (S2, #2079)."""
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     name: str
     entity_type: EntityType
-    subtype: str | None
-    role: Role
-    exact: bool
+    subtype: str | None = None
+    role: Role = "object"
+    exact: bool = False
     envelope: bool = False
 
 
@@ -181,30 +181,35 @@ def mentions(
         analysis: of that text; an empty one leaves out named entities and noun phrases.
         content: used instead of the payload: what `payload_ref` points to.
     """
-    kept: dict[tuple[str, EntityType], Mention] = {}
+    merged: dict[tuple[str, EntityType], Mention] = {}
     typed: dict[str, EntityType] = {}
-    for found in _all_found(shape(event, content), event, text, analysis):
-        canonical = canonical_name(found.name)
-        if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not found.envelope):
+    for candidate in _candidates(shape(event, content), event, text, analysis):
+        canonical = canonical_name(candidate.name)
+        if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not candidate.envelope):
             continue
-        entity_type = typed.setdefault(canonical, found.entity_type)
-        if found.envelope:
-            entity_type = found.entity_type
+        entity_type = typed.setdefault(canonical, candidate.entity_type)
+        if candidate.envelope:
+            entity_type = candidate.entity_type
         key = (canonical, entity_type)
-        known = kept.get(key)
-        if known is not None:
-            role = min(known.role, found.role, key=_ROLE_STRENGTH.index)
-            kept[key] = known._replace(
+        earlier = merged.get(key)
+        if earlier is not None:
+            role = min(earlier.role, candidate.role, key=_ROLE_STRENGTH.index)
+            merged[key] = earlier._replace(
                 role=role,
-                subtype=known.subtype
-                or (None if entity_type != found.entity_type else found.subtype),
-                exact=known.exact or found.exact,
+                subtype=earlier.subtype
+                or (None if entity_type != candidate.entity_type else candidate.subtype),
+                exact=earlier.exact or candidate.exact,
             )
-        elif len(kept) < MAX_MENTIONS:
-            exact = found.exact or any(c.isdigit() for c in canonical)
-            name = _display(found.name)
-            kept[key] = Mention(name, canonical, entity_type, found.subtype, found.role, exact)
-    return tuple(kept.values())
+        elif len(merged) < MAX_MENTIONS:
+            merged[key] = Mention(
+                name=_display(candidate.name),
+                canonical_name=canonical,
+                entity_type=entity_type,
+                subtype=candidate.subtype,
+                role=candidate.role,
+                exact=candidate.exact or any(c.isdigit() for c in canonical),
+            )
+    return tuple(merged.values())
 
 
 def _display(name: str) -> str:
@@ -212,16 +217,18 @@ def _display(name: str) -> str:
     return shown.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
 
 
-def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
+def _candidates(
+    parts: Shape, event: Event, text: EventText, analysis: Analysis
+) -> Iterator[_Candidate]:
     yield from _envelope(event, parts)
     role: Role = "target" if parts.kind is EventKind.CALL else "object"
     # codes first: of a listing they tell more than its places and names
     for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
-        yield _Found(named.name, named.entity_type, named.subtype, role, named.exact)
+        yield _Candidate(named.name, named.entity_type, named.subtype, role=role, exact=named.exact)
     words = text.text
     plumbing = _plumbing_spans(text)
     spans = [s for s in stated_identifiers(text) if not _meets(s.start, s.end, plumbing)]
-    late: list[_Found] = []
+    late: list[_Candidate] = []
     for start, end, label in spans:
         entity_type = PATTERN_TYPES.get(label)
         if entity_type is None:
@@ -229,17 +236,17 @@ def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) 
         subtype: str | None = label
         if _USER_CUE.search(words[max(0, start - _CUE_REACH) : start]) and label in _USER_LABELS:
             entity_type, subtype = "user", None
-        one = _Found(words[start:end], entity_type, subtype, role, True)
+        candidate = _Candidate(words[start:end], entity_type, subtype, role=role, exact=True)
         if label in _LAST:
-            late.append(one)
+            late.append(candidate)
         else:
-            yield one
+            yield candidate
     taken = [(start, end) for start, end, _ in spans]
     language = language_spans(text)
     if parts.kind is EventKind.MESSAGE:
         for start, end, name in addressed_names(words):
             taken.append((start, end))
-            yield _Found(name, "concept", "person", "participant", False)
+            yield _Candidate(name, "concept", "person", role="participant")
     for start, end, label in analysis.entities:
         if label not in LABELS or not _within(start, end, language) or _meets(start, end, taken):
             continue
@@ -250,12 +257,12 @@ def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) 
             if trimmed.isupper() and len(trimmed) <= _ACRONYM_CHARACTERS:
                 subtype = None  # the recogniser guesses: JFK is a person to it, DEN a company
             person = subtype == "person"
-            yield _Found(
-                trimmed, entity_type, subtype, "participant" if person else "object", False
+            yield _Candidate(
+                trimmed, entity_type, subtype, role="participant" if person else "object"
             )
     for start, end, name in salient_phrases(words, analysis):
         if _within(start, end, language) and not _meets(start, end, taken):
-            yield _Found(name, "concept", None, "object", False)
+            yield _Candidate(name, "concept")
     yield from late
 
 
@@ -275,19 +282,19 @@ _USER_CUE = re.compile(r"\b(?:user|customer|member)(?:[ _-]?(?:id|name))?(?: is)
 _USER_LABELS = frozenset(("id", "code", "handle", "uuid", "number"))
 
 
-def _envelope(event: Event, parts: Shape) -> Iterator[_Found]:
+def _envelope(event: Event, parts: Shape) -> Iterator[_Candidate]:
     """Agent, tools and user; who speaks is the subject."""
     agent = event.agent_id.lower()
     role = agent in _SPEAKER_ROLES
     by_user = role and agent in ("user", "human") and event.user_id is not None
     by_tool = role and agent in ("tool", "function") and bool(parts.tools)
     if not by_user and not by_tool:
-        yield _Found(event.agent_id, "agent", None, "subject", False, envelope=True)
+        yield _Candidate(event.agent_id, "agent", role="subject", envelope=True)
     for tool in parts.tools:
-        yield _Found(tool, "tool", None, "tool", False, envelope=True)
+        yield _Candidate(tool, "tool", role="tool", envelope=True)
     if event.user_id is not None:
-        said: Role = "subject" if by_user else "participant"
-        yield _Found(event.user_id, "user", None, said, False, envelope=True)
+        user_role: Role = "subject" if by_user else "participant"
+        yield _Candidate(event.user_id, "user", role=user_role, envelope=True)
 
 
 def _within(start: int, end: int, spans: list[tuple[int, int]]) -> bool:

@@ -123,7 +123,7 @@ class Values(NamedTuple):
 
 def values_in(content: Any) -> Values:
     """The distinctive values of any JSON content, strings that hold JSON looked into."""
-    found = _Found()
+    values = _Found()
     left = MAX_CHARACTERS
     for leaf in islice(_leaves(content), MAX_LEAVES):
         if isinstance(leaf, str):
@@ -131,11 +131,11 @@ def values_in(content: Any) -> Values:
                 break
             text = leaf[:left]
             left -= len(text)
-            found.read(text)
+            values.read(text)
         else:
-            found.add_number(_number_text(leaf))
-    followed = frozenset((*found.identifiers, *found.numbers, *found.words))
-    return Values(followed | frozenset(found.prose), followed)
+            values.add_number(_number_text(leaf))
+    followed = frozenset((*values.identifiers, *values.numbers, *values.words))
+    return Values(followed | frozenset(values.prose), followed)
 
 
 def _leaves(content: Any) -> Iterator[Any]:
@@ -346,8 +346,10 @@ def features(event: Event, content: Any = None) -> Features:
         output, beside = beside, None
     else:
         output, beside = [output, beside], None
-    asked = values_in(inputs) if inputs else _NOTHING
-    stated = asked.stated if beside is None else asked.stated | values_in(beside).stated
+    input_values = values_in(inputs) if inputs else _NOTHING
+    stated = (
+        input_values.stated if beside is None else input_values.stated | values_in(beside).stated
+    )
     # a result that repeats what its call asked for took in nothing itself
     repeats = kind is EventKind.RESULT and (event.parent_event_id is not None or parts.call_ids)
     asks = kind is EventKind.CALL or (kind is EventKind.FAILURE and bool(inputs))
@@ -364,7 +366,7 @@ def features(event: Event, content: Any = None) -> Features:
         recipient=next(_names(fields, _RECIPIENT), None),
         produced=values_in(output).stated if output is not None else frozenset(),
         stated=stated,
-        consumed=frozenset(() if repeats else sorted(asked.followed)[:MAX_CONSUMED]),
+        consumed=frozenset(() if repeats else sorted(input_values.followed)[:MAX_CONSUMED]),
         arguments=_arguments(inputs) if asks else frozenset(),
     )
 
@@ -385,20 +387,20 @@ def _parts(payload: Any) -> _Parts:
                 call_ids.extend(_names(part, _CALL_IDS))
         return _Parts(inputs, None, content, call_ids)
     inputs.extend(payload[name] for name in ARGUMENT_FIELDS if name in payload)
-    found = {name: payload[name] for name in OUTCOME_FIELDS if name in payload}
+    outputs = {name: payload[name] for name in OUTCOME_FIELDS if name in payload}
     left = {name: value for name, value in payload.items() if name not in _NOT_OUTPUT}
-    return _Parts(inputs, found or None, left or None, call_ids)
+    return _Parts(inputs, outputs or None, left or None, call_ids)
 
 
 def _said(content: list[Any]) -> list[Any]:
     """What the blocks of a message hold, calls left out."""
-    said: list[Any] = []
+    contents: list[Any] = []
     for block in content:
         if not isinstance(block, Mapping):
-            said.append(block)
+            contents.append(block)
         elif block.get("type") != "tool_use":
-            said.append({name: value for name, value in block.items() if name not in _FORM})
-    return said
+            contents.append({name: value for name, value in block.items() if name not in _FORM})
+    return contents
 
 
 def _input_of(call: Mapping[str, Any]) -> Any:
@@ -416,9 +418,9 @@ def _names(fields: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 
 def _arguments(inputs: list[Any]) -> frozenset[bytes]:
     """A digest of each argument (scalar or empty container) with its place in the input."""
-    found: set[bytes] = set()
+    digests: set[bytes] = set()
     stack: list[tuple[str, Any]] = [("", inputs)]
-    while stack and len(found) < MAX_ARGUMENTS:
+    while stack and len(digests) < MAX_ARGUMENTS:
         path, item = stack.pop()
         item = parsed_json(item)
         inner: list[tuple[str, Any]] = []
@@ -431,5 +433,5 @@ def _arguments(inputs: list[Any]) -> frozenset[bytes]:
             stack.extend(reversed(inner))
             continue
         text = f"{path}\x1f{type(item).__name__}\x1f{item}"
-        found.add(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
-    return frozenset(found)
+        digests.add(blake2b(text.encode("utf-8", "replace"), digest_size=8).digest())
+    return frozenset(digests)

@@ -85,16 +85,16 @@ def event_text(event: Event, content: Any = None) -> EventText:
     Returns:
         At most TEXT_CHARACTERS, without control characters, with whom or what it comes from.
     """
-    found = shape(event, content)
-    parts = [clean_text(words) for words in found.words]
-    parts.extend(_lines(found.fields))
+    payload = shape(event, content)
+    parts = [clean_text(words) for words in payload.words]
+    parts.extend(_lines(payload.fields))
     text = cut("\n".join(part for part in parts if part), TEXT_CHARACTERS)
-    speaker = clean_text((found.speaker or "")[: 2 * _SPEAKER_CHARACTERS]).replace("\n", " ")
+    speaker = clean_text((payload.speaker or "")[: 2 * _SPEAKER_CHARACTERS]).replace("\n", " ")
     return EventText(
-        kind=found.kind,
+        kind=payload.kind,
         text=text,
         speaker=cut(speaker, _SPEAKER_CHARACTERS) or None,
-        only_fields=not found.words and bool(found.fields) and found.kind not in TOOL_USE,
+        only_fields=not payload.words and bool(payload.fields) and payload.kind not in TOOL_USE,
     )
 
 
@@ -170,14 +170,14 @@ def language_spans(text: EventText) -> list[tuple[int, int]]:
 
 
 def _lines(fields: Any) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     length = 0
     for line in _field_lines(fields, "", 0):
-        found.append(line)
+        lines.append(line)
         length += len(line)
-        if len(found) >= MAX_LINES or length > TEXT_CHARACTERS:
+        if len(lines) >= MAX_LINES or length > TEXT_CHARACTERS:
             break
-    return found
+    return lines
 
 
 def _field_lines(value: Any, path: str, depth: int) -> Iterator[str]:
@@ -262,7 +262,7 @@ def shape(event: Event, content: Any = None) -> Shape:
         return _message(event, kind, read)
     if kind not in TOOL_USE:
         words, fields = ((value,), None) if isinstance(value, str) else _words_and_fields(value)
-        return Shape(kind, event.agent_id, words, fields, tools)
+        return Shape(kind, event.agent_id, words, fields, tools=tools)
     if isinstance(read, Mapping):
         if kind is EventKind.FAILURE and reports_error(event, read):
             return _error(by_tool, read)
@@ -280,15 +280,17 @@ def _message(event: Event, kind: EventKind, message: Mapping[str, Any]) -> Shape
         tools = tuple(dict.fromkeys(tool for tool, _ in calls if tool))
         if len(calls) == 1:
             tool, arguments = calls[0]
-            return Shape(kind, tool or event.tool_name or event.agent_id, words, arguments, tools)
+            return Shape(
+                kind, tool or event.tool_name or event.agent_id, words, arguments, tools=tools
+            )
         # the arguments of several tools stay apart under their names
-        return Shape(kind, event.agent_id, words, [{t or "call": a} for t, a in calls], tools)
+        fields = [{tool or "call": arguments} for tool, arguments in calls]
+        return Shape(kind, event.agent_id, words, fields, tools=tools)
     name = message.get("name")
     named = name if isinstance(name, str) and name else None
     if kind in TOOL_USE:
         return _returned(event, kind, message, named or event.tool_name)
-    fields = [part for part in parts if part] or None
-    return Shape(kind, named or event.agent_id, words, fields)
+    return Shape(kind, named or event.agent_id, words, [part for part in parts if part] or None)
 
 
 def _returned(event: Event, kind: EventKind, message: Mapping[str, Any], tool: str | None) -> Shape:
@@ -325,7 +327,7 @@ def _error(bare: Shape, value: Mapping[str, Any]) -> Shape:
     for trace in (h.get(k) for h in (inside, value) for k in TRACE_FIELDS):
         lines = trace.strip().splitlines() if isinstance(trace, str) else []
         words.extend(line.strip() for line in lines[-_TRACE_LINES:] if line.strip() != reason)
-    rest = {
+    others = {
         key: item
         for key, item in {**value, **inside}.items()
         if key not in TRACE_FIELDS
@@ -336,8 +338,8 @@ def _error(bare: Shape, value: Mapping[str, Any]) -> Shape:
     if not error and not words:
         return _returned_value(bare, value)
     if not isinstance(details, str | Mapping | bool | None):
-        rest["error"] = details
-    return bare._replace(words=tuple(words), fields=rest or None)
+        others["error"] = details
+    return bare._replace(words=tuple(words), fields=others or None)
 
 
 def _call(event: Event, value: Mapping[str, Any]) -> Shape:
@@ -356,9 +358,8 @@ def _call(event: Event, value: Mapping[str, Any]) -> Shape:
     else:
         words, inner = _words_and_fields(arguments)
         fields = {**beside, "arguments": inner} if inner is not None else beside
-    return Shape(
-        EventKind.CALL, tool or event.agent_id, words, fields or None, (tool,) if tool else ()
-    )
+    tools = (tool,) if tool else ()
+    return Shape(EventKind.CALL, tool or event.agent_id, words, fields or None, tools=tools)
 
 
 def _result(bare: Shape, value: Mapping[str, Any]) -> Shape:
@@ -387,8 +388,8 @@ def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
         for key in _WORDS:
             words = value.get(key)
             if isinstance(words, str) and words.strip():
-                rest = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
-                return (words,), rest or None
+                others = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
+                return (words,), others or None
             if key == "content" and is_list(words) and all(is_part(p, _TEXT_PARTS) for p in words):
                 return message_content(words)[0], None
     return (), value

@@ -10,7 +10,7 @@ from typing import Any
 
 from enrichment.features import Features, features
 from enrichment.ports import PayloadResolver
-from enrichment.resolution import Known
+from enrichment.resolution import KnownEntity
 from enrichment.similarity import THRESHOLD, Pair, cosine, pair, pairs_within
 from enrichment.stage import (
     Derived,
@@ -255,7 +255,7 @@ class EnrichmentFacts:
 
     def _near_entities(
         self, transaction: GraphTransaction, events: Sequence[Derived]
-    ) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[Known, float]]]]:
+    ) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[KnownEntity, float]]]]:
         """Which entities of the batch are known, and what each of the others is near to."""
         mentioned = newcomers(events, frozenset())
         if not mentioned:
@@ -265,8 +265,8 @@ class EnrichmentFacts:
         )
         known = {(row["tenant"], row["entity_id"]) for row in rows}
         new = {key: one for key, one in mentioned.items() if key not in known}
-        near: dict[EntityKey, list[tuple[Known, float]]] = {}
-        names = [[*key, one.known.canonical_name] for key, one in sorted(new.items())]
+        near: dict[EntityKey, list[tuple[KnownEntity, float]]] = {}
+        names = [[*key, one.entity.canonical_name] for key, one in sorted(new.items())]
         for row in transaction.ask(cypher.NAMESAKES, {"rows": names}) if names else ():
             namesake = _known(row["entity_id"], row["name"], row["entity_type"], row["subtype"])
             near.setdefault((row["tenant"], row["id"]), []).append((namesake, 1.0))
@@ -305,8 +305,8 @@ class EnrichmentFacts:
         )
 
 
-def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> Known:
-    return Known(own_id, name, entity_type, subtype, any(map(str.isdigit, name)))
+def _known(own_id: str, name: str, entity_type: Any, subtype: str | None) -> KnownEntity:
+    return KnownEntity(own_id, name, entity_type, subtype, exact=any(map(str.isdigit, name)))
 
 
 _Row = tuple[int, str, bool, bool]

@@ -41,7 +41,7 @@ def repeated() -> dict[str, list[str]]:
 
 
 def constants(path: Path) -> list[tuple[str, str]]:
-    """Name (without a leading underscore) and value of a module's constants, as they are written."""
+    """Constants of a module: name without a leading underscore, value as it is written."""
     found = []
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         match statement:
