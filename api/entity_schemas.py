@@ -8,8 +8,8 @@ from pydantic import Field
 
 from api.query_schemas import MAX_FACTS, Fact, TimeoutMs
 from api.schemas import Edge, Moment, Name, Node, PositionText, Wire
-from enrichment.derived import EntityType
 from enrichment.payloads import MAX_COMMENT_CHARACTERS, MAX_JUDGED
+from enrichment.ports import EntityType
 
 MAX_PAGE = 500
 MAX_PLACE_CHARACTERS = 2_048

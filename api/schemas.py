@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from api.retrieval.intent import Intent
-from enrichment.derived import EntityType
 from enrichment.payloads import MAX_REASON_CHARACTERS, MAX_REQUEST_REASON_CHARACTERS, MAX_SPLIT
+from enrichment.ports import EntityType
 from projections.events import (
     MAX_NAME_CHARACTERS,
     MAX_PAYLOAD_REF_CHARACTERS,

@@ -44,8 +44,8 @@ from consolidation.summary_payloads import (
     ToolUse,
     episode_scope_id,
 )
-from enrichment.derived import EntityType
 from enrichment.event_kinds import EventKind
+from enrichment.ports import EntityType
 from enrichment.text import clean_text, cut
 from projections.events import timestamp_text
 

@@ -9,7 +9,7 @@ first (a tool's result, what a user or another agent said, any other event's pay
 it. When the agent itself came first, in a message, a thought or the arguments of a call, the
 value is its own, and a result that repeats it produced nothing; so it is with values that the
 instructions hold, which every step can see. Later outputs that repeat a value are never causes.
-A value is distinctive when it has the form of one (`enrichment.values`) and few events of the
+A value is distinctive when it has the form of one (`enrichment.features`) and few events of the
 window put it out: PRODUCERS, by kind.
 """
 
@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from enrichment.event_kinds import OUTCOMES, OWN_WORDS, EventKind
-from enrichment.features import Features, features
-from enrichment.values import ValueKind, value_kind
+from enrichment.features import Features, ValueKind, features, value_kind
 
 __all__ = [
     "MAX_CAUSES",
@@ -145,8 +144,8 @@ def inferred_causes(before: Sequence[Features], effect: Features) -> list[Inferr
         for cause in rule(window, effect):
             if cause.cause_event_id in (effect.event_id, effect.parent_event_id):
                 continue
-            known = strongest.get(cause.cause_event_id)
-            if known is None or cause.confidence > known.confidence:
+            previous = strongest.get(cause.cause_event_id)
+            if previous is None or cause.confidence > previous.confidence:
                 strongest[cause.cause_event_id] = cause
     # the sort is stable: equal confidence, the rule's place in the table, then the window's order
     return sorted(strongest.values(), key=lambda cause: -cause.confidence)[:MAX_CAUSES]

@@ -39,18 +39,18 @@ from enrichment.clause_patterns import (
     VOICELESS,
     Kind,
 )
-from enrichment.derived import EntityType, EventText, Mention
-from enrichment.entities import LABELS, canonical_name
-from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named
-from enrichment.ports import Analysis, Token
+from enrichment.entities import LABELS, MIN_NAME_CHARACTERS, canonical_name
+from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named, party_of
+from enrichment.ports import Analysis, EntityType, EventText, Mention, Token
 from enrichment.relations import edge_type_of, is_functional, relation_name
 from projections.events import Event
 
 TEXT_CONFIDENCE = 8_000
 PHRASE_CONFIDENCE = 7_000
 """When an end is a noun phrase, not a name."""
-MIN_NAME_CHARACTERS = 3
 MAX_PHRASE_TOKENS = 4
+
+_NAME_PARTS = ("compound", "nmod", "nummod", "flat")
 
 
 class _Clause(NamedTuple):
@@ -104,11 +104,11 @@ def text_facts(
     if not text.spoken:
         return []
     sentences = _Sentences(text.text, analysis)
-    reader = _Reader(sentences, _speaker(event, text, mentions), _by_name(mentions))
-    found: dict[tuple[Party, str, Party], None] = {}
+    reader = _Reader(sentences, speaker_party(event, text, mentions), _by_name(mentions))
+    triples: dict[tuple[Party, str, Party], None] = {}
     for first, last in sentences.bounds:
         for fact in reader.facts(first, last):
-            found.setdefault(fact)
+            triples.setdefault(fact)
     return [
         Assertion(
             tenant=event.tenant,
@@ -128,7 +128,7 @@ def text_facts(
             position_ms=position_ms,
             functional=is_functional(relation),
         )
-        for index, (source, relation, target) in enumerate(list(found)[:MAX_FACTS])
+        for index, (source, relation, target) in enumerate(list(triples)[:MAX_FACTS])
     ]
 
 
@@ -142,7 +142,7 @@ def _by_name(mentions: Sequence[Mention]) -> dict[str, Mention]:
     return {mention.canonical_name: mention for mention in order}
 
 
-def _speaker(event: Event, text: EventText, mentions: Sequence[Mention]) -> Party | None:
+def speaker_party(event: Event, text: EventText, mentions: Sequence[Mention]) -> Party | None:
     """Whom "I" means: None for an assistant, whose I is a manner of speaking."""
     name = text.speaker or event.agent_id
     canonical = canonical_name(name)
@@ -156,7 +156,7 @@ def _speaker(event: Event, text: EventText, mentions: Sequence[Mention]) -> Part
         canonical = canonical_name(name)
     for mention in mentions:
         if mention.canonical_name == canonical and mention.entity_type in ("agent", "user"):
-            return Party(name, canonical, mention.entity_type, mention.subtype, mention.exact)
+            return party_of(mention, name)
     return named(name, entity_type)
 
 
@@ -393,7 +393,7 @@ class _Reader:
         below = [self.tokens[child].relation for child in self.sentences.children[index]]
         if "poss" in below or "prep" in below or "relcl" in below:
             return None  # "Acme's office", "University of Oslo": not this name alone
-        parts = [index, *self.sentences.below(index, "compound", "nmod", "nummod", "flat")]
+        parts = [index, *self.sentences.below(index, *_NAME_PARTS)]
         first = min(parts)
         if any(self.tokens[i].relation not in ("compound", "flat") for i in range(first, index)):
             return None
@@ -405,9 +405,7 @@ class _Reader:
         text = self._text(first, last)
         mention = self.mentions.get(canonical_name(text))
         if mention is not None:
-            return Party(
-                text, mention.canonical_name, mention.entity_type, mention.subtype, mention.exact
-            )
+            return party_of(mention, text)
         if not label or len(text) < MIN_NAME_CHARACTERS:
             return None
         entity_type, subtype = LABELS.get(label, _UNKNOWN)
@@ -444,7 +442,7 @@ class _Reader:
             return None
         mention = self.mentions.get(canonical_name(text))
         if mention is not None:
-            return Party(text, *mention[1:4], mention.exact)
+            return party_of(mention, text)
         return named(text, "concept")
 
     def _activity(self, index: int) -> Party | None:

@@ -4,7 +4,7 @@ Where a name comes from decides how far it is trusted, and that is the order in 
 places are given away:
 
 1. the envelope: agent, tools, user;
-2. keys of arguments and results (`fields`);
+2. keys of arguments and results, by the table FIELDS;
 3. identifiers in the text (`patterns`);
 4. named entities, as far as LABELS has a place for them;
 5. salient noun phrases, as concepts;
@@ -18,23 +18,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from enrichment.derived import EntityType, EventText, Mention, Role
 from enrichment.event_kinds import EventKind
-from enrichment.fields import is_plumbing, named_values
+from enrichment.patterns import identifiers
 from enrichment.phrases import (
     addressed_names,
     salient_phrases,
     stated_identifiers,
     trimmed_entity,
 )
-from enrichment.ports import Analysis
-from enrichment.shapes import Shape, shape
-from enrichment.text import key_spans, language_spans
+from enrichment.ports import Analysis, EntityType, EventText, Mention, Role
+from enrichment.text import Shape, key_spans, language_spans, shape
+from enrichment.words import CAMEL, singular
 from projections.events import Event
+from projections.identity import SEPARATOR
 
 MAX_MENTIONS = 10
 MIN_NAME_CHARACTERS = 3
@@ -42,7 +43,6 @@ MIN_NAME_CHARACTERS = 3
 MAX_NAME_BYTES = 512
 ID_DIGEST_BYTES = 16
 
-_SEPARATOR = "\x1f"
 _ROLE_STRENGTH: Final[tuple[Role, ...]] = ("subject", "tool", "target", "participant", "object")
 _SPEAKER_ROLES = frozenset(("user", "human", "tool", "function"))
 """Agent ids that are no agent's name but the role of the user or tool which the event names."""
@@ -104,12 +104,12 @@ SUBTYPES: Final[dict[str, tuple[EntityType, str]]] = {
 What a language model calls otherwise is a concept (S2, #2079)."""
 
 
-class _Found(NamedTuple):
+class _Candidate(NamedTuple):
     name: str
     entity_type: EntityType
-    subtype: str | None
-    role: Role
-    exact: bool
+    subtype: str | None = None
+    role: Role = "object"
+    exact: bool = False
     envelope: bool = False
 
 
@@ -162,7 +162,7 @@ def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
     The name comes last and neither a tenant nor a type can hold the separator, so no two triples
     are joined to the same text. Part of the stored format: it never changes.
     """
-    text = _SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
+    text = SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
     return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
@@ -181,30 +181,35 @@ def mentions(
         analysis: of that text; an empty one leaves out named entities and noun phrases.
         content: used instead of the payload: what `payload_ref` points to.
     """
-    kept: dict[tuple[str, EntityType], Mention] = {}
+    merged: dict[tuple[str, EntityType], Mention] = {}
     typed: dict[str, EntityType] = {}
-    for found in _all_found(shape(event, content), event, text, analysis):
-        canonical = canonical_name(found.name)
-        if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not found.envelope):
+    for candidate in _candidates(shape(event, content), event, text, analysis):
+        canonical = canonical_name(candidate.name)
+        if not canonical or (len(canonical) < MIN_NAME_CHARACTERS and not candidate.envelope):
             continue
-        entity_type = typed.setdefault(canonical, found.entity_type)
-        if found.envelope:
-            entity_type = found.entity_type
+        entity_type = typed.setdefault(canonical, candidate.entity_type)
+        if candidate.envelope:
+            entity_type = candidate.entity_type
         key = (canonical, entity_type)
-        known = kept.get(key)
-        if known is not None:
-            role = min(known.role, found.role, key=_ROLE_STRENGTH.index)
-            kept[key] = known._replace(
+        earlier = merged.get(key)
+        if earlier is not None:
+            role = min(earlier.role, candidate.role, key=_ROLE_STRENGTH.index)
+            merged[key] = earlier._replace(
                 role=role,
-                subtype=known.subtype
-                or (None if entity_type != found.entity_type else found.subtype),
-                exact=known.exact or found.exact,
+                subtype=earlier.subtype
+                or (None if entity_type != candidate.entity_type else candidate.subtype),
+                exact=earlier.exact or candidate.exact,
             )
-        elif len(kept) < MAX_MENTIONS:
-            exact = found.exact or any(c.isdigit() for c in canonical)
-            name = _display(found.name)
-            kept[key] = Mention(name, canonical, entity_type, found.subtype, found.role, exact)
-    return tuple(kept.values())
+        elif len(merged) < MAX_MENTIONS:
+            merged[key] = Mention(
+                name=_display(candidate.name),
+                canonical_name=canonical,
+                entity_type=entity_type,
+                subtype=candidate.subtype,
+                role=candidate.role,
+                exact=candidate.exact or any(c.isdigit() for c in canonical),
+            )
+    return tuple(merged.values())
 
 
 def _display(name: str) -> str:
@@ -212,16 +217,18 @@ def _display(name: str) -> str:
     return shown.encode(errors="ignore")[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
 
 
-def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) -> Iterator[_Found]:
+def _candidates(
+    parts: Shape, event: Event, text: EventText, analysis: Analysis
+) -> Iterator[_Candidate]:
     yield from _envelope(event, parts)
     role: Role = "target" if parts.kind is EventKind.CALL else "object"
     # codes first: of a listing they tell more than its places and names
     for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
-        yield _Found(named.name, named.entity_type, named.subtype, role, named.exact)
+        yield _Candidate(named.name, named.entity_type, named.subtype, role=role, exact=named.exact)
     words = text.text
     plumbing = _plumbing_spans(text)
     spans = [s for s in stated_identifiers(text) if not _meets(s.start, s.end, plumbing)]
-    late: list[_Found] = []
+    late: list[_Candidate] = []
     for start, end, label in spans:
         entity_type = PATTERN_TYPES.get(label)
         if entity_type is None:
@@ -229,17 +236,17 @@ def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) 
         subtype: str | None = label
         if _USER_CUE.search(words[max(0, start - _CUE_REACH) : start]) and label in _USER_LABELS:
             entity_type, subtype = "user", None
-        one = _Found(words[start:end], entity_type, subtype, role, True)
+        candidate = _Candidate(words[start:end], entity_type, subtype, role=role, exact=True)
         if label in _LAST:
-            late.append(one)
+            late.append(candidate)
         else:
-            yield one
+            yield candidate
     taken = [(start, end) for start, end, _ in spans]
     language = language_spans(text)
     if parts.kind is EventKind.MESSAGE:
         for start, end, name in addressed_names(words):
             taken.append((start, end))
-            yield _Found(name, "concept", "person", "participant", False)
+            yield _Candidate(name, "concept", "person", role="participant")
     for start, end, label in analysis.entities:
         if label not in LABELS or not _within(start, end, language) or _meets(start, end, taken):
             continue
@@ -250,12 +257,12 @@ def _all_found(parts: Shape, event: Event, text: EventText, analysis: Analysis) 
             if trimmed.isupper() and len(trimmed) <= _ACRONYM_CHARACTERS:
                 subtype = None  # the recogniser guesses: JFK is a person to it, DEN a company
             person = subtype == "person"
-            yield _Found(
-                trimmed, entity_type, subtype, "participant" if person else "object", False
+            yield _Candidate(
+                trimmed, entity_type, subtype, role="participant" if person else "object"
             )
     for start, end, name in salient_phrases(words, analysis):
         if _within(start, end, language) and not _meets(start, end, taken):
-            yield _Found(name, "concept", None, "object", False)
+            yield _Candidate(name, "concept")
     yield from late
 
 
@@ -275,19 +282,19 @@ _USER_CUE = re.compile(r"\b(?:user|customer|member)(?:[ _-]?(?:id|name))?(?: is)
 _USER_LABELS = frozenset(("id", "code", "handle", "uuid", "number"))
 
 
-def _envelope(event: Event, parts: Shape) -> Iterator[_Found]:
+def _envelope(event: Event, parts: Shape) -> Iterator[_Candidate]:
     """Agent, tools and user; who speaks is the subject."""
     agent = event.agent_id.lower()
     role = agent in _SPEAKER_ROLES
     by_user = role and agent in ("user", "human") and event.user_id is not None
     by_tool = role and agent in ("tool", "function") and bool(parts.tools)
     if not by_user and not by_tool:
-        yield _Found(event.agent_id, "agent", None, "subject", False, envelope=True)
+        yield _Candidate(event.agent_id, "agent", role="subject", envelope=True)
     for tool in parts.tools:
-        yield _Found(tool, "tool", None, "tool", False, envelope=True)
+        yield _Candidate(tool, "tool", role="tool", envelope=True)
     if event.user_id is not None:
-        said: Role = "subject" if by_user else "participant"
-        yield _Found(event.user_id, "user", None, said, False, envelope=True)
+        user_role: Role = "subject" if by_user else "participant"
+        yield _Candidate(event.user_id, "user", role=user_role, envelope=True)
 
 
 def _within(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
@@ -296,3 +303,173 @@ def _within(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
 
 def _meets(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
     return any(start < last and first < end for first, last in spans)
+
+
+# -- what the keys of arguments and results say about their values --------------------------------
+# A key is a better witness than a recogniser: `reservation_id: 4WQ150` is a reservation, `city:
+# Austin` a place, whatever the values look like.
+
+MAX_FIELD_VALUES = 500
+"""Values looked at in one payload, nearest to the surface first."""
+MAX_FIELD_CHARACTERS = 200
+"""A longer value is a text, not a name."""
+MAX_NAME_WORDS = 8
+MIN_DIGITS = 3
+"""Shorter numbers count something, whatever their key."""
+
+
+class Field(NamedTuple):
+    """A rule about keys.
+
+    Attributes:
+        keys: what the key, lower case and in snake case, matches in full.
+        entity_type: of the value; None: the value is no entity, whatever it looks like.
+        subtype: of the value; None: what the key or the value's own prefix says.
+        exact: a code that is the same only as itself.
+    """
+
+    keys: re.Pattern[str]
+    entity_type: EntityType | None
+    subtype: str | None
+    exact: bool
+
+
+class Named(NamedTuple):
+    """A value that a key names as an entity."""
+
+    name: str
+    entity_type: EntityType
+    subtype: str | None
+    exact: bool
+
+
+def _row(keys: str, entity_type: EntityType | None, subtype: str | None, exact: bool) -> Field:
+    return Field(re.compile(keys), entity_type, subtype, exact)
+
+
+FIELDS: tuple[Field, ...] = (
+    # plumbing: true of one request only, and never what anybody asks about
+    _row(
+        r"(tool_)?call_id|(.*_)?(trace|span|request|correlation|message|event|run|thread|session"
+        r"|parent|etag|cursor|page|checksum|digest|embedding)(_id)?|role|index|type|kind",
+        None,
+        None,
+        False,
+    ),
+    _row(r"(user|customer|client|member|employee|patient|guest)(_?id|name)?", "user", None, True),
+    _row(r"(agent|assistant|bot)(_id|_name)?", "agent", None, False),
+    _row(r"(tool|function)(_name)?", "tool", None, False),
+    _row(r"(service|api|server|queue|topic|database|cluster)(_name|_id)?", "service", None, False),
+    _row(r"(host|hostname|endpoint|base_url|ip|ip_address)", "service", "host", True),
+    _row(r"(.*_)?e?_?mail(_address)?", "resource", "email", True),
+    _row(r"(.*_)?(url|uri|link|href)", "resource", "url", True),
+    _row(r"(.*_)?(file|filename|file_name|path|directory|folder)", "resource", "file", True),
+    _row(r"(.*_)?(phone|telephone|mobile)(_number)?", "resource", "phone", True),
+    _row(r"(repo|repository|branch|bucket|table|dataset|model)(_name)?", "resource", None, False),
+    _row(
+        r"(.*_)?(full_name|passenger|recipient|owner|author|assignee)", "concept", "person", False
+    ),
+    _row(
+        r"(.*_)?(city|country|location|place|airport|origin|destination|region)(_name)?",
+        "concept",
+        "location",
+        False,
+    ),
+    _row(r"(company|organi[sz]ation|vendor|employer|airline|bank)(_name)?", "concept", None, False),
+    _row(r"(project|product|library|framework|language)(_name)?", "concept", None, False),
+    _row(
+        r"id|uuid|guid|(.*_)(id|ids|key|number|no|code|ref|reference|token|uuid|sku)|revision"
+        r"|commit|sha|sku|version|reference|order|invoice|ticket|issue|charge|refund|transfer"
+        r"|reservation|booking|shipment",
+        "resource",
+        None,
+        True,
+    ),
+)
+
+_ID_ENDING = re.compile(r"_?(ids?|number|no|code|ref|reference|name|uuid)$")
+_VALUE_PREFIX = re.compile(r"([A-Za-z]{2,}(?:_[A-Za-z]+)*)[_-]\w*\d")
+_LETTER_OR_DIGIT = re.compile(r"\w")
+
+
+def named_values(fields: Any) -> Iterator[Named]:
+    """Entities that the keys of a structure name, nearest to the surface first, keys in order.
+
+    First and last name side by side are one person; a list of codes under `reservations` is
+    several reservations. Stops after MAX_FIELD_VALUES values.
+    """
+    queue: deque[tuple[str, str, Any, bool]] = deque([("", "", fields, False)])
+    seen = 0
+    while queue and seen < MAX_FIELD_VALUES:
+        parent, key, value, listed = queue.popleft()
+        seen += 1
+        if isinstance(value, Mapping):
+            yield from _person(value)
+            queue.extend(
+                (key, str(k), value[k], False) for k in sorted(value, key=str)[:MAX_FIELD_VALUES]
+            )
+        elif isinstance(value, list | tuple):
+            noun = singular(key)
+            queue.extend((parent, noun, item, noun != key) for item in value[:MAX_FIELD_VALUES])
+        elif isinstance(value, str | int) and not isinstance(value, bool) and key:
+            yield from _named(_snake(key), _snake(parent), str(value), listed)
+
+
+def is_plumbing(key: str) -> bool:
+    """Whether the values under a key are true of one request only, whatever they look like."""
+    return FIELDS[0].keys.fullmatch(_snake(key)) is not None
+
+
+def _named(key: str, parent: str, value: str, listed: bool) -> Iterator[Named]:
+    value = value.strip()
+    if not value or len(value) > MAX_FIELD_CHARACTERS or len(value.split()) > MAX_NAME_WORDS:
+        return
+    if not _LETTER_OR_DIGIT.search(value):
+        return
+    row = next((row for row in FIELDS if row.keys.fullmatch(key)), None)
+    if row is None:
+        # a list of codes under a noun: `reservations: [NO6JO3, …]`
+        spans = identifiers(value)
+        whole = len(spans) == 1 and (spans[0].start, spans[0].end) == (0, len(value))
+        if whole and spans[0].label in ("code", "id", "uuid"):
+            subtype = _subtype(key, parent, value) if listed else spans[0].label
+            yield Named(value, "resource", subtype, True)
+        return
+    if row.entity_type is None:
+        return
+    if row.exact and row.subtype is None:
+        plain = value.islower() and not any(c.isdigit() for c in value)
+        if " " in value or (plain and row.entity_type != "user"):
+            return  # words where a code belongs: `order: all since 09:03`, `key: name`
+    if value.isdigit() and (not row.exact or len(value) < MIN_DIGITS):
+        return
+    if row.subtype == "person" and not value[0].isupper():
+        return  # `owner: payments`
+    subtype = row.subtype or _subtype(key, parent, value)
+    if subtype == row.entity_type:
+        subtype = None  # it says nothing finer
+    yield Named(value, row.entity_type, subtype, row.exact)
+
+
+def _person(value: Mapping[str, Any]) -> Iterator[Named]:
+    first, last = value.get("first_name"), value.get("last_name")
+    if isinstance(first, str) and isinstance(last, str) and first.strip() and last.strip():
+        name = f"{first.strip()} {last.strip()}"
+        if len(name) <= MAX_FIELD_CHARACTERS:
+            yield Named(name, "concept", "person", False)
+
+
+def _subtype(key: str, parent: str, value: str) -> str | None:
+    """What a code is a code of: its own prefix (`credit_card_44`), the key, or what it is in."""
+    stem = _ID_ENDING.sub("", key)
+    if stem in ("", "id", "uuid", "guid", "payment", "reference", "method"):
+        prefix = _VALUE_PREFIX.match(value)
+        if prefix:
+            return prefix[1].lower()[:40]
+    if stem in ("", "id", "uuid", "guid"):
+        stem = singular(parent)
+    return stem[:40] or None
+
+
+def _snake(key: str) -> str:
+    return re.sub(r"[\s.-]+", "_", CAMEL.sub("_", key[:MAX_FIELD_CHARACTERS]).lower())

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.derived import EntityType, Mention
 from enrichment.payloads import MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
-from enrichment.resolution import ASK_COSINE, Candidate, Known, judge, same_as
+from enrichment.ports import EntityType, Mention
+from enrichment.resolution import ASK_COSINE, Candidate, KnownEntity, judge, same_as
 from projections.events import Event, derived_event_id
 from projections.positions import Position
 from projections.system_events import PARTITION_KEY
@@ -37,7 +37,7 @@ class Newcomer(NamedTuple):
         event, position: of its first mention in the batch, which triggers the decision.
     """
 
-    known: Known
+    entity: KnownEntity
     vector: bytes | None
     event: Event
     position: Position
@@ -57,7 +57,7 @@ def is_comparable(mention: Mention) -> bool:
 
 def comparisons(
     newcomers: Mapping[EntityKey, Newcomer],
-    near: Mapping[EntityKey, Sequence[tuple[Known, float]]],
+    near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]],
 ) -> list[Comparison]:
     """What each entity that is new has to be compared with.
 
@@ -67,8 +67,8 @@ def comparisons(
     """
     candidates: dict[EntityKey, list[Candidate]] = {}
     for key, others in near.items():
-        known = newcomers[key].known
-        candidates[key] = [Candidate(known, other, cosine) for other, cosine in others]
+        entity = newcomers[key].entity
+        candidates[key] = [Candidate(entity, other, cosine) for other, cosine in others]
     for key, candidate in _among(newcomers):
         candidates.setdefault(key, []).append(candidate)
     return [Comparison(newcomers[key], candidates[key]) for key in sorted(candidates)]
@@ -106,16 +106,16 @@ def _among(newcomers: Mapping[EntityKey, Newcomer]) -> Iterable[tuple[EntityKey,
         cosines = _cosines([newcomers[key].vector for key in keys])
         names: dict[str, list[EntityKey]] = {}
         for key in keys:
-            names.setdefault(newcomers[key].known.canonical_name, []).append(key)
+            names.setdefault(newcomers[key].entity.canonical_name, []).append(key)
         pairs = {
             (keys[i], keys[j]): cosines[i, j]
             for i, j in zip(*np.nonzero(np.triu(cosines, k=1) >= ASK_COSINE), strict=True)
         }
         for same in names.values():
-            for n, one in enumerate(same):
-                pairs.update({(one, other): 1.0 for other in same[n + 1 :]})
-        for (one, other), cosine in sorted(pairs.items()):
-            yield one, Candidate(newcomers[one].known, newcomers[other].known, float(cosine))
+            for n, first in enumerate(same):
+                pairs.update({(first, second): 1.0 for second in same[n + 1 :]})
+        for (first, second), cosine in sorted(pairs.items()):
+            yield first, Candidate(newcomers[first].entity, newcomers[second].entity, float(cosine))
 
 
 def _cosines(vectors: Sequence[bytes | None]) -> np.ndarray:
@@ -137,10 +137,11 @@ def _events(newcomer: Newcomer, pairs: Sequence[SameAsPair], by: str = "") -> li
 
 def _event(newcomer: Newcomer, pairs: Sequence[SameAsPair], chunk: str) -> Event:
     """The decision; every field follows from its trigger, so deciding twice is deciding once."""
-    tenant, own_id = newcomer.event.tenant, newcomer.known.entity_id
+    tenant, own_id = newcomer.event.tenant, newcomer.entity.entity_id
+    identity = (SAME_AS_FOUND, tenant, str(newcomer.position), own_id, chunk)
     return Event(
         tenant=tenant,
-        event_id=derived_event_id(SAME_AS_FOUND, tenant, str(newcomer.position), own_id, chunk),
+        event_id=derived_event_id(*identity),
         event_type=SAME_AS_FOUND,
         occurred_at_ms=newcomer.event.occurred_at_ms,
         session_id=PARTITION_KEY,

@@ -200,8 +200,8 @@ def _ends_in_result(event_type: str) -> bool:
 
 
 def _speaks_of_an_error(status: str | None, words: frozenset[str]) -> bool:
-    said = status is None and not words.isdisjoint(ERROR_WORDS)
-    return said and words.isdisjoint(MESSAGE_WORDS | RESOLVED_WORDS)
+    names_error = status is None and not words.isdisjoint(ERROR_WORDS)
+    return names_error and words.isdisjoint(MESSAGE_WORDS | RESOLVED_WORDS)
 
 
 # -- what a payload holds --------------------------------------------------------------------------

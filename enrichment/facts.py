@@ -29,9 +29,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.derived import EntityType, EventText
 from enrichment.entities import canonical_name, entity_id
-from enrichment.event_kinds import EventKind, is_failed
+from enrichment.event_kinds import EventKind, is_failed, parsed_json
+from enrichment.ports import EntityType, EventText, Mention
 from enrichment.relations import (
     EdgeType,
     edge_type_of,
@@ -39,7 +39,7 @@ from enrichment.relations import (
     relation_name,
     relation_words,
 )
-from enrichment.words import word_set
+from enrichment.words import singular, word_set
 from projections.events import Event
 
 MAX_FACT_CHARACTERS = 500
@@ -128,7 +128,24 @@ def named(
     if not canonical:
         return None
     exact = exact or any(letter.isdigit() for letter in canonical)
-    return Party(name, canonical, entity_type, subtype, exact)
+    return Party(
+        name=name,
+        canonical_name=canonical,
+        entity_type=entity_type,
+        subtype=subtype,
+        exact=exact,
+    )
+
+
+def party_of(mention: Mention, name: str | None = None) -> Party:
+    """The party that a mention is, under another name if one is given."""
+    return Party(
+        name=mention.name if name is None else name,
+        canonical_name=mention.canonical_name,
+        entity_type=mention.entity_type,
+        subtype=mention.subtype,
+        exact=mention.exact,
+    )
 
 
 def literal(value: str | int | float | bool) -> Party | None:
@@ -144,12 +161,12 @@ def fact_in_words(source: Party, relation: str, target: Party) -> str:
     return f"{subject} {relation_words(relation)} {target.name}"[:MAX_FACT_CHARACTERS]
 
 
-class _Found(NamedTuple):
+class _StatedFact(NamedTuple):
     source: Party
     relation: str
     target: Party
-    functional: bool
     rank: int
+    functional: bool = False
 
 
 def structured_facts(
@@ -167,31 +184,31 @@ def structured_facts(
     if not stated or is_failed(text.kind, event.status):
         return []
     value = _result(event.payload if content is None else content)
-    once: dict[tuple[object, ...], _Found] = {}
-    for one in _facts_of(value, event):
+    once: dict[tuple[object, ...], _StatedFact] = {}
+    for fact in _facts_of(value, event):
         # an event says a fact once, or it would be two edges of one key
-        once.setdefault((*one.source[1:3], one.relation, *one.target[1:3]), one)
-    found = sorted(once.values(), key=lambda one: one.rank)
+        once.setdefault((*fact.source[1:3], fact.relation, *fact.target[1:3]), fact)
+    ranked = sorted(once.values(), key=lambda fact: fact.rank)
     return [
         Assertion(
             tenant=event.tenant,
-            source=one.source,
-            relation=one.relation,
-            edge_type=edge_type_of(one.relation),
-            target=one.target,
+            source=fact.source,
+            relation=fact.relation,
+            edge_type=edge_type_of(fact.relation),
+            target=fact.target,
             valid_from_ms=event.occurred_at_ms,
             valid_to_ms=None,
             confidence=STRUCTURED_CONFIDENCE,
-            fact=fact_in_words(one.source, one.relation, one.target),
+            fact=fact_in_words(fact.source, fact.relation, fact.target),
             source_kind="system",
             status="staged",
             user_id=event.user_id,
             event_id=event.event_id,
             ordinal=index,
             position_ms=position_ms,
-            functional=is_functional(one.relation, one.functional),
+            functional=is_functional(fact.relation, fact.functional),
         )
-        for index, one in enumerate(found[:MAX_FACTS])
+        for index, fact in enumerate(ranked[:MAX_FACTS])
     ]
 
 
@@ -202,13 +219,9 @@ _MAX_WRAPS = 3
 def _result(value: Any) -> Any:
     """What a tool returned: out of the message around it, and out of the JSON text it came as."""
     for _ in range(_MAX_WRAPS):
+        value = parsed_json(value)
         if isinstance(value, str):
-            if not value.lstrip().startswith(("{", "[")):
-                return None
-            try:
-                value = orjson.loads(value)
-            except orjson.JSONDecodeError:
-                return None
+            return None
         if not isinstance(value, Mapping):
             return value
         if "role" in value and "content" in value:  # a message is never the record itself
@@ -221,7 +234,7 @@ def _result(value: Any) -> Any:
     return value
 
 
-def _facts_of(value: Any, event: Event) -> Iterator[_Found]:
+def _facts_of(value: Any, event: Event) -> Iterator[_StatedFact]:
     nouns = _nouns(event.tool_name or "")
     if isinstance(value, Mapping):
         record = _record(value, nouns, None) or _user_record(value, nouns, event)
@@ -255,17 +268,7 @@ _SERVICES = word_set("service host server cluster database instance")
 
 def _nouns(tool_name: str) -> frozenset[str]:
     name = relation_name(tool_name) or ""
-    return frozenset(_singular(word) for word in name.split("_"))
-
-
-def _singular(word: str) -> str:
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith(("sses", "xes", "ches", "shes")):
-        return word[:-2]
-    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-1]
-    return word
+    return frozenset(singular(word) for word in name.split("_"))
 
 
 def _thing(noun: str | None, value: Any) -> Party | None:
@@ -313,10 +316,10 @@ class _Record(NamedTuple):
 def _record(
     value: Mapping[str, Any], nouns: frozenset[str], container: str | None
 ) -> _Record | None:
-    own = _own_id(value, nouns)
-    if own is None:
+    identity = _own_id(value, nouns)
+    if identity is None:
         return None
-    key, noun = own
+    key, noun = identity
     if noun is None:
         kind = next((value[n] for n in ("object", "kind") if isinstance(value.get(n), str)), None)
         noun = relation_name(kind) if kind else container
@@ -350,7 +353,7 @@ def _person_name(value: Any) -> str | None:
     return None
 
 
-def _record_facts(record: _Record, value: Mapping[str, Any]) -> Iterator[_Found]:
+def _record_facts(record: _Record, value: Mapping[str, Any]) -> Iterator[_StatedFact]:
     for key in sorted(value):
         relation = relation_name(f"has_{key}")
         if key == record.key or relation is None or key in _LEFT_OUT:
@@ -367,7 +370,7 @@ def _record_facts(record: _Record, value: Mapping[str, Any]) -> Iterator[_Found]
             yield from _single(record, key, relation, item)
 
 
-def _single(record: _Record, key: str, relation: str, item: Any) -> Iterator[_Found]:
+def _single(record: _Record, key: str, relation: str, item: Any) -> Iterator[_StatedFact]:
     match = _OWN_ID.fullmatch(key)
     if match and match[1] in _PLUMBING:
         return
@@ -378,11 +381,11 @@ def _single(record: _Record, key: str, relation: str, item: Any) -> Iterator[_Fo
         if match[1].rsplit("_", 1)[-1] in _PEOPLE and record.noun:
             back = relation_name(f"has_{record.noun}")
             if back:
-                yield _Found(other, back, record.party, False, _LINK)
+                yield _StatedFact(other, back, record.party, _LINK)
             return
         link = relation_name(f"has_{match[1]}")
         if link:
-            yield _Found(record.party, link, other, True, _LINK)
+            yield _StatedFact(record.party, link, other, _LINK, functional=True)
         return
     if item is None or not isinstance(item, str | int | float | bool):
         return
@@ -393,11 +396,11 @@ def _single(record: _Record, key: str, relation: str, item: Any) -> Iterator[_Fo
     target = literal(item)
     if target is not None:
         rank = _STRONG if key in _STRONG_KEYS else _PLAIN
-        yield _Found(record.party, relation, target, True, rank)
+        yield _StatedFact(record.party, relation, target, rank, functional=True)
 
 
-def _listed(record: _Record, key: str, items: Sequence[Any]) -> Iterator[_Found]:
-    noun = _singular(key)
+def _listed(record: _Record, key: str, items: Sequence[Any]) -> Iterator[_StatedFact]:
+    noun = singular(key)
     relation = relation_name(f"has_{noun}")
     if relation is None or len(items) > MAX_LISTED or is_functional(relation):
         return
@@ -416,4 +419,4 @@ def _listed(record: _Record, key: str, items: Sequence[Any]) -> Iterator[_Found]
         elif isinstance(item, str) and 1 <= len(item.strip()) <= MAX_VALUE_CHARACTERS:
             target = literal(item)
         if target is not None:
-            yield _Found(record.party, link, target, False, _LINK)
+            yield _StatedFact(record.party, link, target, _LINK)

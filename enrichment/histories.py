@@ -40,6 +40,7 @@ import orjson
 
 from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion
 from enrichment.relations import EdgeType, is_functional
+from projections.identity import SEPARATOR
 
 MAX_SUPPORTING = 20
 HISTORY_ID_BYTES = 16
@@ -47,7 +48,6 @@ SOURCE_WEIGHTS: Final = dict(zip(SOURCE_KINDS, (20, 15, 12, 10), strict=True))
 """S1's, times 10, so that products stay integers."""
 STATUS_WEIGHTS: Final = dict(zip(FACT_STATUSES, (10, 12), strict=True))
 
-_SEPARATOR = "\x1f"
 _ASSERTED, _RETRACTED = "a", "r"
 
 
@@ -66,7 +66,7 @@ class Group(NamedTuple):
         """Key of the FactHistory within its tenant."""
         # absent and present parts differ by their first letter, so no name can pass for absence
         parts = ["-" if part is None else f"+{part}" for part in self]
-        digest = blake2b(_SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
+        digest = blake2b(SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
         return digest.hexdigest()
 
 
@@ -130,12 +130,12 @@ def group_of(assertion: Assertion) -> Group:
     """
     functional = is_functional(assertion.relation, assertion.functional)
     return Group(
-        assertion.tenant,
-        assertion.user_id,
-        assertion.source_id,
-        assertion.relation,
-        assertion.edge_type,
-        None if functional else assertion.target_id,
+        tenant=assertion.tenant,
+        user_id=assertion.user_id,
+        source_id=assertion.source_id,
+        relation=assertion.relation,
+        edge_type=assertion.edge_type,
+        target_id=None if functional else assertion.target_id,
     )
 
 
@@ -144,36 +144,36 @@ def groups_of(retraction: Retraction) -> list[Group]:
     functional = Group(*retraction[:5], None)
     if retraction.target_id is None or is_functional(retraction.relation):
         return [functional]
-    one = functional._replace(target_id=retraction.target_id)
+    by_target = functional._replace(target_id=retraction.target_id)
     # in the table and not functional: nothing can be in the other group
-    return [one] if is_functional(retraction.relation, True) is False else [functional, one]
+    return [functional, by_target] if is_functional(retraction.relation, True) else [by_target]
 
 
-def entry_of(said: Assertion | Retraction) -> str:
+def entry_of(statement: Assertion | Retraction) -> str:
     """The row that a FactHistory keeps of it: a compact JSON list."""
-    if isinstance(said, Retraction):
+    if isinstance(statement, Retraction):
         row: list[Any] = [
             _RETRACTED,
-            said.event_id,
-            said.ordinal,
-            said.at_ms,
-            said.target_id,
-            said.asserted_by,
-            said.position_ms,
+            statement.event_id,
+            statement.ordinal,
+            statement.at_ms,
+            statement.target_id,
+            statement.asserted_by,
+            statement.position_ms,
         ]
     else:
         row = [
             _ASSERTED,
-            said.event_id,
-            said.ordinal,
-            said.valid_from_ms,
-            said.target_id,
-            said.valid_to_ms,
-            said.position_ms,
-            said.confidence,
-            said.source_kind,
-            said.status,
-            said.fact,
+            statement.event_id,
+            statement.ordinal,
+            statement.valid_from_ms,
+            statement.target_id,
+            statement.valid_to_ms,
+            statement.position_ms,
+            statement.confidence,
+            statement.source_kind,
+            statement.status,
+            statement.fact,
         ]
     return orjson.dumps(row).decode()
 
@@ -191,7 +191,7 @@ def merge(entries: Iterable[str], new: Iterable[str] = ()) -> list[str]:
     return [rows[key] for key in sorted(rows)]
 
 
-class _Said(NamedTuple):
+class _Asserted(NamedTuple):
     """An assertion of the group; sorts as the rules say."""
 
     valid_from_ms: int
@@ -225,60 +225,60 @@ class _End(NamedTuple):
     Attributes:
         at_ms: None: open.
         expired_at_ms: position time of the retraction that ends it.
-        own: only this assertion ends there (its event was withdrawn), not what others support.
+        alone: only this assertion ends there (its event was withdrawn), not what others support.
     """
 
     at_ms: int | None
     expired_at_ms: int | None = None
-    own: bool = False
+    alone: bool = False
 
 
 class _Interval:
     """An interval as it grows."""
 
-    def __init__(self, said: _Said, end: _End) -> None:
-        self.target_id = said.target_id
-        self.begins_ms = said.valid_from_ms
-        self.supporters = [said]
+    def __init__(self, assertion: _Asserted, end: _End) -> None:
+        self.target_id = assertion.target_id
+        self.begins_ms = assertion.valid_from_ms
+        self.supporters = [assertion]
         self.end = end
 
-    def holds(self, said: _Said) -> bool:
+    def holds(self, assertion: _Asserted) -> bool:
         """Whether what is said begins within the interval."""
-        return self.end.at_ms is None or said.valid_from_ms < self.end.at_ms
+        return self.end.at_ms is None or assertion.valid_from_ms < self.end.at_ms
 
-    def support(self, said: _Said, end: _End) -> None:
-        self.supporters.append(said)
-        if end.own != self.end.own:
-            self.end = self.end if end.own else end
+    def support(self, assertion: _Asserted, end: _End) -> None:
+        self.supporters.append(assertion)
+        if end.alone != self.end.alone:
+            self.end = self.end if end.alone else end
         elif end.at_ms is not None and (self.end.at_ms is None or end.at_ms >= self.end.at_ms):
             if end.at_ms == self.end.at_ms and self.end.expired_at_ms is not None:
                 return  # both end at one moment: the first of them tells by what
             self.end = end
 
-    def overtake(self, by: _Said) -> None:
+    def overtake(self, by: _Asserted) -> None:
         if self.end.at_ms is None or self.end.at_ms > by.valid_from_ms:
             self.end = _End(by.valid_from_ms, by.position_ms)
 
     def fact(self, group: Group) -> Fact:
         first = self.supporters[0]
-        best = max(self.supporters, key=lambda said: said.weight)  # the first of equals
-        supporting = list(dict.fromkeys(said.event_id for said in self.supporters))
+        best = max(self.supporters, key=lambda supporter: supporter.weight)  # the first of equals
+        supporting = list(dict.fromkeys(supporter.event_id for supporter in self.supporters))
         return Fact(
-            group.source_id,
-            group.relation,
-            group.edge_type,
-            self.target_id,
-            self.begins_ms,
-            self.end.at_ms,
-            self.end.expired_at_ms,
-            best.confidence,
-            best.fact,
-            best.source_kind,
-            best.status,
-            group.user_id,
-            first.event_id,
-            tuple(supporting[-MAX_SUPPORTING:]),
-            len(supporting),
+            source_id=group.source_id,
+            relation=group.relation,
+            edge_type=group.edge_type,
+            target_id=self.target_id,
+            valid_from_ms=self.begins_ms,
+            valid_to_ms=self.end.at_ms,
+            expired_at_ms=self.end.expired_at_ms,
+            confidence=best.confidence,
+            fact=best.fact,
+            source_kind=best.source_kind,
+            status=best.status,
+            user_id=group.user_id,
+            event_id=first.event_id,
+            supporting_event_ids=tuple(supporting[-MAX_SUPPORTING:]),
+            support_count=len(supporting),
         )
 
 
@@ -288,75 +288,81 @@ def intervals(group: Group, entries: Iterable[str]) -> list[Fact]:
     Raises:
         ValueError: for a row that `entry_of` did not write.
     """
-    said, withdrawn = _read(merge(entries))
-    chains: dict[str, list[_Said]] = {}
-    for one in _one_statement_each(said, functional=group.target_id is None):
-        chains.setdefault("" if group.target_id is None else one.target_id, []).append(one)
-    made: list[_Interval] = []
+    assertions, withdrawn = _read(merge(entries))
+    chains: dict[str, list[_Asserted]] = {}
+    for assertion in _latest_of_each_event(assertions, functional=group.target_id is None):
+        chains.setdefault("" if group.target_id is None else assertion.target_id, []).append(
+            assertion
+        )
+    grown: list[_Interval] = []
     for chain in chains.values():
-        made.extend(_sweep(chain, withdrawn))
-    facts = [interval.fact(group) for interval in made]
+        grown.extend(_sweep(chain, withdrawn))
+    facts = [interval.fact(group) for interval in grown]
     return sorted(facts, key=lambda f: (f.valid_from_ms, f.event_id, f.target_id))
 
 
-def _read(entries: Sequence[str]) -> tuple[list[_Said], list[_Withdrawn]]:
-    said, withdrawn = [], []
+def _read(entries: Sequence[str]) -> tuple[list[_Asserted], list[_Withdrawn]]:
+    assertions, withdrawn = [], []
     for entry in entries:
         row = orjson.loads(entry)
         if row[0] == _ASSERTED and len(row) == 11:
-            _, event_id, ordinal, valid_from_ms, *rest = row
-            said.append(_Said(valid_from_ms, event_id, ordinal, *rest))
+            _, event_id, ordinal, valid_from_ms, *fields = row
+            assertions.append(_Asserted(valid_from_ms, event_id, ordinal, *fields))
         elif row[0] == _RETRACTED and len(row) == 7:
             withdrawn.append(_Withdrawn(*row[1:]))
         else:
             raise ValueError(f"not a row of a fact history: {entry[:80]}")
     # of two that end something at one moment, the one that the ledger had first tells when
-    withdrawn.sort(key=lambda one: (one.position_ms, one.event_id, one.ordinal))
-    return said, withdrawn
+    withdrawn.sort(
+        key=lambda retraction: (retraction.position_ms, retraction.event_id, retraction.ordinal)
+    )
+    return assertions, withdrawn
 
 
-def _one_statement_each(said: Iterable[_Said], *, functional: bool) -> list[_Said]:
+def _latest_of_each_event(assertions: Iterable[_Asserted], *, functional: bool) -> list[_Asserted]:
     """The last assertion of each event that begins at one moment, sorted."""
-    last: dict[tuple[Any, ...], _Said] = {}
-    for one in sorted(said):
-        last[one.valid_from_ms, one.event_id, "" if functional else one.target_id] = one
+    last: dict[tuple[Any, ...], _Asserted] = {}
+    for assertion in sorted(assertions):
+        last[
+            assertion.valid_from_ms, assertion.event_id, "" if functional else assertion.target_id
+        ] = assertion
     return sorted(last.values())
 
 
-def _sweep(chain: Sequence[_Said], withdrawn: Sequence[_Withdrawn]) -> list[_Interval]:
+def _sweep(chain: Sequence[_Asserted], withdrawn: Sequence[_Withdrawn]) -> list[_Interval]:
     """The intervals of assertions that stand in one line, sorted."""
-    made: list[_Interval] = []
+    grown: list[_Interval] = []
     current: _Interval | None = None
-    for said in chain:
-        end = _end(said, withdrawn)
-        if end.at_ms is not None and end.at_ms <= said.valid_from_ms:
-            made.append(_Interval(said, end))
+    for assertion in chain:
+        end = _end(assertion, withdrawn)
+        if end.at_ms is not None and end.at_ms <= assertion.valid_from_ms:
+            grown.append(_Interval(assertion, end))
             continue
-        if current and current.target_id == said.target_id and current.holds(said):
-            current.support(said, end)
+        if current and current.target_id == assertion.target_id and current.holds(assertion):
+            current.support(assertion, end)
             continue
-        if current and current.target_id != said.target_id:
-            current.overtake(said)
-        current = _Interval(said, end)
-        made.append(current)
-    return made
+        if current and current.target_id != assertion.target_id:
+            current.overtake(assertion)
+        current = _Interval(assertion, end)
+        grown.append(current)
+    return grown
 
 
-def _end(said: _Said, withdrawn: Sequence[_Withdrawn]) -> _End:
+def _end(assertion: _Asserted, withdrawn: Sequence[_Withdrawn]) -> _End:
     """Where one assertion ends, as stated or by a retraction, whichever is first."""
-    end = _End(said.valid_to_ms)
-    for one in withdrawn:
-        if one.target_id not in (None, said.target_id):
+    end = _End(assertion.valid_to_ms)
+    for retraction in withdrawn:
+        if retraction.target_id not in (None, assertion.target_id):
             continue
-        if one.asserted_by is not None:
-            if one.asserted_by != said.event_id:
+        if retraction.asserted_by is not None:
+            if retraction.asserted_by != assertion.event_id:
                 continue
-            at_ms = said.valid_from_ms if one.at_ms is None else one.at_ms
-        elif one.at_ms is None or said.valid_from_ms > one.at_ms:
+            at_ms = assertion.valid_from_ms if retraction.at_ms is None else retraction.at_ms
+        elif retraction.at_ms is None or assertion.valid_from_ms > retraction.at_ms:
             continue
         else:
-            at_ms = one.at_ms
-        at_ms = max(at_ms, said.valid_from_ms)
+            at_ms = retraction.at_ms
+        at_ms = max(at_ms, assertion.valid_from_ms)
         if end.at_ms is None or at_ms < end.at_ms:
-            end = _End(at_ms, one.position_ms, own=one.asserted_by is not None)
+            end = _End(at_ms, retraction.position_ms, alone=retraction.asserted_by is not None)
     return end

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.patterns import identifiers
+from enrichment.ports import EventText
 from enrichment.words import GREETINGS, STOP_WORDS, word_set
 from projections.events import Event
 

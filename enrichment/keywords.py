@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.phrases import (
     INSIDE,
@@ -22,7 +21,7 @@ from enrichment.phrases import (
     stated_identifiers,
     with_compounds,
 )
-from enrichment.ports import Analysis, Span, Token
+from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import cut, key_spans, language_spans
 from enrichment.words import GREETINGS
 from projections.events import Event
@@ -73,33 +72,33 @@ def keywords(text: EventText, analysis: Analysis) -> tuple[str, ...]:
     counts: dict[str, int] = {}
     firsts: dict[str, _Candidate] = {}
     codes = [_Candidate(text.text[s:e][:_KEYWORD_CHARACTERS], s, 6) for s, e, _ in spans]
-    for found in [*codes, *phrases]:
-        counts[found.name] = counts.get(found.name, 0) + 1
-        firsts.setdefault(found.name, found)
+    for candidate in [*codes, *phrases]:
+        counts[candidate.name] = counts.get(candidate.name, 0) + 1
+        firsts.setdefault(candidate.name, candidate)
     length = max(len(text.text), 1)
 
-    def score(found: _Candidate) -> int:
-        early = 4 - 4 * found.place // length
-        return 4 * min(counts[found.name], 5) + found.weight + early
+    def score(candidate: _Candidate) -> int:
+        early = 4 - 4 * candidate.place // length
+        return 4 * min(counts[candidate.name], 5) + candidate.weight + early
 
     ranked = sorted(firsts.values(), key=lambda c: (-score(c), c.place, c.name))
-    kept: list[str] = []
+    chosen: list[str] = []
     if text.speaker and text.kind in TOOL_USE:
-        kept.append(text.speaker.lower()[:_KEYWORD_CHARACTERS])
-    written = {found.name for found in codes}
+        chosen.append(text.speaker.lower()[:_KEYWORD_CHARACTERS])
+    written = {candidate.name for candidate in codes}
     left = MAX_IDENTIFIERS
-    for found in ranked:
-        if len(kept) == MAX_KEYWORDS:
+    for candidate in ranked:
+        if len(chosen) == MAX_KEYWORDS:
             break
-        if found.name in written:
+        if candidate.name in written:
             left -= 1
             if left < 0:
                 continue
-        elif any(_covers(longer, found.name) for longer in kept):
+        elif any(_covers(longer, candidate.name) for longer in chosen):
             continue
-        if found.name not in kept:
-            kept.append(found.name)
-    return tuple(kept)
+        if candidate.name not in chosen:
+            chosen.append(candidate.name)
+    return tuple(chosen)
 
 
 def _covers(longer: str, name: str) -> bool:
@@ -233,7 +232,9 @@ def _fields_line(text: EventText) -> str:
         identified = any(start <= p < place for p in places)
         rank = 1 + 2 * min(path.count("."), 1) + (not identified)
         lines.setdefault(name, (rank, f"{name}: {value.strip()}" if value.strip() else name))
-    ranked = sorted(lines.values(), key=lambda found: found[0])  # stable: in order within a rank
+    ranked = sorted(
+        lines.values(), key=lambda ranked_line: ranked_line[0]
+    )  # stable: in order within a rank
     return "; ".join(line for _, line in ranked)
 
 

@@ -16,8 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from enrichment.clause_patterns import USERS, VOICELESS
-from enrichment.derived import EventText, Mention
+from enrichment.clauses import speaker_party
 from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.event_kinds import EventKind
 from enrichment.facts import (
@@ -26,13 +25,13 @@ from enrichment.facts import (
     Assertion,
     Party,
     fact_in_words,
-    named,
+    party_of,
 )
 from enrichment.keywords import SUMMARY_CHARACTERS
+from enrichment.ports import EventText, Mention
 from enrichment.prompts import Task
 from enrichment.relations import is_functional
 from enrichment.text import cut, language_spans
-from projections.events import Event
 
 if TYPE_CHECKING:
     from enrichment.stage import Derived
@@ -61,14 +60,14 @@ def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str,
         return {}
     if canonical_name(text.speaker or "") in _INSTRUCTING:
         return {}
-    said = _conversation(text)
-    asked: dict[Task, dict[str, Any]] = {}
-    if "summary" in tasks and len(said) > SUMMARY_CHARACTERS:
-        asked["summary"] = {"text": said, "speaker": text.speaker or event.agent_id}
-    if "extraction" in tasks and len(said) >= MIN_CHARACTERS:
-        speaker = _speaker(event, text, derived.mentions)
-        asked["extraction"] = {"text": said, "speaker": speaker and speaker.name}
-    return asked
+    conversation = _conversation(text)
+    requests: dict[Task, dict[str, Any]] = {}
+    if "summary" in tasks and len(conversation) > SUMMARY_CHARACTERS:
+        requests["summary"] = {"text": conversation, "speaker": text.speaker or event.agent_id}
+    if "extraction" in tasks and len(conversation) >= MIN_CHARACTERS:
+        speaker = speaker_party(event, text, derived.mentions)
+        requests["extraction"] = {"text": conversation, "speaker": speaker and speaker.name}
+    return requests
 
 
 def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any]]) -> Derived:
@@ -84,11 +83,11 @@ def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any
         line = cut(f"{who}: {summary['summary']}", SUMMARY_CHARACTERS)
         derived = derived._replace(summary=line)
     if extraction is not None:
-        found = _merged_mentions(derived.mentions, extraction["entities"])
-        speaker = _speaker(derived.event, derived.text, derived.mentions)
-        parties = _parties(found, speaker)
+        merged = _merged_mentions(derived.mentions, extraction["entities"])
+        speaker = speaker_party(derived.event, derived.text, derived.mentions)
+        parties = _parties(merged, speaker)
         derived = derived._replace(
-            mentions=_kept(found),
+            mentions=tuple(merged[:MAX_MENTIONS]),
             assertions=tuple(_merged_facts(derived, extraction["edges"], parties)),
         )
     return derived
@@ -96,25 +95,9 @@ def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any
 
 def _conversation(text: EventText) -> str:
     """What is said in a message: language, without code."""
-    said = "\n".join(text.text[start:end] for start, end in language_spans(text))
-    said = _FIELD.sub("", _FENCED.sub(" ", said)).strip()
-    return "" if said.startswith(("{", "[{")) else said
-
-
-def _speaker(event: Event, text: EventText, mentions: Iterable[Mention]) -> Party | None:
-    """Whose name stands for "I": nobody's when an assistant speaks, as in the rules for clauses."""
-    name, kind = text.speaker or event.agent_id, "agent"
-    if canonical_name(name) in VOICELESS:
-        return None
-    if canonical_name(name) in USERS:
-        if event.user_id is None:
-            return None
-        name, kind = event.user_id, "user"
-    canonical = canonical_name(name)
-    for one in mentions:
-        if one.canonical_name == canonical and one.entity_type in ("agent", "user"):
-            return Party(name, canonical, one.entity_type, one.subtype, one.exact)
-    return named(name, "user" if kind == "user" else "agent")
+    spoken = "\n".join(text.text[start:end] for start, end in language_spans(text))
+    spoken = _FIELD.sub("", _FENCED.sub(" ", spoken)).strip()
+    return "" if spoken.startswith(("{", "[{")) else spoken
 
 
 def _merged_mentions(
@@ -125,8 +108,8 @@ def _merged_mentions(
     A name that the rules have a type for keeps it; the model may say more finely what a concept
     is. Its names come before what the rules are least sure of: bare noun phrases, amounts, dates.
     """
-    known = list(mentions)
-    places = {one.canonical_name: place for place, one in reversed(list(enumerate(known)))}
+    merged = list(mentions)
+    places = {one.canonical_name: place for place, one in reversed(list(enumerate(merged)))}
     new: list[Mention] = []
     for entity in entities:
         entity_type, subtype = SUBTYPES[entity["type"]]
@@ -137,18 +120,18 @@ def _merged_mentions(
             person = subtype == "person"
             new.append(
                 Mention(
-                    entity["name"],
-                    canonical,
-                    entity_type,
-                    None if subtype == entity_type else subtype,
-                    "participant" if person else "object",
-                    exact,
+                    name=entity["name"],
+                    canonical_name=canonical,
+                    entity_type=entity_type,
+                    subtype=None if subtype == entity_type else subtype,
+                    role="participant" if person else "object",
+                    exact=exact,
                 )
             )
-        elif _is_phrase(known[place]) and entity_type == "concept" and subtype != "concept":
-            known[place] = known[place]._replace(subtype=subtype)
-    weak = [one for one in known if _is_weak(one)]
-    return [*(one for one in known if not _is_weak(one)), *new, *weak]
+        elif _is_phrase(merged[place]) and entity_type == "concept" and subtype != "concept":
+            merged[place] = merged[place]._replace(subtype=subtype)
+    weak = [one for one in merged if _is_weak(one)]
+    return [*(one for one in merged if not _is_weak(one)), *new, *weak]
 
 
 def _is_phrase(mention: Mention) -> bool:
@@ -159,16 +142,13 @@ def _is_weak(mention: Mention) -> bool:
     return _is_phrase(mention) or mention.subtype in _WEAK
 
 
-def _kept(found: list[Mention]) -> tuple[Mention, ...]:
-    return tuple(found[:MAX_MENTIONS])
-
-
 def _parties(mentions: Iterable[Mention], speaker: Party | None) -> dict[str, Party]:
     """Who a name in an answer is; the speaker and those of the envelope win."""
     parties: dict[str, Party] = {}
-    for one in sorted(mentions, key=lambda one: one.entity_type not in ("agent", "user")):
-        party = Party(one.name, one.canonical_name, one.entity_type, one.subtype, one.exact)
-        parties.setdefault(one.canonical_name, party)
+    for mention in sorted(
+        mentions, key=lambda mention: mention.entity_type not in ("agent", "user")
+    ):
+        parties.setdefault(mention.canonical_name, party_of(mention))
     if speaker is not None:
         parties[speaker.canonical_name] = speaker
     return parties
@@ -180,7 +160,7 @@ def _merged_facts(
     """The rules' facts, then the model's that are others, at most MAX_FACTS."""
     event = derived.event
     facts = list(derived.assertions)
-    stated = {_key(one) for one in facts}
+    stated = {_key(assertion) for assertion in facts}
     for edge in edges:
         source = parties.get(canonical_name(edge["source"]))
         target = parties.get(canonical_name(edge["target"]))
@@ -188,7 +168,7 @@ def _merged_facts(
             continue
         relation = edge["relation"]
         confidence = min(MAX_CONFIDENCE, round(edge["confidence"] * WHOLE_CONFIDENCE))
-        one = Assertion(
+        assertion = Assertion(
             tenant=event.tenant,
             source=source,
             relation=relation,
@@ -206,11 +186,11 @@ def _merged_facts(
             position_ms=derived.position.ms,
             functional=is_functional(relation),
         )
-        if one.source_id != one.target_id and _key(one) not in stated:
-            stated.add(_key(one))
-            facts.append(one)
+        if assertion.source_id != assertion.target_id and _key(assertion) not in stated:
+            stated.add(_key(assertion))
+            facts.append(assertion)
     return facts
 
 
-def _key(one: Assertion) -> tuple[str, str, str, str]:
-    return (one.source_id, one.relation, one.target_id, one.edge_type)
+def _key(assertion: Assertion) -> tuple[str, str, str, str]:
+    return (assertion.source_id, assertion.relation, assertion.target_id, assertion.edge_type)

@@ -46,7 +46,7 @@ def identifiers(text: str) -> list[Span]:
 
 
 def _spans(text: str) -> tuple[Span, ...]:
-    found: list[tuple[int, int, int, str]] = []
+    matches: list[tuple[int, int, int, str]] = []
     has_digit = _DIGIT.search(text) is not None
     for rank, (label, needs, pattern, accepts, _) in enumerate(RECOGNISERS):
         if needs is DIGITS:
@@ -58,11 +58,11 @@ def _spans(text: str) -> tuple[Span, ...]:
             start, end = match.span(pattern.groups and 1)
             end = _without_trailing(text, start, end)
             if end > start and accepts(text[start:end]):
-                found.append((start, -end, rank, label))
-    found.sort()
+                matches.append((start, -end, rank, label))
+    matches.sort()
     spans: list[Span] = []
     last = 0
-    for start, negative_end, _, label in found:
+    for start, negative_end, _, label in matches:
         if start >= last:
             last = -negative_end
             spans.append(Span(start, last, label))
@@ -123,12 +123,12 @@ def _is_prefixed_id(text: str) -> bool:
         return False
     if "_" in text:
         return True
-    first, _, rest = text.partition("-")
+    first, _, number = text.partition("-")
     if first.lower() in _PLAIN_PREFIXES:
         return False
-    if rest.isdigit() and (first.isupper() or len(rest) >= 3):
+    if number.isdigit() and (first.isupper() or len(number) >= 3):
         return True
-    return digits >= 2 and (first.isupper() or rest.count("-") > 0 or len(rest) >= 4)
+    return digits >= 2 and (first.isupper() or number.count("-") > 0 or len(number) >= 4)
 
 
 def _is_code(text: str) -> bool:
@@ -189,9 +189,12 @@ def _row(
     needs: tuple[str, ...],
     pattern: str,
     meaning: str,
+    *,
     accepts: Callable[[str], bool] = _always,
 ) -> Recogniser:
-    return Recogniser(label, needs, re.compile(pattern), accepts, meaning)
+    return Recogniser(
+        label=label, needs=needs, pattern=re.compile(pattern), accepts=accepts, meaning=meaning
+    )
 
 
 RECOGNISERS: tuple[Recogniser, ...] = (
@@ -240,7 +243,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w)|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}"
         r"[0-9A-Fa-f]{1,4}(?![\w:])",
         "`10.0.0.12`, `fe80::1`",
-        _is_ip,
+        accepts=_is_ip,
     ),
     _row(
         "version",
@@ -293,7 +296,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         (".",),
         r"(?<![\w./@-])[a-z][a-z0-9_]{0,60}(?:\.[a-z][a-z0-9_]{0,60}){1,8}(?![\w@/(]|\.\w)",
         "`payments.gateway.timeout_s`: names of settings and of modules",
-        _is_key,
+        accepts=_is_key,
     ),
     _row(
         "host",
@@ -307,14 +310,14 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         DIGITS,
         r"(?<![\w.@/-])#?[A-Za-z][A-Za-z0-9]{0,63}(?:[-_][A-Za-z0-9]{1,64}){1,12}(?![\w@])",
         "`mia_li_3668`, `invoice-2024-001`, `ORD_123`, `GPT-4`",
-        _is_prefixed_id,
+        accepts=_is_prefixed_id,
     ),
     _row(
         "code",
         DIGITS,
         r"(?<![\w.@/-])[A-Za-z0-9]{4,64}(?![\w@]|[-/]\w)",
         "`HAT123`, `4WQ150`, `r2209`: letters and digits in one word",
-        _is_code,
+        accepts=_is_code,
     ),
     _row(
         "code",
@@ -328,14 +331,14 @@ RECOGNISERS: tuple[Recogniser, ...] = (
         DIGITS,
         r"(?<![\w.@/-])(?:0x[0-9A-Fa-f]{2,64}|[0-9a-f]{7,64})(?![\w@]|[-/]\w)",
         "`9f2c1ab`, `0xdeadbeef`",
-        _is_hex,
+        accepts=_is_hex,
     ),
     _row(
         "number",
         DIGITS,
         r"(?<![\w.,+/:$€£-])\d{6,20}(?![\w%]|[.,:/-]\d)",
         "`4421486`: at least six digits, not a round one",
-        _is_number,
+        accepts=_is_number,
     ),
     _row(
         "number",

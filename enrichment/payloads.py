@@ -62,7 +62,6 @@ from pydantic import (
     model_validator,
 )
 
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.facts import (
     MAX_FACT_CHARACTERS,
@@ -77,6 +76,7 @@ from enrichment.facts import (
     party_id,
 )
 from enrichment.histories import Retraction
+from enrichment.ports import EntityType
 from enrichment.relations import (
     MAX_RELATION_CHARACTERS,
     EdgeType,

@@ -11,9 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from enrichment.derived import EventText
 from enrichment.patterns import identifiers
-from enrichment.ports import Analysis, Span, Token
+from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import key_spans
 from enrichment.words import GENERIC_NOUNS, GREETINGS, PLAIN_ACRONYMS, STOP_WORDS, VAGUE_ADJECTIVES
 
@@ -64,18 +63,18 @@ def stated_identifiers(text: EventText) -> list[Span]:
     (`payment_methods.certificate_9645872.amount`) is lost with it, its value's `id` is not.
     """
     keys = key_spans(text)
-    found = identifiers(text.text)
+    identified = identifiers(text.text)
     if not keys:
-        return found
+        return identified
     ends = iter(keys)
     key = next(ends, None)
-    kept: list[Span] = []
-    for span in found:
+    spans: list[Span] = []
+    for span in identified:
         while key is not None and key[1] <= span.start:
             key = next(ends, None)
         if key is None or span.end <= key[0]:
-            kept.append(span)
-    return kept
+            spans.append(span)
+    return spans
 
 
 def addressed_names(text: str) -> list[Phrase]:
@@ -94,7 +93,7 @@ def salient_phrases(text: str, analysis: Analysis) -> list[Phrase]:
     that `adoption agencies` and `an adoption agency` are one concept.
     """
     tokens = with_compounds(analysis.tokens)
-    found: list[Phrase] = []
+    phrases: list[Phrase] = []
     for start, end, _ in analysis.noun_phrases:
         phrase = _trimmed(_tokens_in(tokens, start, end))
         if phrase is None or _is_label(text, phrase):
@@ -103,11 +102,11 @@ def salient_phrases(text: str, analysis: Analysis) -> list[Phrase]:
         several = " " in phrase.name or "-" in phrase.name
         label = _LABEL_AFTER.match(text, phrase.end) is not None
         if several or not (label or _SENTENCE_START.search(before)):
-            found.append(phrase)
+            phrases.append(phrase)
     counts: dict[str, int] = {}
-    for phrase in found:
+    for phrase in phrases:
         counts[phrase.name] = counts.get(phrase.name, 0) + 1
-    first = {phrase.name: phrase for phrase in reversed(found)}
+    first = {phrase.name: phrase for phrase in reversed(phrases)}
     for name in list(first):
         if any(f" {name} " in f" {longer} " for longer in first if longer != name):
             del first[name]  # `glass window` beside `stained glass window`

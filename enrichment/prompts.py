@@ -155,7 +155,7 @@ def bounded(question: Mapping[str, Any], characters: int) -> dict[str, Any]:
     if isinstance(put.get("text"), str):
         put["text"] = cut(put["text"], characters)
     if isinstance(put.get("entities"), list):
-        put["entities"].sort(key=lambda one: orjson.dumps(one, option=orjson.OPT_SORT_KEYS))
+        put["entities"].sort(key=lambda entity: orjson.dumps(entity, option=orjson.OPT_SORT_KEYS))
     return put
 
 
@@ -219,30 +219,30 @@ def _extraction(question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[
     if not isinstance(entities, list | None) or not isinstance(edges, list | None):
         return None
     speaker = canonical_name(str(question.get("speaker") or ""))
-    said = _plain(f"{question.get('text') or ''}")
+    text = _plain(f"{question.get('text') or ''}")
     named: dict[str, dict[str, str]] = {}
     for item in (entities or ())[: _LOOKED_AT * MAX_MENTIONS]:
-        entity = _entity(item, said, speaker)
+        entity = _entity(item, text, speaker)
         if entity is not None and len(named) < MAX_MENTIONS:
             named.setdefault(canonical_name(entity["name"]), entity)
     ends = {*named, speaker} - {""}
-    found: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    stated: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for item in (edges or ())[: _LOOKED_AT * MAX_FACTS]:
         edge = _edge(item, ends)
-        if edge is not None and len(found) < MAX_FACTS:
+        if edge is not None and len(stated) < MAX_FACTS:
             key = (canonical_name(edge["source"]), edge["relation"])
-            found.setdefault((*key, canonical_name(edge["target"]), edge["edge_type"]), edge)
-    return {"entities": list(named.values()), "edges": list(found.values())}
+            stated.setdefault((*key, canonical_name(edge["target"]), edge["edge_type"]), edge)
+    return {"entities": list(named.values()), "edges": list(stated.values())}
 
 
-def _entity(item: Any, said: str, speaker: str) -> dict[str, str] | None:
+def _entity(item: Any, text: str, speaker: str) -> dict[str, str] | None:
     if not isinstance(item, Mapping):
         return None
     name = _line(item.get("name"), _NAME_CHARACTERS)
     canonical = canonical_name(name or "")
     if name is None or len(canonical) < MIN_NAME_CHARACTERS:
         return None
-    if canonical != speaker and not _says(said, name):
+    if canonical != speaker and not _says(text, name):
         return None
     kind = item.get("type")
     kind = kind.lower() if isinstance(kind, str) else DEFAULT_TYPE
@@ -258,8 +258,8 @@ def _edge(item: Any, ends: set[str]) -> dict[str, Any] | None:
     relation = relation_name(stated or "")
     if source is None or target is None or relation is None:
         return None
-    one, other = canonical_name(source), canonical_name(target)
-    if one not in ends or other not in ends or one == other:
+    first, second = canonical_name(source), canonical_name(target)
+    if first not in ends or second not in ends or first == second:
         return None
     edge_type = item.get("edge_type")
     if edge_type is None:
@@ -287,8 +287,8 @@ def _line(value: Any, longest: int) -> str | None:
     """
     if not isinstance(value, str) or len(value) > 2 * longest:
         return None
-    kept = "".join(_characters(value))
-    line = " ".join(kept.split())
+    visible = "".join(_characters(value))
+    line = " ".join(visible.split())
     return line if 1 <= len(line) <= longest else None
 
 
@@ -313,7 +313,7 @@ def _plain(text: str) -> str:
     return " ".join(visible.lower().split())
 
 
-def _says(said: str, name: str) -> bool:
+def _says(text: str, name: str) -> bool:
     """Whether the text has the name, as words and not as part of one."""
     plain = _plain(name)
-    return bool(plain) and re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", said) is not None
+    return bool(plain) and re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", text) is not None

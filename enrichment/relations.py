@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple, get_args
 
+from enrichment.words import CAMEL
+
 EdgeType = Literal["semantic", "temporal", "causal", "entity"]
 EDGE_TYPES: Final[tuple[str, ...]] = get_args(EdgeType)
 """Lower case only (S2): `Semantic` is an error."""
 
 MAX_RELATION_CHARACTERS = 64
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BETWEEN = re.compile(r"[\s\-_./]+")
 _RELATION = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_RELATION_CHARACTERS - 1}}}")
 
@@ -64,7 +65,7 @@ def relation_name(text: str) -> str | None:
     """
     if len(text) > 4 * MAX_RELATION_CHARACTERS:
         return None
-    name = _BETWEEN.sub("_", _CAMEL.sub("_", text.strip())).strip("_").lower()
+    name = _BETWEEN.sub("_", CAMEL.sub("_", text.strip())).strip("_").lower()
     return name if _RELATION.fullmatch(name) else None
 
 

@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from enrichment.derived import EntityType
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
 from enrichment.payloads import SameAsPair
-from enrichment.words import word_set
+from enrichment.ports import EntityType
+from enrichment.words import UNINFLECTED, word_set
 
 SAME_COSINE = 0.85
 ASK_COSINE = 0.70
@@ -40,7 +40,7 @@ ASK_COSINE = 0.70
 Verdict = Literal["same", "ask", "new"]
 
 
-class Known(NamedTuple):
+class KnownEntity(NamedTuple):
     """An entity as far as resolution looks at it; `exact` as in `Mention`."""
 
     entity_id: str
@@ -53,14 +53,14 @@ class Known(NamedTuple):
 class Candidate(NamedTuple):
     """Two entities of one tenant that may be the same, and the plain cosine of their names."""
 
-    one: Known
-    other: Known
+    first: KnownEntity
+    second: KnownEntity
     cosine: float
 
     @property
     def entity_ids(self) -> tuple[str, str]:
         """Both ids, the smaller first: what the pair is known by."""
-        ids = (self.one.entity_id, self.other.entity_id)
+        ids = (self.first.entity_id, self.second.entity_id)
         return (min(ids), max(ids))
 
 
@@ -82,26 +82,26 @@ _CONFIDENCE: Final = {
 
 def judge(candidate: Candidate) -> Judgement:
     """Whether two entities are the same, as the rules of this module say."""
-    one, other, cosine = candidate
-    if one.entity_id == other.entity_id or VALUE in (one.subtype, other.subtype):
+    first, second, cosine = candidate
+    if first.entity_id == second.entity_id or VALUE in (first.subtype, second.subtype):
         return Judgement("new", "not_compared")
-    if one.entity_type != other.entity_type:
-        return _across_types(one, other)
-    if _kind(one) != _kind(other):
+    if first.entity_type != second.entity_type:
+        return _across_types(first, second)
+    if _kind(first) != _kind(second):
         return Judgement("new", "other_kind")
-    if _typography(one.canonical_name) == _typography(other.canonical_name):
+    if _typography(first.canonical_name) == _typography(second.canonical_name):
         return _same("same_typography")
-    if any(_is_exact(entity) for entity in (one, other)):
+    if any(_is_exact(entity) for entity in (first, second)):
         return Judgement("new", "exact_names")
-    kind = _kind(one)
-    form, other_form = name_form(one.canonical_name, kind), name_form(other.canonical_name, kind)
+    kind = _kind(first)
+    form, other_form = name_form(first.canonical_name, kind), name_form(second.canonical_name, kind)
     if form == other_form:
         return _same("same_form")
     if cosine < ASK_COSINE:
         return Judgement("new", "unlike")
     if cosine < SAME_COSINE:
         return Judgement("ask", "alike")
-    rule = _same_words(form, other_form, kind, one.entity_type)
+    rule = _same_words(form, other_form, kind, first.entity_type)
     return _same(rule, cosine) if rule else Judgement("ask", "other_words")
 
 
@@ -120,8 +120,8 @@ def same_as(
     """
     best: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
-        known = best.setdefault(candidate.entity_ids, candidate)
-        if candidate.cosine > known.cosine:
+        previous = best.setdefault(candidate.entity_ids, candidate)
+        if candidate.cosine > previous.cosine:
             best[candidate.entity_ids] = candidate
     pairs = []
     method: Literal["exact", "cosine", "model"]
@@ -153,7 +153,7 @@ def question(candidate: Candidate) -> dict[str, Any]:
     return {
         "entities": [
             {"name": e.canonical_name, "type": e.entity_type, "subtype": e.subtype}
-            for e in (candidate.one, candidate.other)
+            for e in (candidate.first, candidate.second)
         ]
     }
 
@@ -170,17 +170,17 @@ def edges_of_sameness(ids: Iterable[str], ask: Callable[[list[str]], Iterable[Ro
         ids: of the entities.
         ask: gives the edges at entities; `other` of a row is the id at the far end.
     """
-    found: list[Row] = []
-    asked: set[str] = set()
+    edges: list[Row] = []
+    visited: set[str] = set()
     wanted = set(ids)
     for _ in range(SAME_AS_ROUNDS):
         if not wanted:
             break
-        asked |= wanted
+        visited |= wanted
         rows = list(ask(sorted(wanted)))
-        found += rows
-        wanted = {row["other"] for row in rows} - asked
-    return found
+        edges += rows
+        wanted = {row["other"] for row in rows} - visited
+    return edges
 
 
 def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -194,8 +194,8 @@ def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
             entity = parents[entity]
         return entity
 
-    for one, other in edges:
-        smaller, larger = sorted((root(one), root(other)))
+    for first, second in edges:
+        smaller, larger = sorted((root(first), root(second)))
         parents[larger] = smaller  # so that a root is the smallest id of its tree
     return {entity: root(entity) for entity in sorted(parents)}
 
@@ -207,11 +207,11 @@ _MIN_IDENTIFIER = 6
 _NO_IDENTIFIERS = frozenset(("date", "amount", "version", "time", "number", "phone"))
 
 
-def _kind(entity: Known) -> str:
+def _kind(entity: KnownEntity) -> str:
     return "" if entity.subtype in (None, "concept") else entity.subtype or ""
 
 
-def _is_exact(entity: Known) -> bool:
+def _is_exact(entity: KnownEntity) -> bool:
     return entity.exact or entity.entity_type in _IDENTIFIERS or _has_digit(entity.canonical_name)
 
 
@@ -220,15 +220,15 @@ def _has_digit(name: str) -> bool:
     return any(map(str.isdigit, name))
 
 
-def _across_types(one: Known, other: Known) -> Judgement:
-    if one.canonical_name != other.canonical_name:
+def _across_types(first: KnownEntity, second: KnownEntity) -> Judgement:
+    if first.canonical_name != second.canonical_name:
         return Judgement("new", "other_type")
-    name = one.canonical_name
+    name = first.canonical_name
     mixed = _has_digit(name) and any(map(str.isalpha, name))
-    unclear = _NO_IDENTIFIERS & {one.subtype, other.subtype}
+    unclear = _NO_IDENTIFIERS & {first.subtype, second.subtype}
     if mixed and len(name) >= _MIN_IDENTIFIER and " " not in name and not unclear:
         return _same("same_identifier")
-    for person, mention in ((one, other), (other, one)):
+    for person, mention in ((first, second), (second, first)):
         if person.entity_type in _PERSONS and mention.subtype == "person":
             return _same("same_name")
     return Judgement("new", "other_type")
@@ -284,12 +284,12 @@ def _plain_letters(name: str) -> str:
     """Latin letters without their accents; other scripts as they are, where marks tell words."""
     if name.isascii():
         return name
-    kept: list[str] = []
+    letters: list[str] = []
     for letter in unicodedata.normalize("NFD", name):
-        if unicodedata.combining(letter) and kept and "a" <= kept[-1][-1] <= "z":
+        if unicodedata.combining(letter) and letters and "a" <= letters[-1][-1] <= "z":
             continue
-        kept.append(letter)
-    return unicodedata.normalize("NFC", "".join(kept))
+        letters.append(letter)
+    return unicodedata.normalize("NFC", "".join(letters))
 
 
 _LINKING = word_set("of the and for in a an")
@@ -338,6 +338,6 @@ def _stem(word: str, kind: str) -> str:
     """A word without what inflection and British or American spelling change."""
     for pattern, american in _SPELLINGS:
         word = pattern.sub(american, word)
-    if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(("ss", "us", "is")):
+    if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(UNINFLECTED):
         return word  # Williams is not William
     return word[:-1] if word.endswith("s") else word

@@ -38,9 +38,9 @@ def cosine(index_score: float) -> float:
     return 2.0 * index_score - 1.0
 
 
-def pair(tenant: str, one: str, other: str, plain: float) -> Pair:
+def pair(tenant: str, event_id: str, other_id: str, plain: float) -> Pair:
     """The pair in its one order."""
-    first, second = sorted((one, other))
+    first, second = sorted((event_id, other_id))
     return Pair(tenant, first, second, min(1.0, plain))
 
 
@@ -53,7 +53,7 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
     Args:
         vectors: unit vectors, little-endian float32, by (tenant, event id).
     """
-    found = []
+    pairs = []
     tenants: dict[str, list[str]] = {}
     for tenant, event_id in sorted(vectors):
         tenants.setdefault(tenant, []).append(event_id)
@@ -68,8 +68,8 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
             floor = np.partition(products, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS]
             near &= (products >= floor[:, None]) | (products >= floor[None, :])
         for i, j in zip(*np.nonzero(np.triu(near, k=1)), strict=True):
-            found.append(pair(tenant, ids[int(i)], ids[int(j)], float(products[i, j])))
-    return found
+            pairs.append(pair(tenant, ids[int(i)], ids[int(j)], float(products[i, j])))
+    return pairs
 
 
 def similar_edges(
@@ -87,9 +87,13 @@ def similar_edges(
     edges: dict[EventKey, dict[str, float]] = {
         key: dict(others) for key, others in existing.items()
     }
-    best = {one[:3]: one for one in candidates if one.cosine > THRESHOLD and one[1] != one[2]}
+    best = {
+        smaller[:3]: smaller
+        for smaller in candidates
+        if smaller.cosine > THRESHOLD and smaller[1] != smaller[2]
+    }
     weakest_of: dict[EventKey, tuple[str, float]] = {}
-    made: dict[tuple[str, str, str], float] = {}
+    merged: dict[tuple[str, str, str], float] = {}
     dropped: set[tuple[str, str, str]] = set()
 
     def weakest_when_full(key: EventKey) -> tuple[str, float] | None:
@@ -117,13 +121,13 @@ def similar_edges(
             if weak is not None and weak[0] in edges[key]:
                 drop(key, weak[0])
                 drop((tenant, weak[0]), key[1])
-                one, two = sorted((key[1], weak[0]))
-                made.pop((tenant, one, two), None)
-                dropped.add((tenant, one, two))
+                smaller, larger = sorted((key[1], weak[0]))
+                merged.pop((tenant, smaller, larger), None)
+                dropped.add((tenant, smaller, larger))
         for key, other in ends:
             edges.setdefault(key, {})[other] = score
             weakest_of.pop(key, None)
-        made[tenant, first, second] = score
+        merged[tenant, first, second] = score
         dropped.discard((tenant, first, second))
     return [
         *(
@@ -137,6 +141,6 @@ def similar_edges(
                 target=(t, b),
                 values={"score": round(score, 6)},
             )
-            for (t, a, b), score in sorted(made.items())
+            for (t, a, b), score in sorted(merged.items())
         ),
     ]

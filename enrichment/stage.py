@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment import causality
+from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.derived import EventText, Mention
 from enrichment.entities import entity_id, mentions
 from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
 from enrichment.event_kinds import EventKind
@@ -42,8 +41,8 @@ from enrichment.payloads import (
     stated_pairs,
     stated_retraction,
 )
-from enrichment.ports import Analysis
-from enrichment.resolution import Known
+from enrichment.ports import Analysis, EventText, Mention
+from enrichment.resolution import KnownEntity
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.text import stored_text
@@ -73,8 +72,6 @@ from projections.schema import (
 )
 from projections.structural import Link, SessionKey
 from projections.system_events import SYSTEM_EVENTS, is_system_event
-
-NAME = "enrichment"
 
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]
@@ -136,7 +133,7 @@ class Facts:
     """The SIMILAR_TO that both ends of each pair have."""
     entities: Set[EntityKey] = frozenset()
     """Those of the batch's entities that the graph has already."""
-    near: Mapping[EntityKey, Sequence[tuple[Known, float]]] = field(default_factory=dict)
+    near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
     """For each of the others, what it may be the same as, and the cosine of the names."""
 
 
@@ -165,24 +162,22 @@ def derive_event(
         content: the payload behind `payload_ref`.
     """
     mentioned = mentions(event, text, analysis, content)
-    said = [
+    stated = [
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
     ]
     return Derived(
-        position,
-        event,
-        text,
-        keywords(text, analysis),
-        summary(event, text, analysis),
-        importance_score(event, text),
-        embedding,
-        model if embedding is not None else None,
-        mentioned,
-        {},
-        tuple(one._replace(ordinal=n) for n, one in enumerate(said[:MAX_FACTS])),
-        (),
-        features(event, content),
+        position=position,
+        event=event,
+        text=text,
+        keywords=keywords(text, analysis),
+        summary=summary(event, text, analysis),
+        importance=importance_score(event, text),
+        embedding=embedding,
+        model=model if embedding is not None else None,
+        mentions=mentioned,
+        assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:MAX_FACTS])),
+        features=features(event, content),
     )
 
 
@@ -224,10 +219,12 @@ def wanted_names(derived: Derived) -> dict[str, str]:
 def wanted_links(batch: Sequence[Derived]) -> dict[SessionKey, list[Link]]:
     """The batch's events by session, sorted."""
     sessions: dict[SessionKey, list[Link]] = {}
-    for one in batch:
-        if not is_system_event(one.event.event_type):
-            key = (one.event.tenant, one.event.session_id)
-            sessions.setdefault(key, []).append(Link(one.event.occurred_at_ms, one.event.event_id))
+    for derived in batch:
+        if not is_system_event(derived.event.event_type):
+            key = (derived.event.tenant, derived.event.session_id)
+            sessions.setdefault(key, []).append(
+                Link(derived.event.occurred_at_ms, derived.event.event_id)
+            )
     for links in sessions.values():
         links.sort()
     return sessions
@@ -236,32 +233,34 @@ def wanted_links(batch: Sequence[Derived]) -> dict[SessionKey, list[Link]]:
 def wanted_groups(batch: Sequence[Derived]) -> dict[HistoryKey, Group]:
     """The groups of facts that the batch says something about."""
     groups: dict[HistoryKey, Group] = {}
-    for one in batch:
-        found = [group_of(said) for said in one.assertions]
-        found += [group for said in one.retractions for group in groups_of(said)]
-        groups.update({(group.tenant, group.history_id): group for group in found})
+    for derived in batch:
+        touched = [group_of(said) for said in derived.assertions]
+        touched += [group for said in derived.retractions for group in groups_of(said)]
+        groups.update({(group.tenant, group.history_id): group for group in touched})
     return groups
 
 
-def newcomers(batch: Sequence[Derived], known: Set[EntityKey]) -> dict[EntityKey, Newcomer]:
+def newcomers(batch: Sequence[Derived], existing: Set[EntityKey]) -> dict[EntityKey, Newcomer]:
     """The entities that the batch mentions and the graph does not have, by their first mention."""
-    found: dict[EntityKey, Newcomer] = {}
-    for one in batch:
-        for mention in one.mentions:
-            own_id = entity_id(one.event.tenant, mention.canonical_name, mention.entity_type)
-            key = (one.event.tenant, own_id)
-            before = found.get(key)
-            if key in known or (before is not None and before.position <= one.position):
+    first_mentions: dict[EntityKey, Newcomer] = {}
+    for derived in batch:
+        for mention in derived.mentions:
+            own_id = entity_id(derived.event.tenant, mention.canonical_name, mention.entity_type)
+            key = (derived.event.tenant, own_id)
+            before = first_mentions.get(key)
+            if key in existing or (before is not None and before.position <= derived.position):
                 continue
-            entity = Known(
-                own_id,
-                mention.canonical_name,
-                mention.entity_type,
-                mention.subtype,
-                mention.exact,
+            entity = KnownEntity(
+                entity_id=own_id,
+                canonical_name=mention.canonical_name,
+                entity_type=mention.entity_type,
+                subtype=mention.subtype,
+                exact=mention.exact,
             )
-            found[key] = Newcomer(entity, one.names.get(own_id), one.event, one.position)
-    return found
+            first_mentions[key] = Newcomer(
+                entity, derived.names.get(own_id), derived.event, derived.position
+            )
+    return first_mentions
 
 
 # -- the fold --------------------------------------------------------------------------------------
@@ -270,52 +269,52 @@ def newcomers(batch: Sequence[Derived], known: Set[EntityKey]) -> dict[EntityKey
 def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     """Operations that bring a graph, for which `facts` hold, up to the batch."""
     operations = Operations()
-    kept = [
-        one
-        for one in batch
-        if is_system_event(one.event.event_type) or one.event.key in facts.present
+    present = [
+        derived
+        for derived in batch
+        if is_system_event(derived.event.event_type) or derived.event.key in facts.present
     ]
     entities = _Entities()
-    for one in kept:
-        if one.statement is not None:
-            operations.extend(_statement_operations(one))
+    for derived in present:
+        if derived.statement is not None:
+            operations.extend(_statement_operations(derived))
         else:
-            operations.extend(_event_operations(one, entities))
-    operations.extend(_inferred(kept, facts))
-    operations.extend(_facts(kept, facts, entities))
+            operations.extend(_event_operations(derived, entities))
+    operations.extend(_inferred(present, facts))
+    operations.extend(_facts(present, facts, entities))
     operations.extend(similar_edges(facts.similar, facts.edges))
     operations.extend(entities.operations())
-    compared = comparisons(newcomers(kept, facts.entities), facts.near)
+    compared = comparisons(newcomers(present, facts.entities), facts.near)
     operations.decisions = decisions(compared)
     operations.questions = compared
     return operations
 
 
-def _event_operations(one: Derived, entities: _Entities) -> Iterable[Operation]:
-    event = one.event
+def _event_operations(derived: Derived, entities: _Entities) -> Iterable[Operation]:
+    event = derived.event
     yield SetNode(
         label=EVENT.label,
         key=event.key,
         values={
-            "kind": one.text.kind.value,
-            "text": stored_text(one.text.text) or None,
-            "speaker": one.text.speaker,
-            "keywords": list(one.keywords),
-            "summary": one.summary or None,
-            "importance_score": one.importance,
-            "embedding": vector_of(one.embedding),
-            "embedding_model": one.model,
+            "kind": derived.text.kind.value,
+            "text": stored_text(derived.text.text) or None,
+            "speaker": derived.text.speaker,
+            "keywords": list(derived.keywords),
+            "summary": derived.summary or None,
+            "importance_score": derived.importance,
+            "embedding": vector_of(derived.embedding),
+            "embedding_model": derived.model,
         },
     )
     yield ClearEdges(REFERENCES.type, event.key)
-    for mention in one.mentions:
-        key = entities.meet(event, mention, one.names)
+    for mention in derived.mentions:
+        key = entities.meet(event, mention, derived.names)
         values = {"role": mention.role}
         yield MergeEdge(type=REFERENCES.type, source=event.key, target=key, values=values)
 
 
-def _statement_operations(one: Derived) -> Iterable[Operation]:
-    tenant, statement = one.event.tenant, one.statement
+def _statement_operations(derived: Derived) -> Iterable[Operation]:
+    tenant, statement = derived.event.tenant, derived.statement
     if isinstance(statement, EntityCorrected | SameAsFound):
         for pair in stated_pairs(tenant, statement):
             ends = [(tenant, end) for end in pair.entity_ids]
@@ -328,8 +327,8 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
                     "confidence": pair.confidence / 10_000,
                     "justification": pair.justification or pair.method,
                     "retracted": not pair.same,
-                    "event_id": one.event.event_id,
-                    "decided_at": tuple(one.position),
+                    "event_id": derived.event.event_id,
+                    "decided_at": tuple(derived.position),
                 },
             )
     if isinstance(statement, EntityCorrected):
@@ -340,7 +339,7 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
                 key=key,
                 name="display_name",
                 value=statement.name,
-                position=one.position,
+                position=derived.position,
             )
         elif isinstance(statement, EntityRetyped):
             yield DecideNode(
@@ -348,7 +347,7 @@ def _statement_operations(one: Derived) -> Iterable[Operation]:
                 key=key,
                 name="corrected_type",
                 value=statement.type,
-                position=one.position,
+                position=derived.position,
             )
 
 
@@ -406,13 +405,13 @@ def inferred_operations(
 def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Iterable[Operation]:
     """Histories with what the batch adds, and the edges whose intervals change by it."""
     new: dict[HistoryKey, list[str]] = {}
-    for one in batch:
-        for said in one.assertions:
-            group = group_of(said)
-            new.setdefault((group.tenant, group.history_id), []).append(entry_of(said))
-            for party in (said.source, said.target):
-                entities.meet(one.event, party)
-        for withdrawn in one.retractions:
+    for derived in batch:
+        for assertion in derived.assertions:
+            group = group_of(assertion)
+            new.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
+            for party in (assertion.source, assertion.target):
+                entities.meet(derived.event, party)
+        for withdrawn in derived.retractions:
             for group in groups_of(withdrawn):
                 key = (group.tenant, group.history_id)
                 new.setdefault(key, []).append(entry_of(withdrawn))
@@ -496,15 +495,19 @@ class _Entities:
         key = (event.tenant, own_id)
         vector = (vectors or {}).get(own_id)
         first = (event.occurred_at_ms, event.event_id, party.name, party.subtype or "")
-        known = self._met.get(key)
-        if known is None:
+        entity = self._met.get(key)
+        if entity is None:
             self._met[key] = _Entity(
-                party.canonical_name, party.entity_type, first, event.occurred_at_ms, vector
+                canonical_name=party.canonical_name,
+                entity_type=party.entity_type,
+                first=first,
+                last_ms=event.occurred_at_ms,
+                vector=vector,
             )
         else:
-            known.first = min(known.first, first)
-            known.last_ms = max(known.last_ms, event.occurred_at_ms)
-            known.vector = known.vector or vector
+            entity.first = min(entity.first, first)
+            entity.last_ms = max(entity.last_ms, event.occurred_at_ms)
+            entity.vector = entity.vector or vector
         return key
 
     def operations(self) -> Iterable[Operation]:

@@ -1,8 +1,16 @@
 """The text of an event: what was said, asked for or returned, in words, bounded and clean.
 
-`shapes` says what a payload is; here it becomes text: first what is language in it, then its
-fields as lines `key: value`, nested keys joined by a dot, keys in order. A list of plain values
-is one line. Nothing here depends on how the JSON was written down.
+A payload is taken apart by what the event is (`event_kinds`):
+
+- a chat message: its words, its calls with their arguments, or what a tool returned;
+- an error: what went wrong, the end of the traceback, then the rest;
+- a call: the arguments, what stands beside them first;
+- a result: what was returned, what stands beside it first;
+- anything else: words (a string, or an object with its words in `text`, `content`, `message` or
+  `body`) with the other fields, or fields alone.
+
+Its text is what is language in it, then its fields as lines `key: value`, nested keys joined by a
+dot, keys in order. A list of plain values is one line. Nothing depends on how the JSON was written.
 """
 
 from __future__ import annotations
@@ -10,11 +18,27 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from enrichment.derived import EventText
-from enrichment.event_kinds import TOOL_USE
-from enrichment.shapes import shape
+from enrichment.event_kinds import (
+    OUTCOME_FIELDS,
+    TOOL_FIELDS,
+    TOOL_USE,
+    TRACE_FIELDS,
+    EventKind,
+    argument_field,
+    called_tool,
+    calls_in,
+    event_kind,
+    is_chat_message,
+    is_list,
+    is_part,
+    message_content,
+    parsed_json,
+    reports_error,
+    returned_value,
+)
+from enrichment.ports import EventText
 from projections.events import Event
 
 TEXT_CHARACTERS = 4_000
@@ -61,16 +85,16 @@ def event_text(event: Event, content: Any = None) -> EventText:
     Returns:
         At most TEXT_CHARACTERS, without control characters, with whom or what it comes from.
     """
-    found = shape(event, content)
-    parts = [clean_text(words) for words in found.words]
-    parts.extend(_lines(found.fields))
+    payload = shape(event, content)
+    parts = [clean_text(words) for words in payload.words]
+    parts.extend(_lines(payload.fields))
     text = cut("\n".join(part for part in parts if part), TEXT_CHARACTERS)
-    speaker = clean_text((found.speaker or "")[: 2 * _SPEAKER_CHARACTERS]).replace("\n", " ")
+    speaker = clean_text((payload.speaker or "")[: 2 * _SPEAKER_CHARACTERS]).replace("\n", " ")
     return EventText(
-        kind=found.kind,
+        kind=payload.kind,
         text=text,
         speaker=cut(speaker, _SPEAKER_CHARACTERS) or None,
-        only_fields=not found.words and bool(found.fields) and found.kind not in TOOL_USE,
+        only_fields=not payload.words and bool(payload.fields) and payload.kind not in TOOL_USE,
     )
 
 
@@ -146,14 +170,14 @@ def language_spans(text: EventText) -> list[tuple[int, int]]:
 
 
 def _lines(fields: Any) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     length = 0
     for line in _field_lines(fields, "", 0):
-        found.append(line)
+        lines.append(line)
         length += len(line)
-        if len(found) >= MAX_LINES or length > TEXT_CHARACTERS:
+        if len(lines) >= MAX_LINES or length > TEXT_CHARACTERS:
             break
-    return found
+    return lines
 
 
 def _field_lines(value: Any, path: str, depth: int) -> Iterator[str]:
@@ -192,3 +216,180 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
+
+
+_WORDS = ("text", "content", "message", "body")
+_REASON = ("message", "detail", "reason", "description", "error")
+_PLUMBING = frozenset(("role", "tool_call_id", "call_id", "type", "is_error", "isError"))
+_TRACE_LINES = 5
+_TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+class Shape(NamedTuple):
+    """A payload taken apart.
+
+    Attributes:
+        kind: of the event.
+        speaker: who or what it comes from: for a call, a result and a failure the tool if there
+            is one, else the agent.
+        words: what is language in it, in order.
+        fields: what is structure in it: arguments, values returned, whatever else was there.
+        tools: the tools that it calls or that answer in it.
+    """
+
+    kind: EventKind
+    speaker: str | None
+    words: tuple[str, ...] = ()
+    fields: Any = None
+    tools: tuple[str, ...] = ()
+
+
+def shape(event: Event, content: Any = None) -> Shape:
+    """Takes an event's payload apart.
+
+    Args:
+        event: whose payload it is.
+        content: used instead of the payload: what `payload_ref` points to.
+    """
+    value = event.payload if content is None else content
+    kind = event_kind(event, content)
+    tools = (event.tool_name,) if event.tool_name else ()
+    by_tool = Shape(kind, event.tool_name or event.agent_id, tools=tools)
+    if value is None or value in ("", {}, []):
+        return by_tool
+    read = parsed_json(value)
+    if isinstance(read, Mapping) and is_chat_message(read):
+        return _message(event, kind, read)
+    if kind not in TOOL_USE:
+        words, fields = ((value,), None) if isinstance(value, str) else _words_and_fields(value)
+        return Shape(kind, event.agent_id, words, fields, tools=tools)
+    if isinstance(read, Mapping):
+        if kind is EventKind.FAILURE and reports_error(event, read):
+            return _error(by_tool, read)
+        if kind is EventKind.CALL:
+            return _call(event, read)
+        if kind is EventKind.RESULT:
+            return _result(by_tool, read)
+    return _returned_value(by_tool, read)
+
+
+def _message(event: Event, kind: EventKind, message: Mapping[str, Any]) -> Shape:
+    words, parts = message_content(message.get("content"))
+    if kind is EventKind.CALL:
+        calls = [(called_tool(call), _arguments(call)) for call in calls_in(message)]
+        tools = tuple(dict.fromkeys(tool for tool, _ in calls if tool))
+        if len(calls) == 1:
+            tool, arguments = calls[0]
+            return Shape(
+                kind, tool or event.tool_name or event.agent_id, words, arguments, tools=tools
+            )
+        # the arguments of several tools stay apart under their names
+        fields = [{tool or "call": arguments} for tool, arguments in calls]
+        return Shape(kind, event.agent_id, words, fields, tools=tools)
+    name = message.get("name")
+    named = name if isinstance(name, str) and name else None
+    if kind in TOOL_USE:
+        return _returned(event, kind, message, named or event.tool_name)
+    return Shape(kind, named or event.agent_id, words, [part for part in parts if part] or None)
+
+
+def _returned(event: Event, kind: EventKind, message: Mapping[str, Any], tool: str | None) -> Shape:
+    """What a tool returned in a message."""
+    bare = Shape(kind, tool or event.agent_id, tools=(tool,) if tool else ())
+    value = returned_value(message)
+    if isinstance(value, Mapping) and reports_error(event, value):
+        return _error(bare, value)
+    return _returned_value(bare, value)
+
+
+def _returned_value(bare: Shape, value: Any) -> Shape:
+    words, fields = _words_and_fields(value)
+    return bare._replace(words=words, fields=fields)
+
+
+def _arguments(call: Mapping[str, Any]) -> Any:
+    function = call.get("function")
+    holder = function if isinstance(function, Mapping) else call
+    key = argument_field({name: value for name, value in holder.items() if value is not None})
+    return None if key is None else parsed_json(holder[key])
+
+
+def _error(bare: Shape, value: Mapping[str, Any]) -> Shape:
+    """What went wrong, then the rest."""
+    error = value.get("error")
+    details = parsed_json(error)
+    inside: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
+    reason = next(
+        (h[k] for h in (inside, value) for k in _REASON if isinstance(h.get(k), str) and h[k]),
+        None,
+    )
+    words = [reason] if isinstance(reason, str) else []
+    for trace in (h.get(k) for h in (inside, value) for k in TRACE_FIELDS):
+        lines = trace.strip().splitlines() if isinstance(trace, str) else []
+        words.extend(line.strip() for line in lines[-_TRACE_LINES:] if line.strip() != reason)
+    others = {
+        key: item
+        for key, item in {**value, **inside}.items()
+        if key not in TRACE_FIELDS
+        and key not in _PLUMBING
+        and item is not details
+        and item != reason
+    }
+    if not error and not words:
+        return _returned_value(bare, value)
+    if not isinstance(details, str | Mapping | bool | None):
+        others["error"] = details
+    return bare._replace(words=tuple(words), fields=others or None)
+
+
+def _call(event: Event, value: Mapping[str, Any]) -> Shape:
+    tool, key, arguments = called_tool(value), argument_field(value), _arguments(value)
+    if key is None and not isinstance(value.get("function"), Mapping):
+        tool, arguments = None, value  # all of it is what the tool is called with
+    tool = tool or event.tool_name
+    beside = (
+        {}
+        if arguments is value
+        else {k: v for k, v in value.items() if k not in (key, "id", *TOOL_FIELDS, *_PLUMBING)}
+    )
+    words: tuple[str, ...] = ()
+    if arguments is None or isinstance(arguments, Mapping):
+        fields: Any = {**beside, **(arguments or {})}
+    else:
+        words, inner = _words_and_fields(arguments)
+        fields = {**beside, "arguments": inner} if inner is not None else beside
+    tools = (tool,) if tool else ()
+    return Shape(EventKind.CALL, tool or event.agent_id, words, fields or None, tools=tools)
+
+
+def _result(bare: Shape, value: Mapping[str, Any]) -> Shape:
+    key = next((name for name in OUTCOME_FIELDS if name in value), None)
+    if key is None:
+        return _returned_value(bare, value)
+    words, fields = _words_and_fields(value[key])
+    beside = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
+    if isinstance(fields, Mapping):
+        fields = {**beside, **fields}
+    elif fields is None:
+        fields = beside or None
+    else:
+        fields = {**beside, key: fields}
+    return bare._replace(words=words, fields=fields)
+
+
+def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
+    """Language and structure of a value: a string, a list of parts, an object with words in it."""
+    value = parsed_json(value)
+    if isinstance(value, str):
+        return (value,), None
+    if is_list(value) and value and all(is_part(part, _TEXT_PARTS) for part in value):
+        return message_content(value)[0], None
+    if isinstance(value, Mapping):
+        for key in _WORDS:
+            words = value.get(key)
+            if isinstance(words, str) and words.strip():
+                others = {k: v for k, v in value.items() if k != key and k not in _PLUMBING}
+                return (words,), others or None
+            if key == "content" and is_list(words) and all(is_part(p, _TEXT_PARTS) for p in words):
+                return message_content(words)[0], None
+    return (), value

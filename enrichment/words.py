@@ -1,14 +1,30 @@
-"""Words that say little: what keywords, summaries and entities leave out.
+"""Words that say little, which keywords, summaries and entities leave out; forms of words.
 
 Lists of English; another language simply loses the filter, nothing else.
 """
 
 from __future__ import annotations
 
+import re
+
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Between the words of camelCase."""
+UNINFLECTED = ("ss", "us", "is")
+"""Ends of words whose last `s` is no plural's."""
+
 
 def word_set(text: str) -> frozenset[str]:
     """The words of a text."""
     return frozenset(text.split())
+
+
+def singular(word: str) -> str:
+    """An English noun without its plural's ending: `addresses`, `cities` and `seats`."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith(UNINFLECTED) else word
 
 
 STOP_WORDS = word_set(

@@ -31,8 +31,8 @@ from api.retrieval.seeds import (
 )
 from api.schemas import Bound, Channel
 from api.services import Deadline, ReadContext
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
+from enrichment.ports import EntityType
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import (
     contents,

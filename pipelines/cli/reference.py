@@ -24,6 +24,7 @@ from enrichment import (
     clauses,
     entities,
     facts,
+    features,
     histories,
     importance,
     keywords,
@@ -32,10 +33,9 @@ from enrichment import (
     resolution,
     similarity,
     text,
-    values,
 )
 from enrichment.clause_patterns import ADJECTIVES, PATTERNS
-from enrichment.fields import FIELDS
+from enrichment.entities import FIELDS
 from enrichment.patterns import RECOGNISERS
 from pipelines.observe.metrics import METRICS
 from pipelines.work.settings import ApiKey, Settings
@@ -210,7 +210,7 @@ def enrichment_page() -> str:
         ("Who is the same", _prose(resolution)),
         ("Similar events", _prose(similarity)),
         ("Inferred causes", _causes()),
-        ("Values that are followed", _prose(values)),
+        ("Values that are followed", _prose(features)),
         ("Facts from structured results", _prose(facts)),
         ("Facts from sentences", _sentences()),
         ("Relations", _relations()),

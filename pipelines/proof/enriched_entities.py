@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from enrichment import NAME
 from enrichment.histories import merge as merged_entries
-from enrichment.stage import NAME, EntityKey, EventKey, HistoryKey
+from enrichment.stage import EntityKey, EventKey, HistoryKey
 from pipelines.graph.audits import enrichment as reading
 from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction

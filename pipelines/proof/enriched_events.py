@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from enrichment import NAME
 from enrichment.causality import WINDOW
 from enrichment.features import Features
 from enrichment.similarity import CAP
-from enrichment.stage import NAME, EntityKey, EventKey, HistoryKey
+from enrichment.stage import EntityKey, EventKey, HistoryKey
 from pipelines.graph.audits import enrichment as reading
 from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction

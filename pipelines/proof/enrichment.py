@@ -17,7 +17,7 @@ from itertools import islice
 
 import structlog
 
-from enrichment.stage import NAME
+from enrichment import NAME
 from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.ledger.targets import Target
 from pipelines.models.cache import ByteCache

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from enrichment import NAME
 from enrichment.features import Features
 from enrichment.histories import Group, intervals
 from enrichment.histories import merge as merged_entries
 from enrichment.stage import (
-    NAME,
     Derived,
     EntityKey,
     EventKey,

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 import consolidation
-from enrichment import derived as enriched
+import enrichment
 from pipelines.work.settings import Settings
 from projections import structural
 from projections.system_events import SYSTEM_EVENTS
@@ -105,7 +105,7 @@ PROJECTION: Final = Stage(
 
 ENRICHMENT: Final = Stage(
     name="enrichment",
-    fold_version=enriched.FOLD_VERSION,
+    fold_version=enrichment.FOLD_VERSION,
     package="enrichment",
     make="pipelines.work.enriching:enrichment_fold",
     verify="pipelines.proof.enrichment:verify_enrichment",

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from enrichment.ports import Analysis
 from enrichment.prompts import PROMPTS, Task
-from enrichment.resolution import Candidate, Known
+from enrichment.resolution import Candidate, KnownEntity
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
 from pipelines.ledger.keys import LedgerKeys
@@ -566,8 +566,8 @@ def test_a_server_that_is_away_leaves_events_as_the_rules_have_them(
 def test_only_open_cases_are_asked_and_only_answers_count(
     model: Callable[..., ChatModel], server: ChatServer
 ) -> None:
-    def known(name: str) -> Known:
-        return Known(name.replace(" ", "") * 4, name, "concept", "organization")
+    def known(name: str) -> KnownEntity:
+        return KnownEntity(name.replace(" ", "") * 4, name, "concept", "organization")
 
     open_case = Candidate(known("acme europe"), known("acme group"), 0.8)
     unlike = Candidate(known("acme"), known("zebra"), 0.2)

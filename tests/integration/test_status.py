@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from consolidation.payloads import PassDecided
-from enrichment.derived import FOLD_VERSION
+from enrichment import FOLD_VERSION
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.cli.status import picture
 from pipelines.models.installed import installed_models

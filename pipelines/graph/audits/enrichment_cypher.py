@@ -34,8 +34,8 @@ from projections.schema import (
 
 STAGE = "enrichment"
 
+ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _CHAIN = f"USING INDEX e:{EVENT.label}({', '.join(EVENT.indexes[0])})"
-_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
 _IN_A_CHAIN = " AND ".join(f"e.{name} IS NOT NULL" for name in EVENT.indexes[0])
 
 
@@ -88,14 +88,13 @@ _EVENT_COLUMNS = (
     f"COUNT {{ (e)-[:{SIMILAR_TO.type}]-() }}"
 )
 STREAM_EVENTS = (
-    f"MATCH (e:{EVENT.label}) {_CHAIN} WHERE {_IN_A_CHAIN} "
-    f"RETURN {_EVENT_COLUMNS} ORDER BY {_ORDER}"
+    f"MATCH (e:{EVENT.label}) {_CHAIN} WHERE {_IN_A_CHAIN} RETURN {_EVENT_COLUMNS} ORDER BY {ORDER}"
 )
 """Every event with what Stage 2 wrote to it, session by session in the order of the chain."""
 STREAM_SESSION = (
     f"MATCH (e:{EVENT.label}) {_CHAIN} WHERE e.tenant = $tenant AND e.session_id = $session "
     f"AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL "
-    f"RETURN {_EVENT_COLUMNS} ORDER BY {_ORDER}"
+    f"RETURN {_EVENT_COLUMNS} ORDER BY {ORDER}"
 )
 STREAM_THINNED = (
     f"MATCH (f:{FORGOTTEN.label}) WHERE f.session_id IS NOT NULL "

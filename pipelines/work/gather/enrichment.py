@@ -10,7 +10,7 @@ from typing import Final
 from enrichment.causality import WINDOW
 from enrichment.features import Features, features
 from enrichment.ports import PayloadResolver
-from enrichment.resolution import Known
+from enrichment.resolution import KnownEntity
 from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within
 from enrichment.stage import (
     Derived,
@@ -292,7 +292,7 @@ def _histories(
 
 def _near_entities(
     transaction: Transaction, events: Sequence[Derived]
-) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[Known, float]]]]:
+) -> tuple[set[EntityKey], dict[EntityKey, list[tuple[KnownEntity, float]]]]:
     """Which entities of the batch are known, and what each of the others is near to."""
     mentioned = newcomers(events, frozenset())
     if not mentioned:
@@ -300,15 +300,15 @@ def _near_entities(
     nodes = transaction.nodes(ENTITY.label, sorted(mentioned))
     known = {(key[0], key[1]) for key, node in nodes.items() if node.visible}
     new = {key: one for key, one in sorted(mentioned.items()) if key not in known}
-    near: dict[EntityKey, list[tuple[Known, float]]] = {}
+    near: dict[EntityKey, list[tuple[KnownEntity, float]]] = {}
     namesakes = transaction.find(
         ENTITY.label,
         ("tenant", "canonical_name"),
-        ((tenant, one.known.canonical_name) for (tenant, _), one in new.items()),
+        ((tenant, one.entity.canonical_name) for (tenant, _), one in new.items()),
         _CALLED,
     )
     for key, one in new.items():
-        for node in namesakes.get((key[0], one.known.canonical_name), ()):
+        for node in namesakes.get((key[0], one.entity.canonical_name), ()):
             if node.key != key:
                 near.setdefault(key, []).append((_known(node), 1.0))
     vectors = {key: one.vector for key, one in new.items() if one.vector is not None}
@@ -352,9 +352,9 @@ def _similar_edges(
     return edges, parted
 
 
-def _known(node: FoundNode) -> Known:
+def _known(node: FoundNode) -> KnownEntity:
     name = node.values["canonical_name"]
-    return Known(
+    return KnownEntity(
         node.key[1],
         name,
         node.values["entity_type"],

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
 from enrichment.patterns import identifiers
-from enrichment.resolution import SAME_COSINE, Candidate, Known, components, same_as
+from enrichment.ports import EntityType
+from enrichment.resolution import SAME_COSINE, Candidate, KnownEntity, components, same_as
 from tests.acceptance.resolver.bcubed import BCubed, b_cubed
 
 HERE = Path(__file__).parent
@@ -35,11 +35,11 @@ def labelled(name: str = "aliases") -> list[Labelled]:
     return [Labelled(**json.loads(line)) for line in lines]
 
 
-def known(one: Labelled) -> Known:
+def known(one: Labelled) -> KnownEntity:
     """The entity of a name, as `entities.mentions` makes it."""
     name = canonical_name(one.name)
     exact = bool(identifiers(one.name)) or any(map(str.isdigit, name))
-    return Known(entity_id("test", name, one.type), name, one.type, one.subtype, exact)
+    return KnownEntity(entity_id("test", name, one.type), name, one.type, one.subtype, exact)
 
 
 def candidates(mentions: Sequence[Labelled], vectors: Vectors) -> list[Candidate]:
@@ -90,6 +90,6 @@ def wrong_pairs(mentions: Sequence[Labelled], pairs: Sequence[Candidate]) -> lis
         joined = canonical.get(ids[0], ids[0]) == canonical.get(ids[1], ids[1])
         same = bool(clusters[ids[0]] & clusters[ids[1]])
         if joined != same:
-            names = f"{pair.one.canonical_name} | {pair.other.canonical_name}"
+            names = f"{pair.first.canonical_name} | {pair.second.canonical_name}"
             lines.append(f"{'wrong ' if joined else 'missed'} {pair.cosine:6.3f} {names}")
     return sorted(lines)

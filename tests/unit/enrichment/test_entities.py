@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from enrichment.derived import EventText, Mention
 from enrichment.entities import (
     LABELS,
     MAX_MENTIONS,
@@ -22,7 +21,7 @@ from enrichment.entities import (
 )
 from enrichment.event_kinds import EventKind
 from enrichment.patterns import RECOGNISERS
-from enrichment.ports import Analysis
+from enrichment.ports import Analysis, EventText, Mention
 from enrichment.text import event_text
 from projections.events import Event
 from tests import strategies

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS, Assertion, structured_facts
+from enrichment.ports import EventText
 from enrichment.text import event_text
 from projections.events import Event
 from tests.factories import START_MS, event

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.features import MAX_ARGUMENTS, MAX_CALL_IDS, MAX_CONSUMED, Features, features
-from enrichment.values import MAX_VALUES
+from enrichment.features import (
+    MAX_ARGUMENTS,
+    MAX_CALL_IDS,
+    MAX_CONSUMED,
+    MAX_VALUES,
+    Features,
+    features,
+)
 from projections.events import Event
 from tests.factories import event, event_id
 from tests.strategies import events, json_values

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import EventKind
 from enrichment.keywords import MAX_KEYWORDS, SUMMARY_CHARACTERS, keywords, summary
-from enrichment.ports import Analysis
+from enrichment.ports import Analysis, EventText
 from enrichment.text import event_text
 from tests import strategies
 from tests.factories import event

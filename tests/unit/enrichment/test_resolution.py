@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.derived import EntityType
 from enrichment.entities import canonical_name, entity_id
+from enrichment.ports import EntityType
 from enrichment.resolution import (
     Candidate,
     Judgement,
-    Known,
+    KnownEntity,
     components,
     judge,
     name_form,
@@ -22,9 +22,11 @@ from enrichment.resolution import (
 
 def known(
     name: str, entity_type: EntityType = "concept", subtype: str | None = None, exact: bool = False
-) -> Known:
+) -> KnownEntity:
     canonical = canonical_name(name)
-    return Known(entity_id("t", canonical, entity_type), canonical, entity_type, subtype, exact)
+    return KnownEntity(
+        entity_id("t", canonical, entity_type), canonical, entity_type, subtype, exact
+    )
 
 
 def judged(

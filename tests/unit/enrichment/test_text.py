@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enrichment.derived import EventText
 from enrichment.event_kinds import EventKind
+from enrichment.ports import EventText
 from enrichment.text import (
     STORED_CHARACTERS,
     TEXT_CHARACTERS,

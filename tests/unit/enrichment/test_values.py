@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from enrichment.values import (
+from enrichment.features import (
     MAX_CHARACTERS,
     MAX_VALUE_CHARACTERS,
     MAX_VALUES,
