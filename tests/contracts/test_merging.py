@@ -153,6 +153,7 @@ def test_a_retraction_outlives_the_finding_it_follows(graph: Graph) -> None:
 
 def test_enrichment_makes_no_event_visible_or_new(graph: Graph) -> None:
     values = {
+        "kind": "message",
         "text": "text",
         "speaker": None,
         "keywords": ["word"],
