@@ -189,7 +189,8 @@ def _enriched(batch: Sequence[Placed], _: object) -> Operations:
         text = event_text(event)
         line = f"{event.tool_name or event.agent_id}: {text.text}"[:200]
         score = importance_score(event, text)
-        values = {
+        values: dict[str, Any] = {
+            "kind": text.kind.value,
             "text": text.text,
             "speaker": event.tool_name or event.agent_id,
             "keywords": [],
