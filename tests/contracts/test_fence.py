@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import neo4j
@@ -22,6 +21,7 @@ from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
 from projections.structural import Facts, event_node, project
 from tests.factories import block, event, event_id
 from tests.fakes.stages import PROJECTING
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 STAGE = "projection"
@@ -43,13 +43,6 @@ def other_worker() -> Iterator[ThreadPoolExecutor]:
 def at(seq: int, partition: int = 0) -> Checkpoint:
     position = Position(seq, 0)
     return Checkpoint(STAGE, partition, position, seq, str(seq) if seq else "")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def is_blocked(driver: neo4j.Driver) -> bool:
@@ -102,7 +95,7 @@ def test_the_second_of_two_from_the_same_checkpoint_rolls_back(
         assert begun.wait(PATIENCE_S)
         first.advance(at(0), at(2))
         go_on.set()
-        wait_until(lambda: is_blocked(driver))  # the rival waits for the checkpoint's lock
+        wait_until(lambda: is_blocked(driver), "the rival waits for the checkpoint's lock")
         write_event(first, 1)
     with pytest.raises(Fenced):
         rival.result(PATIENCE_S)
@@ -124,7 +117,7 @@ def test_the_second_goes_on_when_the_first_rolls_back(
         with graph.transaction() as transaction:
             transaction.advance(at(0), at(2))
             waiting = other_worker.submit(second)
-            wait_until(lambda: is_blocked(driver))
+            wait_until(lambda: is_blocked(driver), "one waits for a lock")
             raise KeyboardInterrupt(waiting)
 
     with pytest.raises(KeyboardInterrupt) as died:
@@ -147,7 +140,7 @@ def test_facts_are_read_behind_the_lock(
     with graph.transaction() as first:
         first.advance(at(0), at(2))
         waiting = other_worker.submit(second)
-        wait_until(lambda: is_blocked(driver))
+        wait_until(lambda: is_blocked(driver), "one waits for a lock")
         write_event(first, 1)
     (known,) = waiting.result(PATIENCE_S).neighbours.values()
     assert known.before is not None
@@ -189,7 +182,7 @@ def test_a_child_and_its_parent_at_the_same_moment(
         assert ready.wait(PATIENCE_S)
         fold(transaction, mine, 0)
         go_on.set()
-        wait_until(lambda: is_blocked(driver) or other.done())
+        wait_until(lambda: is_blocked(driver) or other.done(), "one waits for a lock")
     other.result(PATIENCE_S)
     assert visible_edges(driver) == [(CAUSED_BY.type, event_id(2), event_id(1))]
     assert count(driver, PLACEHOLDER) == 0
@@ -279,7 +272,7 @@ def test_the_runner_goes_on_after_a_deadlock(
                 ensure(transaction, 2)
                 holds.set()
                 assert may_want.wait(PATIENCE_S)
-                wait_until(lambda: is_blocked(driver))
+                wait_until(lambda: is_blocked(driver), "one waits for a lock")
                 transaction.lock(STAGE, 0)
         except GraphUnavailable:
             pass  # either of the two may be the victim

@@ -54,7 +54,7 @@ from tests.fakes.chat_server import (
     sends,
     talks_nonsense,
 )
-from tests.integration.stack import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

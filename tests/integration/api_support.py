@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from api.main import create_app
 from pipelines.work.settings import ApiKey, Settings
 from projections.events import timestamp_ms
 from projections.schema import CAUSED_BY, CHECKPOINT, EVENT, FOLLOWS, PLACEHOLDER, schema_statements
+from tests.waiting import wait_until
 
 READ_KEY = "read-key-of-acme-0123456789"
 WRITE_KEY = "write-key-of-acme-0123456789"
@@ -32,14 +32,6 @@ KEYS = (
     ApiKey(name="operator", key=ADMIN_KEY, tenant="*", role="admin"),
 )
 PATIENCE_S = 20.0
-
-
-def wait_until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait for a condition, with a bound."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
-        time.sleep(0.02)
 
 
 @dataclass

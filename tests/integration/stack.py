@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import neo4j
@@ -172,14 +171,6 @@ class Ingest(Worker):
                 self.appended += 1
         except BaseException as error:
             self.error = error
-
-
-def wait_until(condition: Callable[[], object], what: str, patience_s: float = 30.0) -> None:
-    """Wait for a condition, with a bound."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
-        time.sleep(0.02)
 
 
 def keys_of(report: Report) -> Sequence[tuple[str, str, str, tuple[Any, ...]]]:

@@ -18,9 +18,10 @@ from projections.errors import QueryTimeout
 from projections.events import decode_event, timestamp_text
 from projections.schema import RELATES_TO
 from tests.factories import START_MS, event, event_id
-from tests.integration.api_support import OTHER_KEY, Api, assert_problem, wait_until
+from tests.integration.api_support import OTHER_KEY, Api, assert_problem
 from tests.integration.facts_support import DAY_MS, OTHER, TENANT, Facts, party, told
 from tests.integration.stack import Stack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

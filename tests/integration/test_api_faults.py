@@ -36,8 +36,8 @@ from tests.integration.api_support import (
     assert_problem,
     envelope,
     running_api,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -19,8 +19,14 @@ from projections.identity import partition_of
 from projections.positions import START
 from projections.schema import CAUSED_BY
 from projections.system_events import PARTITION_KEY
-from tests.integration.api_support import Api, Graph, envelope, running_api, wait_until
+from tests.integration.api_support import (
+    Api,
+    Graph,
+    envelope,
+    running_api,
+)
 from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -28,7 +28,8 @@ from tests.fakes.chat_server import (
     sends,
 )
 from tests.integration.enrichment_support import Enriched, said
-from tests.integration.stack import Stack, Worker, wait_until
+from tests.integration.stack import Stack, Worker
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

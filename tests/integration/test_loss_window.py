@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from projections.operations import Checkpoint
 from projections.positions import Position
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 PARTITIONS = 4
@@ -157,7 +157,7 @@ def test_a_lagging_replica_with_a_slow_clock_is_promoted(start_valkey: StartValk
     with CuttingProxy(primary.port) as link:
         replica = start_valkey(replicaof=("127.0.0.1", link.port))
         append(ledger, 0, 200, batch=50)
-        wait_until(lambda: streams_of(replica) == streams(ledger))
+        wait_until(lambda: streams_of(replica) == streams(ledger), "the replica has all")
     # The link is down: what follows is acknowledged and never reaches the replica.
     hasten_clock(primary)
     append(ledger, 200, 90, batch=10)
@@ -201,10 +201,3 @@ def streams_of(server: ValkeyServer) -> list[list[Entry]]:
         ]
         for partition in range(PARTITIONS)
     ]
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the replica did not catch up"
-        time.sleep(0.02)

@@ -28,7 +28,8 @@ from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import event, sessions
 from tests.fakes.stages import PROJECTING, QUICK
-from tests.integration.stack import Stack, wait_until
+from tests.integration.stack import Stack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

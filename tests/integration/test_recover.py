@@ -18,7 +18,8 @@ from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
 from tests.integration.enrichment_support import Enriched, said, stated
-from tests.integration.stack import Stack, Worker, wait_until
+from tests.integration.stack import Stack, Worker
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.operations import Checkpoint
 from tests.fakes.events import numbered_event
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -60,13 +60,6 @@ def servers(tmp_path: Path) -> Iterator[tuple[ValkeyServer, ValkeyServer, Sentin
             server.kill()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def test_appends_go_on_at_the_promoted_replica(
     servers: tuple[ValkeyServer, ValkeyServer, SentinelServer],
 ) -> None:
@@ -90,13 +83,14 @@ def test_appends_go_on_at_the_promoted_replica(
 
     watcher: Any = redis.Redis(port=sentinel.port)
     follower: Any = redis.Redis(port=replica.port)
-    wait_until(lambda: len(watcher.sentinel_slaves("main")) == 1, "Sentinel knows the replica")
+    wait_until(lambda: len(watcher.sentinel_slaves("main")) == 1, "Sentinel knows the replica", 60)
     wait_until(
         lambda: (
             follower.info("replication")["master_link_status"] == "up"
             and sum(follower.xlen(f"{{rc:{partition}}}:ledger") for partition in (0, 1)) == 20
         ),
         "the replica has everything",
+        patience_s=60,
     )
     primary.kill()
 

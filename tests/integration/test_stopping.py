@@ -20,7 +20,8 @@ from projections.errors import Stopped
 from projections.events import Event
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, says
 from tests.integration.enrichment_support import Enriched, said
-from tests.integration.stack import Stack, wait_until
+from tests.integration.stack import Stack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 

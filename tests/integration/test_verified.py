@@ -8,7 +8,8 @@ from pipelines.ledger.reports import verified_stage
 from pipelines.proof.enrichment import verify_enrichment
 from tests.integration.api_support import running_api
 from tests.integration.enrichment_support import Enriched, said
-from tests.integration.stack import Stack, wait_until
+from tests.integration.stack import Stack
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
