@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pipelines.graph.connect import connect_neo4j
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.holds import Holds
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.reports import Reports
+from pipelines.ledger.reports import Holds, Reports
 from pipelines.ledger.targets import Target, Targets
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable

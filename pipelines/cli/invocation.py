@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,7 +29,6 @@ from pipelines.cli.outcome import (
 from pipelines.cli.rendering import Progress
 from pipelines.local.data_folder import connection_settings
 from pipelines.observe.logs import configure_logging
-from pipelines.work.services import Services
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import (
@@ -41,6 +40,9 @@ from projections.errors import (
     RecollectError,
     UnknownTarget,
 )
+
+if TYPE_CHECKING:
+    from pipelines.work.services import Services
 
 STAGE_NAMES = f"one of {', '.join(STAGES)}"
 _PIPE_COLUMNS = 200
@@ -125,6 +127,8 @@ class Invocation:
     def services(self) -> Services:
         """The connections, closed when the command ends."""
         if not self._services:
+            from pipelines.work.services import Services  # with the drivers of both databases
+
             log_to_stderr(self.settings, debug=self.debug)
             self._services.append(Services(self.settings))
         return self._services[0]

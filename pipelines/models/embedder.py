@@ -2,9 +2,9 @@
 
 Both take the same weights and give the same space, so one index serves both and a graph may be
 written by either. The model is a checked-in graph and the weights as published: `minilm.onnx`
-(17 kB) is the graph alone, drawn by `minilm_graph`; its weights are handed to the runtime straight
-from the safetensors file. So there is no converted copy that could be half written or grow stale,
-and the model has one digest.
+(17 kB) is the graph alone, drawn by `tests/minilm_graph.py`; its weights are handed to the runtime
+straight from the safetensors file. So there is no converted copy that could be half written or grow
+stale, and the model has one digest.
 
 `python -P -m pipelines.models.embedder SETTINGS` embeds one text a frame, for `query_embedder`: the
 API loads no model (a process of it would grow by hundreds of megabytes, and computing would hold

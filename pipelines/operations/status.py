@@ -10,8 +10,8 @@ from typing import Any
 
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads.last_passes import last_passes
-from pipelines.ledger.holds import Hold
 from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.reports import Hold
 from pipelines.ledger.targets import Target
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings

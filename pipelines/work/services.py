@@ -19,9 +19,8 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import RedisClient, connect_redis
-from pipelines.ledger.holds import Holds
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.reports import Reports
+from pipelines.ledger.reports import Holds, Reports
 from pipelines.ledger.targets import Target, Targets
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError

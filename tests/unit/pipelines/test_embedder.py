@@ -23,9 +23,9 @@ from pipelines.models.embedder import (
     make_embedder,
     model_folder,
 )
-from pipelines.models.minilm_graph import GRAPH, draw
 from pipelines.work.settings import Settings
 from projections.errors import ModelUnavailable
+from tests.minilm_graph import GRAPH, draw
 
 # Texts with the vectors that sentence-transformers gave on torch (versions inside), from the same
 # weights, cut at 256 tokens.
@@ -147,7 +147,7 @@ def test_two_threads_compute_the_same() -> None:
 
 def test_the_graph_is_the_one_that_is_drawn() -> None:
     assert draw().SerializeToString(deterministic=True) == GRAPH.read_bytes(), (
-        "run: python -m pipelines.models.minilm_graph"
+        "run: python -m tests.minilm_graph"
     )
 
 

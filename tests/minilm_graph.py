@@ -1,4 +1,4 @@
-"""Draws the graph of all-MiniLM-L6-v2: `python -m pipelines.models.minilm_graph`.
+"""Draws the graph of all-MiniLM-L6-v2: `python -m tests.minilm_graph`.
 
 Needs the package `onnx`, which is only there for development. Operators are the standard's own
 (opset 20): the runtime's fused attention was measured and is no faster on a CPU.
@@ -12,9 +12,10 @@ from typing import Any
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
+from pipelines.models import embedder
 from pipelines.models.embedder import DIMENSIONS, LAYERS, MAX_TOKENS
 
-GRAPH = Path(__file__).with_name("minilm.onnx")
+GRAPH = Path(embedder.__file__).with_name("minilm.onnx")
 
 _HEADS = 12
 _WIDE = 4 * DIMENSIONS
