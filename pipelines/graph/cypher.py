@@ -304,16 +304,16 @@ def merge_edges_text(type_: str, stage: str, *, label: str = "") -> str:
     carried = row.carried(stage)
     value = {p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(carried)}
     keyed = ", ".join(f"{name}: {value[name]}" for name in row.key)
-    rest = ", ".join(f"e.{p.name} = {value[p.name]}" for p in carried if p.name not in row.key)
+    others = ", ".join(f"e.{p.name} = {value[p.name]}" for p in carried if p.name not in row.key)
     merge = f"{_ends(row, label)} MERGE (a)-[e:{type_}{f' {{{keyed}}}' if keyed else ''}]->(b)"
     if row.decided_by is not None:
         at = f"e.{row.decided_by}"
         later = f"{at} IS NULL OR {at} < {value[row.decided_by]}"
         return (
             f"{merge} SET e.lock = true REMOVE e.lock WITH e, row "
-            f"FOREACH (_ IN CASE WHEN {later} THEN [1] ELSE [] END | SET {rest})"
+            f"FOREACH (_ IN CASE WHEN {later} THEN [1] ELSE [] END | SET {others})"
         )
-    return f"{merge} SET {rest}" if rest else merge
+    return f"{merge} SET {others}" if others else merge
 
 
 @cache
@@ -322,7 +322,7 @@ def remove_edges_text(type_: str, stage: str, *, keyed: bool = False, label: str
     row = EDGES[type_]
     first = len(NODES[row.source].key) + len(NODES[label or row.target].key)
     carried = {p.name: p for p in row.properties}
-    tests = [own] if (own := own_edges(row, stage, "e")) else []
+    tests = [own_test] if (own_test := own_edges(row, stage, "e")) else []
     if keyed:
         tests += [
             f"e.{name} = {_assigned(carried[name].kind, f'row[{first + n}]')}"
@@ -341,9 +341,9 @@ def set_edges_text(type_: str, stage: str, *, label: str = "") -> str:
         p.name: _assigned(p.kind, f"row[{first + n}]") for n, p in enumerate(row.carried(stage))
     }
     named = " AND ".join(f"e.{name} = {values[name]}" for name in row.key)
-    rest = ", ".join(f"e.{name} = {values[name]}" for name in values if name not in row.key)
+    others = ", ".join(f"e.{name} = {values[name]}" for name in values if name not in row.key)
     where = f" WHERE {named}" if named else ""
-    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} SET {rest}"
+    return f"{_ends(row, label)} MATCH (a)-[e:{type_}]->(b){where} SET {others}"
 
 
 @cache
@@ -351,10 +351,10 @@ def clear_edges_text(type_: str, stage: str) -> str:
     """Rows [source key…]."""
     row = EDGES[type_]
     source = NODES[row.source]
-    own = own_edges(row, stage, "e")
+    own_test = own_edges(row, stage, "e")
     return (
         f"UNWIND $rows AS row MATCH (a:{row.source} {{{key_pattern(source.key, 'row')}}})"
-        f"-[e:{type_}]->(){f' WHERE {own}' if own else ''} DELETE e"
+        f"-[e:{type_}]->(){f' WHERE {own_test}' if own_test else ''} DELETE e"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import neo4j
@@ -77,14 +78,14 @@ class _Neo4jReads:
         """Visible nodes by properties that begin an index of the label."""
         names, depth = tuple(properties), len(NODES[label].key)
         text = questions.find_text(label, tuple(by), names)
-        asked = list(dict.fromkeys(map(tuple, rows)))
-        found: dict[tuple[Any, ...], list[FoundNode]] = {}
-        for some in _chunks(enumerate(asked), _ROWS):
+        wanted = list(dict.fromkeys(map(tuple, rows)))
+        answer: dict[tuple[Any, ...], list[FoundNode]] = {}
+        for some in _chunks(enumerate(wanted), _ROWS):
             for number, *row in self._ask(text, rows=[[n, *values] for n, values in some]):
-                found.setdefault(asked[number], []).append(_node(depth, names, row))
-        for nodes in found.values():
+                answer.setdefault(wanted[number], []).append(_node(depth, names, row))
+        for nodes in answer.values():
             nodes.sort(key=lambda node: node.key)
-        return found
+        return answer
 
     def edges(
         self,
@@ -101,13 +102,13 @@ class _Neo4jReads:
         text = questions.edges_text(type_, _with_key(row, names), by, target)
         depth = len(NODES[target if by is End.TARGET else row.source].key)
         decode = _EdgeDecoder(row, names, target)
-        found: dict[Key, list[FoundEdge]] = {}
+        answer: dict[Key, list[FoundEdge]] = {}
         for some in _chunks(dict.fromkeys(ends), _ROWS):
             sortable: dict[Key, Rows] = {}
             for edge in self._ask(text, rows=[list(key) for key in some]):
                 sortable.setdefault(tuple(edge[:depth]), []).append(edge[depth:])
-            found |= {end: decode.sorted(edges) for end, edges in sortable.items()}
-        return found
+            answer |= {end: decode.sorted(edges) for end, edges in sortable.items()}
+        return answer
 
     def between(
         self,
@@ -122,12 +123,12 @@ class _Neo4jReads:
         target = label or row.target
         text = questions.between_text(type_, _with_key(row, names), target)
         decode = _EdgeDecoder(row, names, target)
-        found: dict[tuple[Key, Key], list[FoundEdge]] = {}
+        answer: dict[tuple[Key, Key], list[FoundEdge]] = {}
         for some in _chunks(dict.fromkeys(pairs), _ROWS):
             edges = self._ask(text, rows=[[*one, *other] for one, other in some])
             for edge in decode.sorted(edges):
-                found.setdefault((edge.source, edge.target), []).append(edge)
-        return found
+                answer.setdefault((edge.source, edge.target), []).append(edge)
+        return answer
 
     def stretch(
         self,
@@ -162,17 +163,8 @@ class _Neo4jReads:
             for number, members in self._ask(
                 text, rows=rows, before=before, within=within, after=after
             ):
-                members.sort(key=lambda member: member[:2])
-                tenant = spans[number].session[0]
-                stretches[number] = [
-                    FoundNode(
-                        (tenant, member[1]),
-                        True,
-                        {time: member[0], **_values(names, member[2:])},
-                        False,
-                    )
-                    for member in members
-                ]
+                members.sort(key=itemgetter(0, 1))
+                stretches[number] = _members(spans[number].session[0], time, names, members)
         return stretches
 
     def nearest(
@@ -188,14 +180,14 @@ class _Neo4jReads:
         filtered = self.client.searches_within_tenants()
         names, depth = tuple(properties), len(NODES[label].key)
         text = questions.nearest_text(label, names, k, filtered=filtered)
-        found: dict[Key, list[tuple[FoundNode, float]]] = {}
+        answer: dict[Key, list[tuple[FoundNode, float]]] = {}
         for some in _chunks(sorted(vectors.items(), key=lambda item: item[0]), _VECTORS):
             rows = [[*key, list(vector)] for key, vector in some]
             for *key, near in self._ask(text, 25 if filtered else None, rows=rows):
                 scored = [(_node(depth, names, one[1:]), 2.0 * one[0] - 1.0) for one in near]
                 scored.sort(key=lambda one: (-one[1], one[0].key))
-                found[tuple(key)] = scored[:k]
-        return found
+                answer[tuple(key)] = scored[:k]
+        return answer
 
     def stream(
         self,
@@ -219,8 +211,8 @@ class _Neo4jReads:
     ) -> Iterator[FoundNode]:
         of_one = tenants is not None and "tenant" in row.key
         text = questions.stream_nodes_text(row.label, names, one_tenant=of_one)
-        for found in self._streamed(text, tenants if of_one else None):
-            yield _node(len(row.key), names, found)
+        for node in self._streamed(text, tenants if of_one else None):
+            yield _node(len(row.key), names, node)
 
     def _stream_edges(
         self, row: EdgeRow, names: tuple[str, ...], tenants: Collection[str] | None
@@ -230,8 +222,8 @@ class _Neo4jReads:
         )
         decode = _EdgeDecoder(row, names)
         width = decode.width
-        found = self._streamed(text, tenants)
-        for _, pair in groupby(found, key=lambda edge: edge[1 : 1 + width]):
+        rows = self._streamed(text, tenants)
+        for _, pair in groupby(rows, key=lambda edge: edge[1 : 1 + width]):
             edges = list(pair)
             for label, parallel in groupby(edges, key=lambda edge: str(edge[0])):
                 yield from decode.sorted([edge[1:] for edge in parallel], label)
@@ -530,11 +522,11 @@ class Neo4jGraph(_Neo4jReads):
         return int(row[0])
 
     def _names(self, text: str) -> dict[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
+        answer: dict[str, set[str]] = {}
         for kind, name in self.client.stream(text):
-            found.setdefault(kind, set()).add(name)
+            answer.setdefault(kind, set()).add(name)
         return {
-            kind: frozenset(names) for kind, names in found.items() if kind not in _PLACEHOLDERS
+            kind: frozenset(names) for kind, names in answer.items() if kind not in _PLACEHOLDERS
         }
 
 
@@ -583,6 +575,18 @@ def _sortable(value: Any) -> tuple[str, Any]:
 def _node(depth: int, names: tuple[str, ...], row: Sequence[Any]) -> FoundNode:
     values = _values(names, row[depth + 2 :])
     return FoundNode(tuple(row[:depth]), row[depth], values, row[depth + 1])
+
+
+def _members(
+    tenant: str, time: str, names: tuple[str, ...], members: Iterable[list[Any]]
+) -> list[FoundNode]:
+    """Members of a chain, from [ms, own id, value…]; there may be thousands of them."""
+    if not names:
+        return [FoundNode((tenant, own_id), True, {time: ms}, False) for ms, own_id in members]
+    return [
+        FoundNode((tenant, own_id), True, {time: ms, **_values(names, values)}, False)
+        for ms, own_id, *values in members
+    ]
 
 
 def _values(names: tuple[str, ...], values: Sequence[Any]) -> dict[str, Any]:

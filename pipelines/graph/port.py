@@ -186,7 +186,7 @@ class Reads(Protocol):
             having: a property that a member must have, to be returned and to be counted.
 
         Returns:
-            One list a span. Placeholders are no members.
+            One list a span. Placeholders are no members, for they have no place.
         """
         ...
 

@@ -150,12 +150,12 @@ def edges_text(type_: str, names: Names, by: End, label: str) -> str:
     ends = [f"k[{n}]" for n in range(len(near.key))]
     start = f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}})"
     if by is End.EITHER:
-        found = f"-[e:{type_}]-(:{target.label}) WITH k, e, startNode(e) AS a, endNode(e) AS b"
+        expand = f"-[e:{type_}]-(:{target.label}) WITH k, e, startNode(e) AS a, endNode(e) AS b"
     elif by is End.TARGET:
-        found = f"<-[e:{type_}]-(a:{source.label}) WITH k, e, a, x AS b"
+        expand = f"<-[e:{type_}]-(a:{source.label}) WITH k, e, a, x AS b"
     else:
-        found = f"-[e:{type_}]->(b:{target.label}) WITH k, e, x AS a, b"
-    return f"{start}{found} {_returned([*ends, *_edge(source, target, row, names)])}"
+        expand = f"-[e:{type_}]->(b:{target.label}) WITH k, e, x AS a, b"
+    return f"{start}{expand} {_returned([*ends, *_edge(source, target, row, names)])}"
 
 
 @cache
@@ -193,14 +193,12 @@ def stretch_text(
     `$before`, `$within` and `$after` are how many there may be of each part.
     """
     row = NODES[label]
-    tenant, session, time, own = columns = row.indexes[0]
-    tests = [f"e.{tenant} = w[1]", f"e.{session} = w[2]", f"e.{own} IS NOT NULL"]
-    if row.placeholder:
-        tests.append(f"NOT e:{row.placeholder}")
+    tenant, session, time, own_id = columns = row.indexes[0]
+    tests = [f"e.{tenant} = w[1]", f"e.{session} = w[2]", f"e.{own_id} IS NOT NULL"]
     if having:
-        tests.append(f"CASE WHEN e.{having} IS NULL THEN e.{own} IN w[7] ELSE true END")
-    low = f"CASE WHEN e.{time} = low THEN e.{own} {{}} w[4] ELSE true END"
-    high = f"CASE WHEN e.{time} = high THEN e.{own} {{}} w[6] ELSE true END"
+        tests.append(f"CASE WHEN e.{having} IS NULL THEN e.{own_id} IN w[7] ELSE true END")
+    low = f"CASE WHEN e.{time} = low THEN e.{own_id} {{}} w[4] ELSE true END"
+    high = f"CASE WHEN e.{time} = high THEN e.{own_id} {{}} w[6] ELSE true END"
     order = ", ".join(f"e.{name}" for name in columns)
     order_back = ", ".join(f"e.{name} DESC" for name in columns)
     parts = (
@@ -219,7 +217,7 @@ def stretch_text(
         for wanted, places, ordered, most in parts
         if wanted
     )
-    values = ", ".join([f"e.{time}.epochMillis", f"e.{own}", *_node_values(row, "e", names)])
+    values = ", ".join([f"e.{time}.epochMillis", f"e.{own_id}", *_node_values(row, "e", names)])
     return (
         "UNWIND $rows AS w WITH w, datetime({epochMillis: w[3]}) AS low, "
         f"datetime({{epochMillis: w[5]}}) AS high CALL (w, low, high) {{ {searches} }} "
@@ -247,7 +245,7 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
             other tenants' are left out afterwards (5.26).
     """
     row = NODES[label]
-    tenant, own = row.key
+    tenant, own_id = row.key
     if filtered:
         search = (
             f"MATCH (n:{label}) SEARCH n IN (VECTOR INDEX {vector_index(row)} FOR r[2] "
@@ -264,7 +262,7 @@ def nearest_text(label: str, names: Names, k: int, *, filtered: bool) -> str:
     hidden = f" AND NOT n:{row.placeholder}" if row.placeholder else ""
     return (
         f"UNWIND $rows AS r CALL (r) {{ {search}"
-        f"WITH n, r, found WHERE n.{own} <> r[1]{hidden} "
+        f"WITH n, r, found WHERE n.{own_id} <> r[1]{hidden} "
         f"RETURN collect([{', '.join([score, *_node(row, names)])}]) AS near }} "
         "RETURN [r[0], r[1], near]"
     )

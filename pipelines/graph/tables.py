@@ -205,7 +205,7 @@ class Tables:
 
 def _place(key: Key, node: StoredNode | None) -> tuple[SessionKey, Link] | None:
     """Where a node stands in its chain; None: in none."""
-    if node is None or not node.visible:
+    if node is None:
         return None
     session, occurred_at = node.values.get("session_id"), node.values.get("occurred_at")
     if session is None or occurred_at is None:

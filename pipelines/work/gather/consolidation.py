@@ -184,18 +184,18 @@ class _Gathering:
         }
 
     def _listed(self, tombstones: Mapping[EventKey, Tombstone]) -> set[tuple[str, str, str]]:
-        asked: dict[SummaryKey, set[str]] = {}
+        members: dict[SummaryKey, set[str]] = {}
         for tenant, event_id in self._wanted.recalled:
-            known = tombstones.get((tenant, event_id))
-            own = self._wanted.forgotten.get((tenant, event_id))
-            summary_id = (known and known.summary_id) or own
+            tombstone = tombstones.get((tenant, event_id))
+            named = self._wanted.forgotten.get((tenant, event_id))
+            summary_id = (tombstone and tombstone.summary_id) or named
             if summary_id is not None:
-                asked.setdefault((tenant, summary_id), set()).add(event_id)
-        nodes = self._nodes(SUMMARY.label, asked, ("source_event_ids",))
+                members.setdefault((tenant, summary_id), set()).add(event_id)
+        nodes = self._nodes(SUMMARY.label, members, ("source_event_ids",))
         return {
             (*_pair(key), event_id)
             for key, node in nodes.items()
-            for event_id in asked[_pair(key)].intersection(node.values["source_event_ids"] or ())
+            for event_id in members[_pair(key)].intersection(node.values["source_event_ids"] or ())
         }
 
     def _parted(self) -> dict[EventKey, Sequence[str]]:
@@ -310,9 +310,9 @@ class _Gathering:
         }
 
     def _communities(self) -> dict[CommunityKey, ShownCommunity]:
-        asked = self._wanted.communities
-        nodes = self._nodes(COMMUNITY.label, asked, ("run_id", *_DECIDED))
-        whole = [key for key in nodes if asked[_pair(key)]]
+        wanted_communities = self._wanted.communities
+        nodes = self._nodes(COMMUNITY.label, wanted_communities, ("run_id", *_DECIDED))
+        whole = [key for key in nodes if wanted_communities[_pair(key)]]
         members = (
             self._transaction.edges(MEMBER_OF.type, whole, ("run_id",), by=End.TARGET)
             if whole

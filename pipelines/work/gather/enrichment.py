@@ -64,25 +64,25 @@ class RememberedFeatures:
     def remember(self, batch: Iterable[Derived]) -> None:
         """Take in what was just derived."""
         with self._guard:
-            for one in batch:
-                if one.features is not None:
-                    self._put(one.event.key, one.features)
+            for derived in batch:
+                if derived.features is not None:
+                    self._put(derived.event.key, derived.features)
 
     def of(self, keys: Iterable[EventKey]) -> dict[EventKey, Features | None]:
         """Features of each; None for an event that the ledger does not hold, or cannot decode."""
         wanted = list(dict.fromkeys(keys))
         with self._guard:
-            found = {key: self._known[key] for key in wanted if key in self._known}
-            for key in found:
+            known_features = {key: self._known[key] for key in wanted if key in self._known}
+            for key in known_features:
                 self._known.move_to_end(key)
-        missing = [key for key in wanted if key not in found]
+        missing = [key for key in wanted if key not in known_features]
         if missing:
             read = self._read(missing)
             with self._guard:
                 for key, value in read.items():
                     self._put(key, value)
-            found |= read
-        return found
+            known_features |= read
+        return known_features
 
     def _put(self, key: EventKey, value: Features | None) -> None:
         self._known[key] = value
@@ -173,8 +173,8 @@ class EnrichmentFacts:
                         )
         return present  # who else is missing was forgotten
 
-    def _partition(self, one: Derived) -> int:
-        return partition_of(one.event.tenant, one.event.session_id, self._partitions)
+    def _partition(self, derived: Derived) -> int:
+        return partition_of(derived.event.tenant, derived.event.session_id, self._partitions)
 
     # -- the chains around the batch ---------------------------------------------------------------
 
@@ -182,13 +182,15 @@ class EnrichmentFacts:
         self, transaction: Transaction, events: Sequence[Derived]
     ) -> dict[SessionKey, list[list[Member]]]:
         batch = wanted_links(events)
-        own = {
+        batch_ids = {
             session: frozenset(link.event_id for link in links) for session, links in batch.items()
         }
         wanted: list[tuple[SessionKey, Sequence[Link]]] = list(batch.items())
         places: dict[SessionKey, list[list[_Place]]] = {}
         while wanted:
-            spans = [Span(session, links[0], links[-1], own[session]) for session, links in wanted]
+            spans = [
+                Span(session, links[0], links[-1], batch_ids[session]) for session, links in wanted
+            ]
             again: list[tuple[SessionKey, Sequence[Link]]] = []
             for (session, links), around in zip(wanted, _around(transaction, spans), strict=True):
                 if len(links) > 1 and len(around) >= STRETCH:
@@ -198,7 +200,7 @@ class EnrichmentFacts:
                 else:
                     places.setdefault(session, []).append(around)
             wanted = again
-        known = self._remembered.of(
+        features_of = self._remembered.of(
             (session[0], link.event_id)
             for session, stretches in places.items()
             for stretch in stretches
@@ -209,8 +211,8 @@ class EnrichmentFacts:
                 [
                     Member(
                         link,
-                        known[session[0], link.event_id],
-                        folded=not gone and link.event_id not in own[session],
+                        features_of[session[0], link.event_id],
+                        folded=not gone and link.event_id not in batch_ids[session],
                         gone=gone,
                     )
                     for link, gone in stretch
@@ -259,17 +261,17 @@ def _around(transaction: Transaction, spans: Sequence[Span]) -> list[list[_Place
     All of it counts only where it is enriched, or is now.
     """
 
-    def asked(label: str) -> list[list[FoundNode]]:
+    def enriched(label: str) -> list[list[FoundNode]]:
         return transaction.stretch(
             label, spans, before=WINDOW, within=STRETCH, after=WINDOW, having=_ENRICHED
         )
 
     around: list[dict[str, _Place]] = [
         {member.key[1]: (_link(member), False) for member in members}
-        for members in asked(EVENT.label)
+        for members in enriched(EVENT.label)
     ]
     if transaction.has_tombstones:
-        for places, members in zip(around, asked(FORGOTTEN.label), strict=True):
+        for places, members in zip(around, enriched(FORGOTTEN.label), strict=True):
             for member in members:
                 places.setdefault(member.key[1], (_link(member), True))
     return [sorted(places.values()) for places in around]
@@ -298,23 +300,23 @@ def _near_entities(
     if not mentioned:
         return set(), {}
     nodes = transaction.nodes(ENTITY.label, sorted(mentioned))
-    known = {(key[0], key[1]) for key, node in nodes.items() if node.visible}
-    new = {key: one for key, one in sorted(mentioned.items()) if key not in known}
+    present = {(key[0], key[1]) for key, node in nodes.items() if node.visible}
+    new = {key: newcomer for key, newcomer in sorted(mentioned.items()) if key not in present}
     near: dict[EntityKey, list[tuple[KnownEntity, float]]] = {}
     namesakes = transaction.find(
         ENTITY.label,
         ("tenant", "canonical_name"),
-        ((tenant, one.entity.canonical_name) for (tenant, _), one in new.items()),
+        ((tenant, newcomer.entity.canonical_name) for (tenant, _), newcomer in new.items()),
         _CALLED,
     )
-    for key, one in new.items():
-        for node in namesakes.get((key[0], one.entity.canonical_name), ()):
+    for key, newcomer in new.items():
+        for node in namesakes.get((key[0], newcomer.entity.canonical_name), ()):
             if node.key != key:
                 near.setdefault(key, []).append((_known(node), 1.0))
-    vectors = {key: one.vector for key, one in new.items() if one.vector is not None}
+    vectors = {key: newcomer.vector for key, newcomer in new.items() if newcomer.vector is not None}
     for key, alike in _nearest(transaction, ENTITY.label, vectors, _CALLED).items():
         near.setdefault(key, []).extend((_known(node), cosine) for node, cosine in alike)
-    return known, near
+    return present, near
 
 
 def _nearest(
@@ -323,9 +325,9 @@ def _nearest(
     vectors: Mapping[tuple[str, str], bytes],
     properties: Sequence[str] = (),
 ) -> dict[tuple[str, str], list[tuple[FoundNode, float]]]:
-    asked = {key: numbers for key, one in vectors.items() if (numbers := vector_of(one))}
-    found = transaction.nearest(label, asked, NEIGHBOURS, properties) if asked else {}
-    return {(key[0], key[1]): near for key, near in found.items()}
+    numbers_of = {key: numbers for key, one in vectors.items() if (numbers := vector_of(one))}
+    answer = transaction.nearest(label, numbers_of, NEIGHBOURS, properties) if numbers_of else {}
+    return {(key[0], key[1]): near for key, near in answer.items()}
 
 
 def _similar_edges(

@@ -51,17 +51,17 @@ def _tombstones(transaction: Transaction, events: Iterable[Event]) -> set[tuple[
     if not transaction.has_tombstones:
         return set()
     keys = dict.fromkeys(event.key for event in events)
-    found = transaction.nodes(FORGOTTEN.label, keys, ("recalled",))
-    return {key for key in keys if key in found and not found[key].values["recalled"]}
+    nodes = transaction.nodes(FORGOTTEN.label, keys, ("recalled",))
+    return {key for key in keys if key in nodes and not nodes[key].values["recalled"]}
 
 
 def _tails(reads: Reads, sessions: Sequence[SessionKey]) -> dict[SessionKey, Link]:
     """The last event of each session that has any."""
     spans = [Span(session, LAST, LAST) for session in sessions]
-    found = reads.stretch(EVENT.label, spans, before=1, within=0)
+    stretches = reads.stretch(EVENT.label, spans, before=1, within=0)
     return {
         session: _link(members[0])
-        for session, members in zip(sessions, found, strict=True)
+        for session, members in zip(sessions, stretches, strict=True)
         if members
     }
 
