@@ -38,6 +38,7 @@ from enrichment.clause_patterns import (
     USERS,
     VOICELESS,
     Kind,
+    Pattern,
 )
 from enrichment.entities import LABELS, MIN_NAME_CHARACTERS, canonical_name
 from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named, party_of
@@ -283,8 +284,25 @@ class _Reader:
     def _stated(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """Facts of the verb's table rows."""
         verb = clause.verb
-        lemma = self.tokens[verb].lemma
         passive = bool(self.sentences.below(verb, "auxpass", "nsubjpass"))
+        for pattern, via, end in self._rows(verb, passive):
+            if pattern is None or not self._happens(verb, pattern, via, passive):
+                continue
+            subject = self._subject(clause.subject, things=pattern.things)
+            activity = self.tokens[end].pos == "VERB"
+            if subject is None or (activity and (pattern.relation not in DOING or via)):
+                continue
+            for target in self._targets(end, pattern.target):
+                if target.canonical_name == subject.canonical_name:
+                    continue
+                if pattern.reverse:
+                    yield target, pattern.relation, subject
+                else:
+                    yield subject, pattern.relation, target
+
+    def _rows(self, verb: int, passive: bool) -> list[tuple[Pattern | None, str, int]]:
+        """What the tables say of a verb with each of its ends: (row, preposition, end)."""
+        lemma = self.tokens[verb].lemma
         ends: list[tuple[str, int]] = []
         if not passive:
             ends += [(OBJECT, child) for child in self.sentences.below(verb, "dobj", "xcomp")]
@@ -297,26 +315,15 @@ class _Reader:
             for noun in self.sentences.below(verb, "attr"):
                 if self.sentences.word(noun) in ("fan", "lover"):
                     rows += [(FAN, via, e) for via, e in self._after(noun) if via == "of"]
-        for pattern, via, end in rows:
-            if pattern is None or (passive and via != BY):
-                continue
-            if pattern.state and not self._present(verb):
-                continue
-            if not pattern.state and via != BY and self.tokens[verb].text.lower().endswith("ing"):
-                continue  # "I'm moving to": a plan, or under way
-            subject = self._subject(clause.subject, things=pattern.things)
-            if subject is None:
-                continue
-            activity = self.tokens[end].pos == "VERB"
-            if activity and (pattern.relation not in DOING or via):
-                continue
-            for target in self._targets(end, pattern.target):
-                if target.canonical_name == subject.canonical_name:
-                    continue
-                if pattern.reverse:
-                    yield target, pattern.relation, subject
-                else:
-                    yield subject, pattern.relation, target
+        return rows
+
+    def _happens(self, verb: int, pattern: Pattern, via: str, passive: bool) -> bool:
+        """Whether the verb's form says that it is so: "I'm moving to" is a plan, or under way."""
+        if passive and via != BY:
+            return False
+        if pattern.state:
+            return self._present(verb)
+        return via == BY or not self.tokens[verb].text.lower().endswith("ing")
 
     def _after(self, index: int) -> list[tuple[str, int]]:
         """(preposition, what follows it) of what hangs on a token."""
@@ -422,6 +429,19 @@ class _Reader:
             return self._activity(index)
         if token.pos != "NOUN" or word in EMPTY_NOUNS or token.lemma in EMPTY_NOUNS:
             return None
+        first = self._phrase_start(index, praised)
+        if first is None or index - first + 1 > MAX_PHRASE_TOKENS:
+            return None
+        text = self._text(first, index)
+        if len(text) < MIN_NAME_CHARACTERS or not text.replace(" ", "").replace("-", "").isalnum():
+            return None
+        mention = self.mentions.get(canonical_name(text))
+        if mention is not None:
+            return party_of(mention, text)
+        return named(text, "concept")
+
+    def _phrase_start(self, index: int, praised: bool) -> int | None:
+        """The first token of a plain phrase; None: something narrows it down."""
         first = index
         for child in self.sentences.children[index]:
             relation, low = self.tokens[child].relation, self.sentences.word(child)
@@ -434,16 +454,8 @@ class _Reader:
             elif relation == "det" and low in ("a", "an"):
                 continue
             elif relation not in ("cc", "conj", "punct", "preconj"):
-                return None  # something narrows it down: of, who, my, this, three
-        if index - first + 1 > MAX_PHRASE_TOKENS:
-            return None
-        text = self._text(first, index)
-        if len(text) < MIN_NAME_CHARACTERS or not text.replace(" ", "").replace("-", "").isalnum():
-            return None
-        mention = self.mentions.get(canonical_name(text))
-        if mention is not None:
-            return party_of(mention, text)
-        return named(text, "concept")
+                return None  # of, who, my, this, three
+        return first
 
     def _activity(self, index: int) -> Party | None:
         """A gerund or infinitive with its plain object: "playing guitar", "to travel"."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,7 @@ from enrichment.phrases import (
     stated_identifiers,
     trimmed_entity,
 )
-from enrichment.ports import Analysis, EntityType, EventText, Mention, Role
+from enrichment.ports import Analysis, EntityType, EventText, Mention, Role, Span
 from enrichment.text import Shape, key_spans, language_spans, shape
 from enrichment.words import CAMEL, singular
 from projections.events import Event
@@ -225,10 +225,23 @@ def _candidates(
     # codes first: of a listing they tell more than its places and names
     for named in sorted(named_values(parts.fields), key=lambda named: not named.exact):
         yield _Candidate(named.name, named.entity_type, named.subtype, role=role, exact=named.exact)
-    words = text.text
     plumbing = _plumbing_spans(text)
     spans = [s for s in stated_identifiers(text) if not _meets(s.start, s.end, plumbing)]
-    late: list[_Candidate] = []
+    yield from _identified(text.text, [s for s in spans if s.label not in _LAST], role)
+    taken = [(start, end) for start, end, _ in spans]
+    language = language_spans(text)
+    if parts.kind is EventKind.MESSAGE:
+        for start, end, name in addressed_names(text.text):
+            taken.append((start, end))
+            yield _Candidate(name, "concept", "person", role="participant")
+    yield from _recognised(text.text, analysis, language, taken)
+    for start, end, name in salient_phrases(text.text, analysis):
+        if _within(start, end, language) and not _meets(start, end, taken):
+            yield _Candidate(name, "concept")
+    yield from _identified(text.text, [s for s in spans if s.label in _LAST], role)
+
+
+def _identified(words: str, spans: Iterable[Span], role: Role) -> Iterator[_Candidate]:
     for start, end, label in spans:
         entity_type = PATTERN_TYPES.get(label)
         if entity_type is None:
@@ -236,17 +249,13 @@ def _candidates(
         subtype: str | None = label
         if _USER_CUE.search(words[max(0, start - _CUE_REACH) : start]) and label in _USER_LABELS:
             entity_type, subtype = "user", None
-        candidate = _Candidate(words[start:end], entity_type, subtype, role=role, exact=True)
-        if label in _LAST:
-            late.append(candidate)
-        else:
-            yield candidate
-    taken = [(start, end) for start, end, _ in spans]
-    language = language_spans(text)
-    if parts.kind is EventKind.MESSAGE:
-        for start, end, name in addressed_names(words):
-            taken.append((start, end))
-            yield _Candidate(name, "concept", "person", role="participant")
+        yield _Candidate(words[start:end], entity_type, subtype, role=role, exact=True)
+
+
+def _recognised(
+    words: str, analysis: Analysis, language: list[tuple[int, int]], taken: list[tuple[int, int]]
+) -> Iterator[_Candidate]:
+    """Named entities within what is language; their places are added to `taken`."""
     for start, end, label in analysis.entities:
         if label not in LABELS or not _within(start, end, language) or _meets(start, end, taken):
             continue
@@ -255,15 +264,10 @@ def _candidates(
             taken.append((start, end))
             entity_type, subtype = LABELS[label]
             if trimmed.isupper() and len(trimmed) <= _ACRONYM_CHARACTERS:
-                subtype = None  # the recogniser guesses: JFK is a person to it, DEN a company
-            person = subtype == "person"
-            yield _Candidate(
-                trimmed, entity_type, subtype, role="participant" if person else "object"
-            )
-    for start, end, name in salient_phrases(words, analysis):
-        if _within(start, end, language) and not _meets(start, end, taken):
-            yield _Candidate(name, "concept")
-    yield from late
+                yield _Candidate(trimmed, entity_type)  # a guess: JFK a person, DEN a company
+            else:
+                role: Role = "participant" if subtype == "person" else "object"
+                yield _Candidate(trimmed, entity_type, subtype, role=role)
 
 
 def _plumbing_spans(text: EventText) -> list[tuple[int, int]]:
@@ -422,7 +426,7 @@ def is_plumbing(key: str) -> bool:
 
 def _named(key: str, parent: str, value: str, listed: bool) -> Iterator[Named]:
     value = value.strip()
-    if not value or len(value) > MAX_FIELD_CHARACTERS or len(value.split()) > MAX_NAME_WORDS:
+    if len(value) > MAX_FIELD_CHARACTERS or len(value.split()) > MAX_NAME_WORDS:
         return
     if not _LETTER_OR_DIGIT.search(value):
         return
@@ -435,20 +439,23 @@ def _named(key: str, parent: str, value: str, listed: bool) -> Iterator[Named]:
             subtype = _subtype(key, parent, value) if listed else spans[0].label
             yield Named(value, "resource", subtype, True)
         return
-    if row.entity_type is None:
+    if row.entity_type is None or not _fits(row, value):
         return
-    if row.exact and row.subtype is None:
-        plain = value.islower() and not any(c.isdigit() for c in value)
-        if " " in value or (plain and row.entity_type != "user"):
-            return  # words where a code belongs: `order: all since 09:03`, `key: name`
-    if value.isdigit() and (not row.exact or len(value) < MIN_DIGITS):
-        return
-    if row.subtype == "person" and not value[0].isupper():
-        return  # `owner: payments`
     subtype = row.subtype or _subtype(key, parent, value)
     if subtype == row.entity_type:
         subtype = None  # it says nothing finer
     yield Named(value, row.entity_type, subtype, row.exact)
+
+
+def _fits(row: Field, value: str) -> bool:
+    """Whether a value may be what a row says of its key."""
+    if row.exact and row.subtype is None:
+        plain = value.islower() and not any(c.isdigit() for c in value)
+        if " " in value or (plain and row.entity_type != "user"):
+            return False  # words where a code belongs: `order: all since 09:03`, `key: name`
+    if value.isdigit() and (not row.exact or len(value) < MIN_DIGITS):
+        return False
+    return row.subtype != "person" or value[0].isupper()  # not `owner: payments`
 
 
 def _person(value: Mapping[str, Any]) -> Iterator[Named]:

@@ -72,6 +72,37 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
     return pairs
 
 
+PairKey = tuple[str, str, str]
+"""Tenant and both ends, the smaller first."""
+
+
+class _CappedEdges:
+    """The edges of events, other end → score, and which of them gives way when there is no room."""
+
+    def __init__(self, edges: dict[EventKey, dict[str, float]]) -> None:
+        self._edges = edges
+        self._weakest: dict[EventKey, tuple[str, float]] = {}
+
+    def has(self, key: EventKey, other: str) -> bool:
+        return other in self._edges.get(key, {})
+
+    def weakest_when_full(self, key: EventKey) -> tuple[str, float] | None:
+        held = self._edges.setdefault(key, {})
+        if len(held) < CAP:
+            return None
+        if key not in self._weakest:  # asked again and again for texts that are all alike
+            self._weakest[key] = min(held.items(), key=lambda edge: (edge[1], edge[0]))
+        return self._weakest[key]
+
+    def add(self, key: EventKey, other: str, score: float) -> None:
+        self._edges.setdefault(key, {})[other] = score
+        self._weakest.pop(key, None)
+
+    def drop(self, key: EventKey, other: str) -> None:
+        self._edges.get(key, {}).pop(other, None)
+        self._weakest.pop(key, None)
+
+
 def similar_edges(
     candidates: Iterable[Pair], existing: Mapping[EventKey, Mapping[str, float]]
 ) -> list[Operation]:
@@ -84,49 +115,26 @@ def similar_edges(
         candidates: pairs, above the threshold or not, some perhaps twice.
         existing: the edges that each event of a candidate has, other end → score.
     """
-    edges: dict[EventKey, dict[str, float]] = {
-        key: dict(others) for key, others in existing.items()
-    }
-    best = {
-        smaller[:3]: smaller
-        for smaller in candidates
-        if smaller.cosine > THRESHOLD and smaller[1] != smaller[2]
-    }
-    weakest_of: dict[EventKey, tuple[str, float]] = {}
-    merged: dict[tuple[str, str, str], float] = {}
-    dropped: set[tuple[str, str, str]] = set()
-
-    def weakest_when_full(key: EventKey) -> tuple[str, float] | None:
-        held = edges.setdefault(key, {})
-        if len(held) < CAP:
-            return None
-        if key not in weakest_of:  # asked again and again for texts that are all alike
-            weakest_of[key] = min(held.items(), key=lambda edge: (edge[1], edge[0]))
-        return weakest_of[key]
-
-    def drop(key: EventKey, other: str) -> None:
-        edges.get(key, {}).pop(other, None)
-        weakest_of.pop(key, None)
-
+    edges = _CappedEdges({key: dict(others) for key, others in existing.items()})
+    best = {p[:3]: p for p in candidates if p.cosine > THRESHOLD and p[1] != p[2]}
+    merged: dict[PairKey, float] = {}
+    dropped: set[PairKey] = set()
     for tenant, first, second, score in sorted(best.values(), key=lambda p: (-p.cosine, p)):
         ends = ((tenant, first), second), ((tenant, second), first)
-        if all(other in edges.get(key, {}) for key, other in ends):
-            continue  # it is there
-        weakest = [
-            None if other in edges.get(key, {}) else weakest_when_full(key) for key, other in ends
-        ]
+        if all(edges.has(key, other) for key, other in ends):
+            continue
+        weakest = [None if edges.has(*end) else edges.weakest_when_full(end[0]) for end in ends]
         if any(weak is not None and weak[1] >= score for weak in weakest):
             continue
         for (key, _), weak in zip(ends, weakest, strict=True):
-            if weak is not None and weak[0] in edges[key]:
-                drop(key, weak[0])
-                drop((tenant, weak[0]), key[1])
-                smaller, larger = sorted((key[1], weak[0]))
-                merged.pop((tenant, smaller, larger), None)
-                dropped.add((tenant, smaller, larger))
+            if weak is not None and edges.has(key, weak[0]):
+                edges.drop(key, weak[0])
+                edges.drop((tenant, weak[0]), key[1])
+                pair_key = (tenant, min(key[1], weak[0]), max(key[1], weak[0]))
+                merged.pop(pair_key, None)
+                dropped.add(pair_key)
         for key, other in ends:
-            edges.setdefault(key, {})[other] = score
-            weakest_of.pop(key, None)
+            edges.add(key, other, score)
         merged[tenant, first, second] = score
         dropped.discard((tenant, first, second))
     return [

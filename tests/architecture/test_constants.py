@@ -21,10 +21,24 @@ BY_CHANCE: Final = {
 
 NOT_YET: Final = frozenset(
     (
-        *("ACTIVE", "BLANKS", "CHAIN", "CONTROL", "DIGEST_BYTES", "ENTITIES_AT_ONCE"),
-        *("EVENTS_AT_ONCE", "ID_DIGEST_BYTES", "KNOWN", "LAST_MS", "MAX_DEPTH", "MAX_ROUNDS"),
-        *("MAX_SUPPORTING", "PATIENCE_S", "RESTARTS_A_MINUTE", "ROUNDS", "SAMPLE"),
-        *("SENTINEL_PORT", "START_TIMEOUT_S", "STOP_S", "TENANT"),
+        "ACTIVE",
+        "BLANKS",
+        "CHAIN",
+        "CONTROL",
+        "DIGEST_BYTES",
+        "ENTITIES_AT_ONCE",
+        "EVENTS_AT_ONCE",
+        "ID_DIGEST_BYTES",
+        "KNOWN",
+        "LAST_MS",
+        "MAX_DEPTH",
+        "MAX_ROUNDS",
+        "MAX_SUPPORTING",
+        "PATIENCE_S",
+        "RECOLLECT",
+        "ROUNDS",
+        "SAMPLE",
+        "TENANT",
     )
 )
 """Said more than once so far. Only taken from, never added to."""
