@@ -28,7 +28,7 @@ _COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 
 
 class Worker:
-    """A `recollect worker projection`; its standard input is the leash it dies with."""
+    """A `recollect worker projection`; it ends with whoever holds its standard input."""
 
     def __init__(self, number: int, process: subprocess.Popen[bytes], log: Path) -> None:
         self.number = number
@@ -133,7 +133,7 @@ class Deployment:
         log = self.folder / f"worker-{self.started}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*_COMMAND, "worker", "projection", "--leash", *self._where()],
+                [*_COMMAND, "worker", "projection", "--end-with-parent", *self._where()],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
