@@ -9,8 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
-from consolidation.forgetting_payloads import FactsExpired, PairsDropped
+from consolidation.forgetting_payloads import (
+    Accessed,
+    FactKey,
+    FactsExpired,
+    PairsDropped,
+    accessed_payloads,
+)
 from consolidation.stage import consolidate, derive, reach
 from enrichment.entities import entity_id
 from enrichment.ports import Analysis
@@ -136,7 +141,7 @@ class World:
         """Append and fold, block by block, each stage as soon as it may."""
         for one in self.ledger.append(list(events)):
             assert not isinstance(one, Exception), one
-        while any([self._step(runner, size) for runner in self.runners]):
+        while sum(self._step(runner, size) for runner in self.runners):
             pass
         keys = [(key[0], key[1]) for key in returning(self.graph, enriched=True)]
         if keys:
@@ -252,9 +257,7 @@ def events_of_first_half() -> list[Event]:
 def decisions(graph: MemoryGraph) -> list[Event]:
     """What a pass might decide of it, and what readers did."""
     facts = fact_keys(graph)
-    accessed = Accessed(
-        {event_id(4): 2, event_id(5): 1}, {ANN: 3}, dict.fromkeys(facts[:2], 2)
-    )
+    accessed = Accessed({event_id(4): 2, event_id(5): 1}, {ANN: 3}, dict.fromkeys(facts[:2], 2))
     dropped = PairsDropped(pairs=tuple(sorted(similar_pairs(graph))[-1:]))
     return [
         episode(30, [1, 2, 3, 4]),
@@ -282,5 +285,3 @@ def populated() -> World:
     world.take_in(*decisions(world.graph))
     world.take_in(said(60, "the payment service of Berlin answers again", parent=4))
     return world
-
-

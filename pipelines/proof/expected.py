@@ -21,7 +21,15 @@ from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
 from projections.errors import GraphAhead, RecollectError
 from projections.events import content_digest, decode_event
-from projections.operations import Checkpoint, Key, Operations
+from projections.operations import (
+    Checkpoint,
+    DecideNode,
+    Key,
+    MergeEdge,
+    Operations,
+    RemoveEdge,
+    SetEdge,
+)
 from projections.positions import Position
 from projections.schema import (
     DEAD_LETTER,
@@ -31,6 +39,7 @@ from projections.schema import (
     EVENT,
     FORGOTTEN,
     NODES,
+    Kind,
 )
 from projections.system_events import is_system_event
 
@@ -38,6 +47,9 @@ BLOCK: Final = 500
 """Entries a transaction."""
 _REPORTED: Final = ("kind", "reason", "attempts")
 """What a dead letter says that does not follow from its entry."""
+
+_SHOWN_BY: Final = {PROJECTION.name: "", ENRICHMENT.name: "importance_score"}
+"""What an event has, or its tombstone, once a stage has folded it; empty: it is there."""
 
 Place = tuple[int, int]
 """Partition, seq."""
@@ -217,18 +229,20 @@ class LedgerFold:
             return None
 
     def _shows(self, runner: Runner, entry: Entry, operations: Operations) -> bool:
-        """Whether the other graph shows what an entry does."""
+        """Whether the other graph shows what an entry does; nothing is always shown."""
+        if not any(operations.counts().values()):
+            return True
         event = decode_event(entry.data)
-        if not is_system_event(event.event_type):
-            node = self._shown.nodes(
-                EVENT.label, [event.key], ("global_position", "importance_score")
-            ).get(event.key)
-            if runner.stage.name == PROJECTION.name:
-                return node is not None and node.visible
-            if runner.stage.name == ENRICHMENT.name:
-                return node is not None and node.values["importance_score"] is not None
+        if is_system_event(event.event_type):
+            return shows_any(self._shown, operations, entry.position)
+        if runner.stage.name not in _SHOWN_BY:
             return True  # counted in sums of which nobody can tell who is in them
-        return shows_any(self._shown, operations, entry.position)
+        name = _SHOWN_BY[runner.stage.name]
+        return any(
+            node.visible and (not name or node.values[name] is not None)
+            for label in (EVENT.label, FORGOTTEN.label)
+            for node in self._shown.nodes(label, [event.key], (name,) if name else ()).values()
+        )
 
     # -- recalled ----------------------------------------------------------------------------------
 
@@ -258,32 +272,57 @@ def returning(graph: Reads, *, enriched: bool) -> list[Key]:
 
 
 def shows_any(graph: Reads, operations: Operations, position: Position) -> bool:
-    """Whether a graph holds something that only an entry at this position can have written."""
-    at = tuple(position)
-    for decided in operations.decide_nodes.values():
-        name = f"{decided.name}{DECIDED_AT}"
-        node = graph.nodes(decided.label, [decided.key], (name,)).get(decided.key)
-        if node is not None and node.values[name] == at:
-            return True
-    for merged in operations.merge_nodes.values():
-        node = graph.nodes(merged.label, [merged.key], tuple(merged.values)).get(merged.key)
-        if node is not None and node.visible and _holds(NODES[merged.label], merged.values, node):
-            return True
-    for edge in operations.merge_edges.values():
-        pair = edge.source, edge.target
-        copies = graph.between(edge.type, [pair], tuple(edge.values), label=edge.label)
-        if any(_holds(EDGES[edge.type], edge.values, copy) for copy in copies.get(pair, ())):
-            return True
-    return any(shows_any(graph, other, position) for other in operations.others.values())
+    """Whether a graph holds anything that an entry at this position writes.
+
+    In doubt it does: what was folded in vain is as good as a replay, and mends what is missing. To
+    believe a dead letter that is none would take away what is true.
+    """
+    nodes = [*operations.merge_nodes.values(), *operations.set_nodes.values()]
+    edges: list[MergeEdge | SetEdge] = [*operations.merge_edges.values()]
+    edges += operations.set_edges.values()
+    removed = operations.remove_edges.values()
+    gone = [(one.label, one.key) for one in operations.remove_nodes.values()]
+    return (
+        any(_is_decided(graph, one, tuple(position)) for one in operations.decide_nodes.values())
+        or any(_shows_node(graph, one.label, one.key, one.values) for one in nodes)
+        or any(_shows_edge(graph, one) for one in edges)
+        or not all(_shows_edge(graph, one) for one in removed)
+        or not all(graph.nodes(label, [key]) for label, key in gone)
+        or any(shows_any(graph, other, position) for other in operations.others.values())
+    )
+
+
+def _is_decided(graph: Reads, one: DecideNode, at: tuple[int, ...]) -> bool:
+    name = f"{one.name}{DECIDED_AT}"
+    node = graph.nodes(one.label, [one.key], (name,)).get(one.key)
+    return node is not None and node.values[name] == at
+
+
+def _shows_node(graph: Reads, label: str, key: Key, values: Mapping[str, Any]) -> bool:
+    node = graph.nodes(label, [key], tuple(values)).get(key)
+    return node is not None and node.visible and _holds(NODES[label], values, node)
+
+
+def _shows_edge(graph: Reads, one: MergeEdge | SetEdge | RemoveEdge) -> bool:
+    pair = one.source, one.target
+    copies = graph.between(one.type, [pair], tuple(one.values), label=one.label).get(pair, ())
+    return any(_holds(EDGES[one.type], one.values, copy) for copy in copies)
 
 
 def _holds(row: Any, values: Mapping[str, Any], shown: FoundNode | FoundEdge) -> bool:
-    kinds = {p.name: p for p in row.properties}
+    """Whether these values are there; of a list of texts, perhaps among others."""
+    properties = {p.name: p for p in row.properties}
     return all(
-        same(kinds[name], tuple(value) if isinstance(value, list) else value, shown.values[name])
+        set(value) <= set(shown.values[name] or ())
+        if properties[name].kind is Kind.STRINGS and value is not None
+        else same(properties[name], _as_read(value), shown.values[name])
         for name, value in values.items()
-        if name in kinds
+        if name in properties
     )
+
+
+def _as_read(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _dead_letters(graph: Graph) -> dict[str, dict[Place, Mapping[str, Any]]]:
