@@ -53,8 +53,8 @@ class Difference(NamedTuple):
             "type": self.type,
             "key": list(self.key),
             "fields": {
-                name: {"expected": expected, "found": found}
-                for name, (expected, found) in self.fields.items()
+                name: {"expected": expected, "found": held}
+                for name, (expected, held) in self.fields.items()
             },
         }
 
@@ -64,8 +64,8 @@ class Difference(NamedTuple):
         if not self.fields:
             return name
         return f"{name}: " + ", ".join(
-            f"{field} is {found!r}, should be {expected!r}"
-            for field, (expected, found) in self.fields.items()
+            f"{field} is {held!r}, should be {expected!r}"
+            for field, (expected, held) in self.fields.items()
         )
 
 
@@ -92,11 +92,11 @@ def compared_properties(row: NodeRow | EdgeRow) -> tuple[Property, ...]:
 
 
 def node_changes(
-    row: NodeRow, expected: Iterable[FoundNode], found: Iterable[FoundNode]
+    row: NodeRow, expected: Iterable[FoundNode], held: Iterable[FoundNode]
 ) -> Iterator[NodeChange]:
     """Nodes of a label that differ, of two streams in the order of keys."""
     properties = compared_properties(row)
-    for should, does in _paired(expected, found, lambda node: node.key):
+    for should, does in _paired(expected, held, lambda node: node.key):
         if does is None and should is not None:
             yield _node_change("missing", row, should.key, should)
         elif should is None and does is not None:
@@ -106,17 +106,18 @@ def node_changes(
             if should.visible != does.visible:
                 fields["visible"] = (should.visible, does.visible)
             if fields:
-                difference = Difference("different", "node", row.label, row_key(does.key), fields)
+                key = row_key(does.key)
+                difference = Difference("different", "node", row.label, key, fields=fields)
                 yield NodeChange(difference, does.key, should)
 
 
 def edge_changes(
-    row: EdgeRow, expected: Iterable[FoundEdge], found: Iterable[FoundEdge]
+    row: EdgeRow, expected: Iterable[FoundEdge], held: Iterable[FoundEdge]
 ) -> Iterator[EdgeChange]:
     """Pairs of nodes whose edges of a type differ, of two streams in the order of their ends."""
     properties = compared_properties(row)
     left = _by_pair(expected)
-    right = _by_pair(found)
+    right = _by_pair(held)
     for should, does in _paired(left, right, lambda edges: _pair_of(edges[0])):
         if should is None and does is not None:
             yield _edge_change("extra", row, _pair_of(does[0]), ())
@@ -125,11 +126,11 @@ def edge_changes(
         elif should is not None and does is not None:
             fields = _copies_differ(row, properties, should, does)
             if fields:
-                yield _edge_change("different", row, _pair_of(does[0]), should, fields)
+                yield _edge_change("different", row, _pair_of(does[0]), should, fields=fields)
 
 
 def similar_changes(
-    expected: Iterable[FoundEdge], found: Iterable[FoundEdge], judge: Similarity
+    expected: Iterable[FoundEdge], held: Iterable[FoundEdge], judge: Similarity
 ) -> Iterator[EdgeChange]:
     """As `edge_changes`, of pairs that are alike: which of them there are depends on the order.
 
@@ -137,7 +138,7 @@ def similar_changes(
     that is not there is missed unless an end has neighbours enough that are at least as near.
     """
     row = SIMILAR_TO
-    for should, does in _paired(_by_pair(expected), _by_pair(found), lambda e: _pair_of(e[0])):
+    for should, does in _paired(_by_pair(expected), _by_pair(held), lambda e: _pair_of(e[0])):
         if does is None and should is not None:
             if not judge.is_crowded_out(should[0]):
                 yield _edge_change("missing", row, _pair_of(should[0]), should)
@@ -147,7 +148,7 @@ def similar_changes(
             if not right:
                 yield _edge_change("extra", row, pair, ())
             elif fields := _copies_differ(row, row.properties, right, does):
-                yield _edge_change("different", row, pair, right, fields)
+                yield _edge_change("different", row, pair, right, fields=fields)
 
 
 class Similarity:
@@ -158,9 +159,9 @@ class Similarity:
         found: whose edges are judged.
     """
 
-    def __init__(self, expected: Reads, found: Reads) -> None:
+    def __init__(self, expected: Reads, held: Reads) -> None:
         self._expected = expected
-        self._found = found
+        self._found = held
 
     def justified(self, edge: FoundEdge) -> tuple[FoundEdge, ...]:
         """The edge as it must be, though the other fold did not come to it; empty: it must not."""
@@ -171,11 +172,11 @@ class Similarity:
             return ()
         if edge.source[0] != edge.target[0] or edge.label != EVENT.label:
             return ()
-        one, other = source.values["embedding"], target.values["embedding"]
-        if not (source.visible and target.visible and one and other):
+        left, right = source.values["embedding"], target.values["embedding"]
+        if not (source.visible and target.visible and left and right):
             return ()
         parted = (source.values["parted_from"] or (), target.values["parted_from"] or ())
-        score = _cosine(one, other)
+        score = _cosine(left, right)
         if score < THRESHOLD - TOLERANCE or edge.target[1] in parted[0]:
             return ()
         ends = (edge.source, edge.target)
@@ -197,15 +198,15 @@ class Similarity:
         return [score if type(score) is float else -1.0 for score in pairs.values()]
 
 
-def same(p: Property, expected: Any, found: Any) -> bool:
+def same(p: Property, expected: Any, held: Any) -> bool:
     """Whether a value is what it must be: to the graph 1, 1.0 and true are three values."""
-    if p.certainty is not Certainty.APPROXIMATE or expected is None or found is None:
-        return type(expected) is type(found) and bool(expected == found)
+    if p.certainty is not Certainty.APPROXIMATE or expected is None or held is None:
+        return type(expected) is type(held) and bool(expected == held)
     if p.kind is Kind.VECTOR:
-        return _alike(expected, found)
+        return _alike(expected, held)
     if p.kind is Kind.FLOAT:
-        return type(found) is float and math.isclose(expected, found, rel_tol=TOLERANCE)
-    return bool(expected == found)
+        return type(held) is float and math.isclose(expected, held, rel_tol=TOLERANCE)
+    return bool(expected == held)
 
 
 def row_key(key: Key) -> tuple[Any, ...]:
@@ -213,30 +214,30 @@ def row_key(key: Key) -> tuple[Any, ...]:
     return tuple(key)
 
 
-def _alike(expected: Sequence[float], found: Any) -> bool:
-    if type(found) is not tuple or len(found) != len(expected):
+def _alike(expected: Sequence[float], held: Any) -> bool:
+    if type(held) is not tuple or len(held) != len(expected):
         return False
-    if not all(type(number) is float and math.isfinite(number) for number in found):
+    if not all(type(number) is float and math.isfinite(number) for number in held):
         return False
-    length, other = math.hypot(*expected), math.hypot(*found)
+    length, other = math.hypot(*expected), math.hypot(*held)
     if not length or not other:
         return length == other
     is_as_long = math.isclose(length, other, rel_tol=TOLERANCE)
-    return is_as_long and _cosine(expected, found) >= 1 - TOLERANCE
+    return is_as_long and _cosine(expected, held) >= 1 - TOLERANCE
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
-    return dot / (math.hypot(*one) * math.hypot(*other) or 1.0)
+def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
+    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    return dot / (math.hypot(*left) * math.hypot(*right) or 1.0)
 
 
 def _changes(
-    properties: Iterable[Property], expected: Mapping[str, Any], found: Mapping[str, Any]
+    properties: Iterable[Property], expected: Mapping[str, Any], held: Mapping[str, Any]
 ) -> dict[str, Change]:
     return {
-        p.name: (expected.get(p.name), found.get(p.name))
+        p.name: (expected.get(p.name), held.get(p.name))
         for p in properties
-        if not same(p, expected.get(p.name), found.get(p.name))
+        if not same(p, expected.get(p.name), held.get(p.name))
     }
 
 
@@ -244,22 +245,22 @@ def _copies_differ(
     row: EdgeRow,
     properties: Sequence[Property],
     expected: Sequence[FoundEdge],
-    found: Sequence[FoundEdge],
+    held: Sequence[FoundEdge],
 ) -> dict[str, Change]:
     """What differs between the parallel edges of a pair; both are sorted by the row's key."""
-    if len(expected) != len(found):
-        return {"copies": (len(expected), len(found))}
+    if len(expected) != len(held):
+        return {"copies": (len(expected), len(held))}
     changed: dict[str, Change] = {}
-    for should, does in zip(expected, found, strict=True):
+    for should, does in zip(expected, held, strict=True):
         changed |= _changes(properties, should.values, does.values)
     return changed
 
 
 def _paired(
-    expected: Iterable[T], found: Iterable[T], key: Callable[[T], Any]
+    expected: Iterable[T], held: Iterable[T], key: Callable[[T], Any]
 ) -> Iterator[tuple[T | None, T | None]]:
     """Elements of two streams sorted by `key`, side by side; None where a stream has none."""
-    left, right = iter(expected), iter(found)
+    left, right = iter(expected), iter(held)
     should, does = next(left, None), next(right, None)
     while should is not None or does is not None:
         if does is None or (should is not None and key(should) < key(does)):
@@ -297,4 +298,4 @@ def _edge_change(
     source, target, _ = pair
     shared = source[:1] == target[:1]
     key = (*source, *target[1:]) if shared else (*source, *target)
-    return EdgeChange(Difference(kind, "edge", row.type, key, fields), pair, expected)
+    return EdgeChange(Difference(kind, "edge", row.type, key, fields=fields), pair, expected)

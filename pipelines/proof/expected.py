@@ -165,7 +165,7 @@ class LedgerFold:
                 else:
                     at = self._judge(runner, at, block[0], letter)
                 self.entries[runner.stage.name] += len(block)
-        if (at.seq, at.position) != (to.seq, to.position):
+        if (at.seq, at.position, at.digest) != (to.seq, to.position, to.digest):
             raise GraphAhead(partition=to.partition, position=str(to.position))
 
     # -- dead letters ------------------------------------------------------------------------------
@@ -201,14 +201,14 @@ class LedgerFold:
         return runner.checkpoint(entry.partition)
 
     def _record(
-        self, transaction: Transaction, runner: Runner, entry: Entry, said: Mapping[str, Any]
+        self, transaction: Transaction, runner: Runner, entry: Entry, wording: Mapping[str, Any]
     ) -> None:
         """Put down a dead letter, as the other graph words it."""
         key = runner.stage.name, entry.partition, entry.seq
         names = tuple(p.name for p in DEAD_LETTER.properties)
         held = transaction.nodes(DEAD_LETTER.label, [key], names).get(key)
         values = {"position": str(entry.position), **_named(entry)} if held is None else held.values
-        transaction.add_dead_letter(*key, **{**values, **said})
+        transaction.add_dead_letter(*key, **{**values, **wording})
 
     def _try(self, runner: Runner, at: Checkpoint, entry: Entry) -> Operations | None:
         """What an entry comes to when it is folded alone; None: it cannot be."""
@@ -292,9 +292,9 @@ def shows_any(graph: Reads, operations: Operations, position: Position) -> bool:
     )
 
 
-def _is_decided(graph: Reads, one: DecideNode, at: tuple[int, ...]) -> bool:
-    name = f"{one.name}{DECIDED_AT}"
-    node = graph.nodes(one.label, [one.key], (name,)).get(one.key)
+def _is_decided(graph: Reads, decided: DecideNode, at: tuple[int, ...]) -> bool:
+    name = f"{decided.name}{DECIDED_AT}"
+    node = graph.nodes(decided.label, [decided.key], (name,)).get(decided.key)
     return node is not None and node.values[name] == at
 
 
@@ -303,10 +303,10 @@ def _shows_node(graph: Reads, label: str, key: Key, values: Mapping[str, Any]) -
     return node is not None and node.visible and _holds(NODES[label], values, node)
 
 
-def _shows_edge(graph: Reads, one: MergeEdge | SetEdge | RemoveEdge) -> bool:
-    pair = one.source, one.target
-    copies = graph.between(one.type, [pair], tuple(one.values), label=one.label).get(pair, ())
-    return any(_holds(EDGES[one.type], one.values, copy) for copy in copies)
+def _shows_edge(graph: Reads, edge: MergeEdge | SetEdge | RemoveEdge) -> bool:
+    pair = edge.source, edge.target
+    copies = graph.between(edge.type, [pair], tuple(edge.values), label=edge.label).get(pair, ())
+    return any(_holds(EDGES[edge.type], edge.values, copy) for copy in copies)
 
 
 def _holds(row: Any, values: Mapping[str, Any], shown: FoundNode | FoundEdge) -> bool:

@@ -29,6 +29,7 @@ from pipelines.proof.compare import (
 from pipelines.proof.expected import LedgerFold, ReadLedger
 from pipelines.work.folds import StageFold
 from pipelines.work.poison import UNBRAKED, PoisonPolicy
+from pipelines.work.stages import STAGES
 from projections.operations import Checkpoint, Key
 from projections.schema import CHECKPOINT, EDGES, NODES, SIMILAR_TO, EdgeRow, NodeRow
 
@@ -196,48 +197,45 @@ class _Proof:
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def _streamed(expected: Graph, found: Graph, counts: Counter[str]) -> Iterator[Change]:
+def _streamed(expected: Graph, held: Graph, counts: Counter[str]) -> Iterator[Change]:
     """What differs between two graphs that may not stand still."""
     for label, row in NODES.items():
         if row is not CHECKPOINT:
             yield from node_changes(
-                row, _counted(_nodes(expected, row), counts, label), _nodes(found, row)
+                row, _counted(_nodes(expected, row), counts, label), _nodes(held, row)
             )
     for type_, edge_row in EDGES.items():
         left = _counted(_edges(expected, edge_row), counts, type_)
-        yield from _edge_changes(edge_row, left, _edges(found, edge_row), expected, found)
+        right = _edges(held, edge_row)
+        yield from _edge_changes(edge_row, left, right, Similarity(expected, held))
 
 
-def _again(fold: LedgerFold, candidates: Iterable[Change], found: Reads) -> list[Change]:
+def _again(fold: LedgerFold, candidates: Iterable[Change], held: Reads) -> list[Change]:
     """Compare nodes and edges once more, by key."""
     expected = fold.graph
     labels: dict[str, set[Key]] = {}
     types: dict[str, set[EdgePair]] = {}
-    for one in candidates:
-        if isinstance(one, NodeChange):
-            labels.setdefault(one.difference.type, set()).add(one.key)
+    for change in candidates:
+        if isinstance(change, NodeChange):
+            labels.setdefault(change.difference.type, set()).add(change.key)
         else:
-            types.setdefault(one.difference.type, set()).add(one.pair)
+            types.setdefault(change.difference.type, set()).add(change.pair)
     changes: list[Change] = []
     for label, keys in labels.items():
         row = NODES[label]
-        changes += node_changes(row, _some(expected, row, keys), _some(found, row, keys))
+        changes += node_changes(row, _some(expected, row, keys), _some(held, row, keys))
     for type_, pairs in types.items():
         edge_row = EDGES[type_]
-        left, right = (_between(graph, edge_row, pairs) for graph in (expected, found))
-        changes += _edge_changes(edge_row, left, right, expected, found)
+        left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
+        changes += _edge_changes(edge_row, left, right, Similarity(expected, held))
     return changes
 
 
 def _edge_changes(
-    row: EdgeRow,
-    left: Iterable[FoundEdge],
-    right: Iterable[FoundEdge],
-    expected: Reads,
-    found: Reads,
+    row: EdgeRow, left: Iterable[FoundEdge], right: Iterable[FoundEdge], judge: Similarity
 ) -> Iterator[EdgeChange]:
     if row is SIMILAR_TO:
-        return similar_changes(left, right, Similarity(expected, found))
+        return similar_changes(left, right, judge)
     return edge_changes(row, left, right)
 
 
@@ -264,7 +262,7 @@ def _between(graph: Reads, row: EdgeRow, pairs: Iterable[EdgePair]) -> list[Foun
         for label, ends in by_label.items()
         for (source, target), copies in graph.between(row.type, ends, names, label=label).items()
     ]
-    edges.sort(key=lambda one: one[:3])
+    edges.sort(key=lambda edge: edge[:3])
     return [edge for *_, copies in edges for edge in copies]
 
 
@@ -280,7 +278,7 @@ def _counted(items: Iterable[Item], counts: Counter[str], name: str) -> Iterator
 
 def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Nodes before edges, so many together as are judged under one lock."""
-    ordered = sorted(changes, key=lambda one: isinstance(one, EdgeChange))
+    ordered = sorted(changes, key=lambda change: isinstance(change, EdgeChange))
     for first in range(0, len(ordered), TOGETHER):
         yield ordered[first : first + TOGETHER]
 
@@ -289,9 +287,15 @@ def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _lock_all(transaction: Transaction, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Lock the checkpoints of all stages, in the stages' order, and read them."""
-    held = [transaction.lock(one.stage, one.partition) for one in checkpoints]
-    return [one for one in held if one is not None]
+    """Lock the checkpoints of all stages, and read them.
+
+    The last stage comes first: a stage that asks for another's lock holds its own already, and the
+    other is always an earlier one.
+    """
+    numbers = {name: number for number, name in enumerate(STAGES)}
+    ordered = sorted(checkpoints, key=lambda at: (-numbers.get(at.stage, 0), at.partition))
+    held = [transaction.lock(at.stage, at.partition) for at in ordered]
+    return [at for at in held if at is not None]
 
 
 def _mend(fold: LedgerFold, candidates: Iterable[Change], transaction: Transaction) -> None:
@@ -299,11 +303,11 @@ def _mend(fold: LedgerFold, candidates: Iterable[Change], transaction: Transacti
     changes = _again(fold, candidates, transaction)
     nodes: dict[str, list[NodeChange]] = {}
     edges: dict[str, list[EdgeChange]] = {}
-    for one in changes:
-        if isinstance(one, NodeChange):
-            nodes.setdefault(one.difference.type, []).append(one)
+    for change in changes:
+        if isinstance(change, NodeChange):
+            nodes.setdefault(change.difference.type, []).append(change)
         else:
-            edges.setdefault(one.difference.type, []).append(one)
+            edges.setdefault(change.difference.type, []).append(change)
     for label, some in nodes.items():
         transaction.restore_nodes(
             label,
