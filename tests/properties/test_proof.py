@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Iterator, Sequence
 from typing import cast
 
@@ -19,7 +20,16 @@ from projections.positions import START
 from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
 from tests.factories import event_id
 from tests.graph_dump import dump
-from tests.proof_world import IMPATIENT, WordEmbedder, World, populated, said, stage_folds
+from tests.proof_world import (
+    IMPATIENT,
+    WordEmbedder,
+    World,
+    decisions,
+    events_of_first_half,
+    populated,
+    said,
+    stage_folds,
+)
 
 STORED = [p.name for p in EVENT.stored()]
 
@@ -223,3 +233,25 @@ def test_a_neighbour_too_many_goes_and_one_too_few_comes_back() -> None:
         transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
     assert not proved(world).ok
     assert proved(world, repair=True).ok
+
+
+# -- any order -------------------------------------------------------------------------------------
+
+LATE = {event_id(number) for number in (7, 8, 9, 12, 13)}
+"""Events that no decision is about."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_workers_fold_in_any_order_is_proved(seed: int) -> None:
+    draw = random.Random(seed)
+    world = World()
+    first = events_of_first_half()
+    draw.shuffle(first)
+    late = [e for e in first if e.event_id in LATE][: draw.randint(0, 5)]
+    world.take_in(*(e for e in first if e not in late), size=draw.randint(1, 9))
+    decided = decisions(world.graph)
+    early = draw.randint(0, len(decided))
+    for some in (decided[:early], late, decided[early:]):
+        world.take_in(*some, size=draw.randint(1, 9))
+    report = proved(world)
+    assert report.ok, report.differences
