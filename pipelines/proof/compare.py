@@ -18,7 +18,7 @@ from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
 from projections.operations import Key
 from projections.schema import EVENT, SIMILAR_TO, Certainty, EdgeRow, Kind, NodeRow, Property
 
-TOLERANCE: Final = 1e-3
+RELATIVE_TOLERANCE: Final = 1e-3
 """Of approximate numbers, relative to the larger one, and of the cosine of approximate vectors."""
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Similarity:
             return ()
         parted = (source.values["parted_from"] or (), target.values["parted_from"] or ())
         score = _cosine(left, right)
-        if score < THRESHOLD - TOLERANCE or edge.target[1] in parted[0]:
+        if score < THRESHOLD - RELATIVE_TOLERANCE or edge.target[1] in parted[0]:
             return ()
         ends = (edge.source, edge.target)
         if edge.source[1] in parted[1] or any(len(self._scores(end)) > CAP for end in ends):
@@ -186,7 +186,7 @@ class Similarity:
 
     def is_crowded_out(self, edge: FoundEdge) -> bool:
         """Whether an end of an edge that is not there is full of neighbours as near."""
-        least = edge.values["score"] - TOLERANCE
+        least = edge.values["score"] - RELATIVE_TOLERANCE
         return any(
             len(scores) >= CAP and min(scores) >= least
             for scores in map(self._scores, (edge.source, edge.target))
@@ -205,7 +205,7 @@ def same(p: Property, expected: Any, held: Any) -> bool:
     if p.kind is Kind.VECTOR:
         return _alike(expected, held)
     if p.kind is Kind.FLOAT:
-        return type(held) is float and math.isclose(expected, held, rel_tol=TOLERANCE)
+        return type(held) is float and math.isclose(expected, held, rel_tol=RELATIVE_TOLERANCE)
     return bool(expected == held)
 
 
@@ -222,8 +222,8 @@ def _alike(expected: Sequence[float], held: Any) -> bool:
     length, other = math.hypot(*expected), math.hypot(*held)
     if not length or not other:
         return length == other
-    is_as_long = math.isclose(length, other, rel_tol=TOLERANCE)
-    return is_as_long and _cosine(expected, held) >= 1 - TOLERANCE
+    is_as_long = math.isclose(length, other, rel_tol=RELATIVE_TOLERANCE)
+    return is_as_long and _cosine(expected, held) >= 1 - RELATIVE_TOLERANCE
 
 
 def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
