@@ -18,7 +18,7 @@ from pipelines.work.folds import StageFold
 from pipelines.work.poison import UNBRAKED, PoisonPolicy
 from pipelines.work.restored import AT_ONCE, fold_again
 from pipelines.work.runner import Runner
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
 from projections.errors import GraphAhead, RecollectError
 from projections.events import content_digest, decode_event
 from projections.operations import (
@@ -248,7 +248,8 @@ class LedgerFold:
 
     def _bring_back(self) -> None:
         """Fold once more what was forgotten and recalled."""
-        runners = [r for r in self._runners if r.stage.name != CONSOLIDATION.name]
+        before = stages_before(CONSOLIDATION)
+        runners = [runner for runner in self._runners if runner.stage in before]
         keys = returning(self.graph, enriched=len(runners) > 1)
         for first in range(0, len(keys), AT_ONCE):
             some = [(str(tenant), str(name)) for tenant, name in keys[first : first + AT_ONCE]]
