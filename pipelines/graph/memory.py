@@ -637,8 +637,9 @@ def _first(links: Iterable[Link], most: int, counts: Callable[[Link], bool]) -> 
     return chosen
 
 
-def _sortable(value: Any) -> tuple[bool, Any]:
-    return value is not None, value if value is not None else 0
+def _sortable(value: Any) -> tuple[bool, str, Any]:
+    """Values of several kinds may stand beside each other, where somebody else wrote one."""
+    return value is not None, type(value).__name__, value if value is not None else 0
 
 
 def _dead_letters(

@@ -1,0 +1,301 @@
+"""Two stores compared, row of the schema by row: what one must hold against what the other holds.
+
+Both sides stream a label or a type in the order of keys, so that one of each is in memory. What
+counts as the same is said by each property's certainty: folded, recorded and positions exactly, in
+value and in type; approximate ones within a tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from enrichment.similarity import CAP, THRESHOLD
+from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
+from projections.operations import Key
+from projections.schema import EVENT, SIMILAR_TO, Certainty, EdgeRow, Kind, NodeRow, Property
+
+RELATIVE_TOLERANCE: Final = 1e-3
+"""Of approximate numbers, relative to the larger one, and of the cosine of approximate vectors."""
+
+T = TypeVar("T")
+Change = tuple[Any, Any]
+"""Expected, found."""
+EdgePair = tuple[Key, Key, str]
+"""Source, target, and the label of the target."""
+
+
+class Difference(NamedTuple):
+    """One thing that the graph and the ledger disagree about.
+
+    Attributes:
+        kind: missing from the graph, extra in it, or different.
+        element: a node, the edges of a type between two nodes, or the store's own schema.
+        type: label or edge type; of the schema what kind of thing it is.
+        key: of the node; of edges source and target.
+        fields: property → (expected, found), for `different`.
+    """
+
+    kind: Literal["missing", "extra", "different"]
+    element: Literal["node", "edge", "schema"]
+    type: str
+    key: tuple[Any, ...]
+    fields: Mapping[str, Change] = MappingProxyType({})
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "kind": self.kind,
+            "element": self.element,
+            "type": self.type,
+            "key": list(self.key),
+            "fields": {
+                name: {"expected": expected, "found": held}
+                for name, (expected, held) in self.fields.items()
+            },
+        }
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        name = f"{self.kind} {self.element} {self.type} {' '.join(map(str, self.key))}"
+        if not self.fields:
+            return name
+        return f"{name}: " + ", ".join(
+            f"{field} is {held!r}, should be {expected!r}"
+            for field, (expected, held) in self.fields.items()
+        )
+
+
+class NodeChange(NamedTuple):
+    """A node that differs; `expected` None: it must not be there."""
+
+    difference: Difference
+    key: Key
+    expected: FoundNode | None
+
+
+class EdgeChange(NamedTuple):
+    """Edges of a type between two nodes that differ; `expected` are all that must be there."""
+
+    difference: Difference
+    pair: EdgePair
+    expected: tuple[FoundEdge, ...]
+
+
+def compared_properties(row: NodeRow | EdgeRow) -> tuple[Property, ...]:
+    """What is compared of a node or an edge: all that the row stores but its key."""
+    stored = row.stored() if isinstance(row, NodeRow) else row.properties
+    return tuple(p for p in stored if isinstance(row, EdgeRow) or p.name not in row.key)
+
+
+def node_changes(
+    row: NodeRow, expected: Iterable[FoundNode], held: Iterable[FoundNode]
+) -> Iterator[NodeChange]:
+    """Nodes of a label that differ, of two streams in the order of keys."""
+    properties = compared_properties(row)
+    for should, does in _paired(expected, held, lambda node: node.key):
+        if does is None and should is not None:
+            yield _node_change("missing", row, should.key, should)
+        elif should is None and does is not None:
+            yield _node_change("extra", row, does.key, None)
+        elif should is not None and does is not None:
+            fields = _changes(properties, should.values, does.values)
+            if should.visible != does.visible:
+                fields["visible"] = (should.visible, does.visible)
+            if fields:
+                key = row_key(does.key)
+                difference = Difference("different", "node", row.label, key, fields=fields)
+                yield NodeChange(difference, does.key, should)
+
+
+def edge_changes(
+    row: EdgeRow, expected: Iterable[FoundEdge], held: Iterable[FoundEdge]
+) -> Iterator[EdgeChange]:
+    """Pairs of nodes whose edges of a type differ, of two streams in the order of their ends."""
+    properties = compared_properties(row)
+    left = _by_pair(expected)
+    right = _by_pair(held)
+    for should, does in _paired(left, right, lambda edges: _pair_of(edges[0])):
+        if should is None and does is not None:
+            yield _edge_change("extra", row, _pair_of(does[0]), ())
+        elif does is None and should is not None:
+            yield _edge_change("missing", row, _pair_of(should[0]), should)
+        elif should is not None and does is not None:
+            fields = _copies_differ(row, properties, should, does)
+            if fields:
+                yield _edge_change("different", row, _pair_of(does[0]), should, fields=fields)
+
+
+def similar_changes(
+    expected: Iterable[FoundEdge], held: Iterable[FoundEdge], judge: Similarity
+) -> Iterator[EdgeChange]:
+    """As `edge_changes`, of pairs that are alike: which of them there are depends on the order.
+
+    An edge must have the cosine of what its ends say, and a node no more of them than the cap. One
+    that is not there is missed unless an end has neighbours enough that are at least as near.
+    """
+    row = SIMILAR_TO
+    for should, does in _paired(_by_pair(expected), _by_pair(held), lambda e: _pair_of(e[0])):
+        if does is None and should is not None:
+            if not judge.is_crowded_out(should[0]):
+                yield _edge_change("missing", row, _pair_of(should[0]), should)
+        elif does is not None:
+            pair = _pair_of(does[0])
+            right = should or judge.justified(does[0])
+            if not right:
+                yield _edge_change("extra", row, pair, ())
+            elif fields := _copies_differ(row, row.properties, right, does):
+                yield _edge_change("different", row, pair, right, fields=fields)
+
+
+class Similarity:
+    """Judges edges between events that are alike by what the ledger says of their ends.
+
+    Args:
+        expected: whose vectors and decisions are believed.
+        found: whose edges are judged.
+    """
+
+    def __init__(self, expected: Reads, held: Reads) -> None:
+        self._expected = expected
+        self._found = held
+
+    def justified(self, edge: FoundEdge) -> tuple[FoundEdge, ...]:
+        """The edge as it must be, though the other fold did not come to it; empty: it must not."""
+        names = ("embedding", "parted_from")
+        nodes = self._expected.nodes(EVENT.label, [edge.source, edge.target], names)
+        source, target = nodes.get(edge.source), nodes.get(edge.target)
+        if source is None or target is None or not edge.source < edge.target:
+            return ()
+        if edge.source[0] != edge.target[0] or edge.label != EVENT.label:
+            return ()
+        left, right = source.values["embedding"], target.values["embedding"]
+        if not (source.visible and target.visible and left and right):
+            return ()
+        parted = (source.values["parted_from"] or (), target.values["parted_from"] or ())
+        score = _cosine(left, right)
+        if score < THRESHOLD - RELATIVE_TOLERANCE or edge.target[1] in parted[0]:
+            return ()
+        ends = (edge.source, edge.target)
+        if edge.source[1] in parted[1] or any(len(self._scores(end)) > CAP for end in ends):
+            return ()
+        return (edge._replace(values={"score": score}),)
+
+    def is_crowded_out(self, edge: FoundEdge) -> bool:
+        """Whether an end of an edge that is not there is full of neighbours as near."""
+        least = edge.values["score"] - RELATIVE_TOLERANCE
+        return any(
+            len(scores) >= CAP and min(scores) >= least
+            for scores in map(self._scores, (edge.source, edge.target))
+        )
+
+    def _scores(self, end: Key) -> list[float]:
+        edges = self._found.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
+        pairs = {_pair_of(edge): edge.values["score"] for edge in edges}
+        return [score if type(score) is float else -1.0 for score in pairs.values()]
+
+
+def same(p: Property, expected: Any, held: Any) -> bool:
+    """Whether a value is what it must be: to the graph 1, 1.0 and true are three values."""
+    if p.certainty is not Certainty.APPROXIMATE or expected is None or held is None:
+        return type(expected) is type(held) and bool(expected == held)
+    if p.kind is Kind.VECTOR:
+        return _alike(expected, held)
+    if p.kind is Kind.FLOAT:
+        return type(held) is float and math.isclose(expected, held, rel_tol=RELATIVE_TOLERANCE)
+    return bool(expected == held)
+
+
+def row_key(key: Key) -> tuple[Any, ...]:
+    """A key as differences show it."""
+    return tuple(key)
+
+
+def _alike(expected: Sequence[float], held: Any) -> bool:
+    if type(held) is not tuple or len(held) != len(expected):
+        return False
+    if not all(type(number) is float and math.isfinite(number) for number in held):
+        return False
+    length, other = math.hypot(*expected), math.hypot(*held)
+    if not length or not other:
+        return length == other
+    is_as_long = math.isclose(length, other, rel_tol=RELATIVE_TOLERANCE)
+    return is_as_long and _cosine(expected, held) >= 1 - RELATIVE_TOLERANCE
+
+
+def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
+    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    return dot / (math.hypot(*left) * math.hypot(*right) or 1.0)
+
+
+def _changes(
+    properties: Iterable[Property], expected: Mapping[str, Any], held: Mapping[str, Any]
+) -> dict[str, Change]:
+    return {
+        p.name: (expected.get(p.name), held.get(p.name))
+        for p in properties
+        if not same(p, expected.get(p.name), held.get(p.name))
+    }
+
+
+def _copies_differ(
+    row: EdgeRow,
+    properties: Sequence[Property],
+    expected: Sequence[FoundEdge],
+    held: Sequence[FoundEdge],
+) -> dict[str, Change]:
+    """What differs between the parallel edges of a pair; both are sorted by the row's key."""
+    if len(expected) != len(held):
+        return {"copies": (len(expected), len(held))}
+    changed: dict[str, Change] = {}
+    for should, does in zip(expected, held, strict=True):
+        changed |= _changes(properties, should.values, does.values)
+    return changed
+
+
+def _paired(
+    expected: Iterable[T], held: Iterable[T], key: Callable[[T], Any]
+) -> Iterator[tuple[T | None, T | None]]:
+    """Elements of two streams sorted by `key`, side by side; None where a stream has none."""
+    left, right = iter(expected), iter(held)
+    should, does = next(left, None), next(right, None)
+    while should is not None or does is not None:
+        if does is None or (should is not None and key(should) < key(does)):
+            yield should, None
+            should = next(left, None)
+        elif should is None or key(does) < key(should):
+            yield None, does
+            does = next(right, None)
+        else:
+            yield should, does
+            should, does = next(left, None), next(right, None)
+
+
+def _by_pair(edges: Iterable[FoundEdge]) -> Iterator[tuple[FoundEdge, ...]]:
+    return (tuple(copies) for _, copies in groupby(edges, key=_pair_of))
+
+
+def _pair_of(edge: FoundEdge) -> EdgePair:
+    return edge.source, edge.target, edge.label
+
+
+def _node_change(
+    kind: Literal["missing", "extra"], row: NodeRow, key: Key, expected: FoundNode | None
+) -> NodeChange:
+    return NodeChange(Difference(kind, "node", row.label, row_key(key)), key, expected)
+
+
+def _edge_change(
+    kind: Literal["missing", "extra", "different"],
+    row: EdgeRow,
+    pair: EdgePair,
+    expected: tuple[FoundEdge, ...],
+    fields: Mapping[str, Change] = MappingProxyType({}),
+) -> EdgeChange:
+    source, target, _ = pair
+    shared = source[:1] == target[:1]
+    key = (*source, *target[1:]) if shared else (*source, *target)
+    return EdgeChange(Difference(kind, "edge", row.type, key, fields=fields), pair, expected)

@@ -1,0 +1,372 @@
+"""What the ledger says a graph must hold: folded again into memory, by the stages themselves.
+
+The rules, the runner and the store's contract are those of the graph that is proved, so nothing is
+told twice. A model runs only where its cache has no answer; decisions are the recorded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+
+from pipelines.graph.memory import MemoryGraph
+from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
+from pipelines.ledger.keys import Block
+from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.proof.compare import same
+from pipelines.work.folds import StageFold
+from pipelines.work.poison import UNBRAKED, PoisonPolicy
+from pipelines.work.restored import AT_ONCE, fold_again
+from pipelines.work.runner import Runner
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
+from projections.errors import GraphAhead, RecollectError
+from projections.events import content_digest, decode_event
+from projections.operations import (
+    Checkpoint,
+    DecideNode,
+    Key,
+    MergeEdge,
+    Operations,
+    RemoveEdge,
+    SetEdge,
+)
+from projections.positions import Position
+from projections.schema import (
+    DEAD_LETTER,
+    DECIDED_AT,
+    DROPPED,
+    EDGES,
+    EVENT,
+    FORGOTTEN,
+    NODES,
+    Kind,
+)
+from projections.system_events import is_system_event
+
+BLOCK: Final = 500
+"""Entries a transaction."""
+_REPORTED: Final = ("kind", "reason", "attempts")
+"""What a dead letter says that does not follow from its entry."""
+
+_SHOWN_BY: Final = {PROJECTION.name: "", ENRICHMENT.name: "importance_score"}
+"""What an event has, or its tombstone, once a stage has folded it; empty: it is there."""
+
+Place = tuple[int, int]
+"""Partition, seq."""
+StagePartition = tuple[str, int]
+"""Stage, partition."""
+
+
+class ReadLedger(Protocol):
+    """What is asked of the ledger; `Ledger` and its stand-in have it."""
+
+    def read(
+        self, partition: int, after: Position, count: int, until: Position | None = None
+    ) -> list[Entry]:
+        """Entries of a partition in their order."""
+        ...
+
+    def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
+        """Entries by tenant and event id."""
+        ...
+
+    def missing_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        """Those whose entry the ledger does not hold."""
+        ...
+
+
+class _Undo(Exception):
+    """Takes a trial back."""
+
+
+class LedgerFold:
+    """The ledger folded into memory, as far as another graph has come.
+
+    Args:
+        ledger: what is folded.
+        rules: of the stages that the other graph holds, in their order.
+        policy: when an entry is given up.
+
+    Attributes:
+        graph: what must be there.
+        entries: how many were folded, by stage.
+    """
+
+    def __init__(
+        self,
+        ledger: ReadLedger,
+        rules: Sequence[StageFold],
+        *,
+        policy: PoisonPolicy = UNBRAKED,
+    ) -> None:
+        self._ledger = ledger
+        self._rules = rules
+        self._policy = policy
+        self._restart()
+
+    def _restart(self) -> None:
+        self.graph = MemoryGraph()
+        self.entries = {rules.stage.name: 0 for rules in self._rules}
+        self._runners = [
+            Runner(rules, self.graph, target="expected", policy=self._policy)
+            for rules in self._rules
+        ]
+        self._reached: dict[StagePartition, Checkpoint] = {}
+
+    def stands_at(self, checkpoints: Sequence[Checkpoint]) -> bool:
+        """Whether it was folded exactly as far, under the same generation."""
+        return self._reached == {(one.stage, one.partition): one for one in checkpoints}
+
+    def advance(self, shown: Graph, to: Sequence[Checkpoint]) -> None:
+        """Fold on up to checkpoints; from the start where one has gone back.
+
+        Args:
+            shown: the other graph, which is asked whether it shows the effect of an entry that it
+                has a dead letter for.
+            to: its checkpoints.
+
+        Raises:
+            FoldVersionMismatch, ModelsMismatch: the other graph was folded by other rules.
+            GraphAhead: the ledger does not lead to one of the checkpoints.
+        """
+        wanted = {(one.stage, one.partition): one for one in to}
+        if any(self._is_behind(key, wanted.get(key)) for key in self._reached):
+            self._restart()
+        dead = _dead_letters(shown)
+        self._shown = shown
+        for runner in self._runners:
+            self._replay(runner, dead.get(runner.stage.name, {}))
+            mine = [one for one in to if one.stage == runner.stage.name]
+            for checkpoint in mine:
+                runner.rules.refuse_other(checkpoint)
+            if mine:
+                runner.prepare(1 + max(one.partition for one in mine))
+            for checkpoint in mine:
+                self._fold(runner, checkpoint, dead.get(runner.stage.name, {}))
+        self._bring_back()
+        self._reached = wanted
+
+    def _is_behind(self, key: StagePartition, now: Checkpoint | None) -> bool:
+        before = self._reached[key]
+        return now is None or now.seq < before.seq or now.generation != before.generation
+
+    def _fold(
+        self, runner: Runner, to: Checkpoint, dead: Mapping[Place, Mapping[str, Any]]
+    ) -> None:
+        at = runner.checkpoint(to.partition)
+        while at.seq < to.seq:
+            entries = self._ledger.read(to.partition, at.position, BLOCK, to.position)
+            if not entries:
+                break
+            for block in _split(entries, dead):
+                letter = dead.get((block[0].partition, block[0].seq))
+                if letter is None:
+                    at = runner.apply(Block(to.partition, tuple(block)))
+                else:
+                    at = self._judge(runner, at, block[0], letter)
+                self.entries[runner.stage.name] += len(block)
+        if (at.seq, at.position, at.digest) != (to.seq, to.position, to.digest):
+            raise GraphAhead(partition=to.partition, position=str(to.position))
+
+    # -- dead letters ------------------------------------------------------------------------------
+
+    def _replay(self, runner: Runner, dead: Mapping[Place, Mapping[str, Any]]) -> None:
+        """Fold what was passed here, for which the other graph has no dead letter any more."""
+        for letter in self.graph.dead_letters(runner.stage.name):
+            if (letter["partition"], letter["seq"]) not in dead:
+                at = Position.parse(letter["position"])
+                before = Position(at.ms, at.seq - 1) if at.seq else Position(at.ms - 1, 0)
+                entries = self._ledger.read(letter["partition"], before, BLOCK, at)
+                runner.refold(letter["partition"], [e for e in entries if e.position == at])
+
+    def _judge(
+        self, runner: Runner, at: Checkpoint, entry: Entry, letter: Mapping[str, Any]
+    ) -> Checkpoint:
+        """Fold or pass an entry for which the other graph has a dead letter.
+
+        It is passed where it can be folded here and that graph does not show its effect. Where it
+        does, the dead letter is a ghost. An entry that fails here too is left to the runner, which
+        records it as it was recorded there.
+        """
+        operations = self._try(runner, at, entry)
+        if operations is None or self._shows(runner, entry, operations):
+            end = runner.apply(Block(entry.partition, (entry,)))
+            if operations is None and letter["kind"] == DROPPED:
+                with self.graph.transaction() as transaction:
+                    self._record(transaction, runner, entry, {"kind": DROPPED})
+            return end
+        with self.graph.transaction() as transaction:
+            transaction.advance(at, _end_of(at, entry))
+            self._record(transaction, runner, entry, {name: letter[name] for name in _REPORTED})
+        return runner.checkpoint(entry.partition)
+
+    def _record(
+        self, transaction: Transaction, runner: Runner, entry: Entry, wording: Mapping[str, Any]
+    ) -> None:
+        """Put down a dead letter, as the other graph words it."""
+        key = runner.stage.name, entry.partition, entry.seq
+        names = tuple(p.name for p in DEAD_LETTER.properties)
+        held = transaction.nodes(DEAD_LETTER.label, [key], names).get(key)
+        values = {"position": str(entry.position), **_named(entry)} if held is None else held.values
+        transaction.add_dead_letter(*key, **{**values, **wording})
+
+    def _try(self, runner: Runner, at: Checkpoint, entry: Entry) -> Operations | None:
+        """What an entry comes to when it is folded alone; None: it cannot be."""
+        rules = runner.rules
+        operations = Operations()
+        try:
+            event = decode_event(
+                entry.data, partition=entry.partition, position=str(entry.position)
+            )
+            derived = rules.derive([(entry.position, event)])
+            with self.graph.transaction() as transaction:
+                transaction.advance(at, _end_of(at, entry))
+                operations = rules.fold(derived, rules.gather(transaction, derived))
+                raise _Undo
+        except _Undo:
+            return operations
+        except Exception:  # noqa: BLE001  whatever it is, the runner will say
+            return None
+
+    def _shows(self, runner: Runner, entry: Entry, operations: Operations) -> bool:
+        """Whether the other graph shows what an entry does; nothing is always shown."""
+        if not any(operations.counts().values()):
+            return True
+        event = decode_event(entry.data)
+        if is_system_event(event.event_type):
+            return shows_any(self._shown, operations, entry.position)
+        if runner.stage.name not in _SHOWN_BY:
+            return True  # counted in sums of which nobody can tell who is in them
+        name = _SHOWN_BY[runner.stage.name]
+        return any(
+            node.visible and (not name or node.values[name] is not None)
+            for label in (EVENT.label, FORGOTTEN.label)
+            for node in self._shown.nodes(label, [event.key], (name,) if name else ()).values()
+        )
+
+    # -- recalled ----------------------------------------------------------------------------------
+
+    def _bring_back(self) -> None:
+        """Fold once more what was forgotten and recalled."""
+        before = stages_before(CONSOLIDATION)
+        runners = [runner for runner in self._runners if runner.stage in before]
+        keys = returning(self.graph, enriched=len(runners) > 1)
+        for first in range(0, len(keys), AT_ONCE):
+            some = [(str(tenant), str(name)) for tenant, name in keys[first : first + AT_ONCE]]
+            fold_again(cast(Ledger, self._ledger), runners, some)
+
+
+def returning(graph: Reads, *, enriched: bool) -> list[Key]:
+    """Recalled events that a graph has not again, by key; those with a dead letter left out."""
+    marked = graph.find(FORGOTTEN.label, ("recalled",), [(True,)]).get((True,), [])
+    keys = [node.key for node in marked]
+    nodes = graph.nodes(EVENT.label, keys, ("importance_score",))
+    away = [
+        key
+        for key in keys
+        if (node := nodes.get(key)) is None
+        or not node.visible
+        or (enriched and node.values["importance_score"] is None)
+    ]
+    dead = graph.find(DEAD_LETTER.label, ("tenant", "event_id"), away)
+    return [key for key in away if key not in dead]
+
+
+def shows_any(graph: Reads, operations: Operations, position: Position) -> bool:
+    """Whether a graph holds anything that an entry at this position writes.
+
+    In doubt it does: what was folded in vain is as good as a replay, and mends what is missing. To
+    believe a dead letter that is none would take away what is true.
+    """
+    nodes = [*operations.merge_nodes.values(), *operations.set_nodes.values()]
+    edges: list[MergeEdge | SetEdge] = [*operations.merge_edges.values()]
+    edges += operations.set_edges.values()
+    removed = operations.remove_edges.values()
+    gone = [(one.label, one.key) for one in operations.remove_nodes.values()]
+    return (
+        any(_is_decided(graph, one, tuple(position)) for one in operations.decide_nodes.values())
+        or any(_shows_node(graph, one.label, one.key, one.values) for one in nodes)
+        or any(_shows_edge(graph, one) for one in edges)
+        or not all(_shows_edge(graph, one) for one in removed)
+        or not all(graph.nodes(label, [key]) for label, key in gone)
+        or any(shows_any(graph, other, position) for other in operations.others.values())
+    )
+
+
+def _is_decided(graph: Reads, decided: DecideNode, at: tuple[int, ...]) -> bool:
+    name = f"{decided.name}{DECIDED_AT}"
+    node = graph.nodes(decided.label, [decided.key], (name,)).get(decided.key)
+    return node is not None and node.values[name] == at
+
+
+def _shows_node(graph: Reads, label: str, key: Key, values: Mapping[str, Any]) -> bool:
+    node = graph.nodes(label, [key], tuple(values)).get(key)
+    return node is not None and node.visible and _holds(NODES[label], values, node)
+
+
+def _shows_edge(graph: Reads, edge: MergeEdge | SetEdge | RemoveEdge) -> bool:
+    pair = edge.source, edge.target
+    copies = graph.between(edge.type, [pair], tuple(edge.values), label=edge.label).get(pair, ())
+    return any(_holds(EDGES[edge.type], edge.values, copy) for copy in copies)
+
+
+def _holds(row: Any, values: Mapping[str, Any], shown: FoundNode | FoundEdge) -> bool:
+    """Whether these values are there; of a list of texts, perhaps among others."""
+    properties = {p.name: p for p in row.properties}
+    return all(
+        set(value) <= set(shown.values[name] or ())
+        if properties[name].kind is Kind.STRINGS and value is not None
+        else same(properties[name], _as_read(value), shown.values[name])
+        for name, value in values.items()
+        if name in properties
+    )
+
+
+def _as_read(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _dead_letters(graph: Graph) -> dict[str, dict[Place, Mapping[str, Any]]]:
+    """Dead letters that may be true, by stage; what is no dead letter at all is left out."""
+    letters: dict[str, dict[Place, Mapping[str, Any]]] = {}
+    for letter in graph.dead_letters():
+        letters.setdefault(letter["stage"], {})[letter["partition"], letter["seq"]] = letter
+    return letters
+
+
+def _split(
+    entries: Sequence[Entry], dead: Mapping[Place, Mapping[str, Any]]
+) -> Iterator[list[Entry]]:
+    """Blocks in order; an entry with a dead letter stands alone."""
+    block: list[Entry] = []
+    for entry in entries:
+        if (entry.partition, entry.seq) in dead:
+            if block:
+                yield block
+            yield [entry]
+            block = []
+        else:
+            block.append(entry)
+    if block:
+        yield block
+
+
+def _end_of(at: Checkpoint, entry: Entry) -> Checkpoint:
+    return Checkpoint(
+        at.stage,
+        at.partition,
+        position=entry.position,
+        seq=entry.seq,
+        digest=content_digest(entry.data).hex(),
+        generation=at.generation,
+        fold_version=at.fold_version,
+        models=at.models,
+    )
+
+
+def _named(entry: Entry) -> dict[str, str | None]:
+    try:
+        tenant, event_id = decode_event(entry.data).key
+    except RecollectError:
+        return {"tenant": None, "event_id": None}
+    return {"tenant": tenant, "event_id": event_id}

@@ -1,0 +1,257 @@
+"""Proof beside workers: dead letters, folds that go on, and what is alike."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from typing import cast
+
+import pytest
+
+from enrichment.similarity import CAP
+from pipelines.graph.memory import MemoryGraph
+from pipelines.graph.port import FoundEdge, FoundNode
+from pipelines.proof import proof
+from pipelines.proof.expected import LedgerFold
+from pipelines.proof.proof import ProofReport, prove
+from projections.errors import GraphAhead
+from projections.operations import Key
+from projections.positions import START
+from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
+from tests.factories import event_id
+from tests.graph_dump import dump
+from tests.proof_world import (
+    IMPATIENT,
+    WordEmbedder,
+    World,
+    decisions,
+    events_of_first_half,
+    populated,
+    said,
+    stage_folds,
+)
+
+STORED = [p.name for p in EVENT.stored()]
+
+
+def proved(world: World, *, repair: bool = False, fold: LedgerFold | None = None) -> ProofReport:
+    """With models that stand every word."""
+    rules = stage_folds(world.ledger)
+    return prove(world.ledger, world.graph, rules, repair=repair, policy=IMPATIENT, fold=fold)
+
+
+def node_of(graph: MemoryGraph, number: int) -> FoundNode:
+    key = ("default", event_id(number))
+    return graph.nodes(EVENT.label, [key], STORED)[key]
+
+
+def change_event(graph: MemoryGraph, number: int, **values: object) -> None:
+    node = node_of(graph, number)
+    with graph.transaction() as transaction:
+        transaction.restore_nodes(EVENT.label, [node._replace(values={**node.values, **values})])
+
+
+def similar(graph: MemoryGraph) -> list[FoundEdge]:
+    return list(cast(Iterator[FoundEdge], graph.stream(SIMILAR_TO.type, ("score",))))
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flaky() -> World:
+    """Its workers could not embed event 3 when it came."""
+    world = World(embedder=WordEmbedder(failing="unspeakable"))
+    world.take_in(said(1, "one word"), said(2, "another"), said(3, "unspeakable"), said(4, "well"))
+    assert [one["seq"] for one in world.graph.dead_letters("enrichment")]
+    return world
+
+
+def test_what_workers_could_not_fold_is_missed_by_nobody(flaky: World) -> None:
+    before = dump(flaky.graph)
+    assert proved(flaky).ok
+    assert proved(flaky, repair=True).repaired == 0
+    assert dump(flaky.graph) == before
+
+
+def test_a_dead_letter_that_is_replayed_is_folded_after_all(flaky: World) -> None:
+    fold = LedgerFold(flaky.ledger, stage_folds(flaky.ledger), policy=IMPATIENT)
+    assert proved(flaky, fold=fold).ok
+    (letter,) = flaky.graph.dead_letters("enrichment")
+    flaky.embedder.failing = ""
+    for runner in flaky.runners[1:]:
+        entries = flaky.ledger.read(letter["partition"], START, 10)
+        assert not runner.refold(letter["partition"], entries)
+    assert not flaky.graph.dead_letters()
+    assert proved(flaky, fold=fold).ok
+
+
+def test_a_dead_letter_that_was_given_up_stays_so() -> None:
+    world = populated()
+    (key,) = [node.key for node in cast(Iterator[FoundNode], world.graph.stream(DEAD_LETTER.label))]
+    names = [p.name for p in DEAD_LETTER.stored()]
+    node = world.graph.nodes(DEAD_LETTER.label, [key], names)[key]
+    with world.graph.transaction() as transaction:
+        dropped = node._replace(values={**node.values, "kind": DROPPED})
+        transaction.restore_nodes(DEAD_LETTER.label, [dropped])
+    assert proved(world).ok
+
+
+# -- beside workers --------------------------------------------------------------------------------
+
+
+class Moving(MemoryGraph):
+    """A graph into which a worker folds while it is streamed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: list[World] = []
+
+    def stream(
+        self,
+        label_or_type: str,
+        properties: Sequence[str] = (),
+        *,
+        tenants: Collection[str] | None = None,
+    ) -> Iterator[FoundNode] | Iterator[FoundEdge]:
+        if self.work:
+            number = 100 + len(self.work)
+            self.work.pop().take_in(said(number, "the payment service answers", parent=4))
+        return super().stream(label_or_type, properties, tenants=tenants)
+
+
+def test_a_worker_that_goes_on_is_no_difference() -> None:
+    graph = Moving()
+    world = World(graph=graph)
+    world.take_in(*(said(n, "the payment service is away") for n in range(1, 6)))
+    graph.work = [world] * 8
+    report = proved(world, repair=True)
+    assert report.ok
+    assert (report.found_count, report.repaired) == (0, 0)
+    assert not graph.work
+    assert report.entries["projection"] == 13
+
+
+def test_a_fold_goes_on_where_it_ended() -> None:
+    world = World()
+    world.take_in(said(1, "one"), said(2, "two"))
+    fold = LedgerFold(world.ledger, stage_folds(world.ledger), policy=IMPATIENT)
+    assert proved(world, fold=fold).entries["projection"] == 2
+    world.take_in(said(3, "three"))
+    report = proved(world, fold=fold)
+    assert report.ok
+    assert report.entries == dict.fromkeys(("projection", "enrichment", "consolidation"), 3)
+
+
+def test_a_checkpoint_that_went_back_is_folded_from_the_start() -> None:
+    world = populated()
+    fold = LedgerFold(world.ledger, stage_folds(world.ledger), policy=IMPATIENT)
+    assert proved(world, fold=fold).ok
+    folded = world.graph
+    world.graph = MemoryGraph()
+    world.__post_init__()
+    assert proved(world, fold=fold).ok
+    assert not fold.graph.census().labels.get(EVENT.label)
+    world.take_in()
+    assert proved(world, fold=fold).ok
+    assert dump(world.graph).nodes.keys() == dump(folded).nodes.keys()
+
+
+def test_a_ledger_that_lost_entries_proves_nothing() -> None:
+    world = World()
+    world.take_in(said(1, "one"), said(2, "two"))
+    partition = next(n for n, tail in enumerate(world.ledger.tails()) if tail.seq)
+    world.ledger.server.lose(partition, 1)
+    with pytest.raises(GraphAhead):
+        proved(world)
+
+
+# -- alike -----------------------------------------------------------------------------------------
+
+
+def test_a_forged_vector_costs_no_edge() -> None:
+    world = populated()
+    before = dump(world.graph)
+    assert similar(world.graph)
+    change_event(world.graph, 4, embedding=(1.0, *([0.0] * 383)))
+    report = proved(world, repair=True)
+    assert report.ok
+    assert report.repaired == 1
+    assert dump(world.graph) == before
+
+
+def test_a_large_graph_may_lack_a_few_edges_and_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "LARGE", 10)
+    monkeypatch.setattr(proof, "RECALL", 0.9)
+    world = populated()
+    before = dump(world.graph)
+    missed = similar(world.graph)[0]
+    with world.graph.transaction() as transaction:
+        gone = [(missed.source, missed.target, missed.label)]
+        transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
+    report = proved(world)
+    assert report.ok
+    assert report.notes == ["1 of 12 SIMILAR_TO are not there: the index is approximate"]
+    assert proved(world, repair=True).ok
+    assert dump(world.graph) == before
+
+
+def crowd() -> World:
+    """More events that say the same than a node may have neighbours."""
+    world = World()
+    world.take_in(*(said(n, "the payment service is away") for n in range(1, CAP + 8)), size=3)
+    return world
+
+
+def test_which_of_equals_are_neighbours_is_left_to_who_came_first() -> None:
+    world = crowd()
+    assert proved(world).ok
+    later = World(ledger=world.ledger)
+    later.take_in(size=7)  # another order of arrival
+    assert proved(later).ok
+
+
+def test_a_neighbour_too_many_goes_and_one_too_few_comes_back() -> None:
+    world = crowd()
+    edges = similar(world.graph)
+    ends: set[Key] = {edge.source for edge in edges} | {edge.target for edge in edges}
+    pairs = {(edge.source, edge.target) for edge in edges}
+    added = next(
+        FoundEdge(source, target, EVENT.label, {"score": 1.0})
+        for source in sorted(ends)
+        for target in sorted(ends)
+        if source < target and (source, target) not in pairs
+    )
+    with world.graph.transaction() as transaction:
+        transaction.restore_edges(SIMILAR_TO.type, [added])
+    assert not proved(world).ok
+    assert proved(world, repair=True).ok
+    assert {(edge.source, edge.target) for edge in similar(world.graph)} == pairs
+    first = similar(world.graph)[0]
+    with world.graph.transaction() as transaction:
+        gone = [(first.source, first.target, first.label)]
+        transaction.restore_edges(SIMILAR_TO.type, [], gone=gone)
+    assert not proved(world).ok
+    assert proved(world, repair=True).ok
+
+
+# -- any order -------------------------------------------------------------------------------------
+
+LATE = {event_id(number) for number in (7, 8, 9, 12, 13)}
+"""Events that no decision is about."""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_workers_fold_in_any_order_is_proved(seed: int) -> None:
+    draw = random.Random(seed)
+    world = World()
+    first = events_of_first_half()
+    draw.shuffle(first)
+    late = [e for e in first if e.event_id in LATE][: draw.randint(0, 5)]
+    world.take_in(*(e for e in first if e not in late), size=draw.randint(1, 9))
+    decided = decisions(world.graph)
+    early = draw.randint(0, len(decided))
+    for some in (decided[:early], late, decided[early:]):
+        world.take_in(*some, size=draw.randint(1, 9))
+    report = proved(world)
+    assert report.ok, report.differences
