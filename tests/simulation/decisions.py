@@ -113,11 +113,14 @@ def _content(shown: Shown) -> dict[str, Any]:
 def _episode(shown: Shown) -> list[Made]:
     if not shown.events:
         return []
-    session_id, members = _session(shown)
+    session_id, in_session = _session(shown)
+    number = _number(in_session[shown.numbers[6] % len(in_session)]) % 2
+    # an event is in one episode, whatever is decided anew
+    members = [node for node in in_session if _number(node) % 2 == number]
     decided = episode_decided(
         sorted(map(_number, shown.some(members, 6))),
         session_id,
-        shown.numbers[6] % 2,
+        number,
         **_content(shown),
     )
     return [(CONSOLIDATED, decided.payload())]
@@ -279,3 +282,7 @@ _DECIDERS: tuple[Callable[[Shown], list[Made]], ...] = (
     _request,
     _pass,
 )
+
+EPISODE = _DECIDERS.index(_episode)
+FORGET = _DECIDERS.index(_forget)
+"""First numbers of `decide` that lead to them."""

@@ -20,10 +20,14 @@ class Failure(NamedTuple):
 
 
 def carry_out(
-    seed: int, steps: Sequence[Step], trace: Callable[[str], None] = lambda line: None
+    seed: int,
+    steps: Sequence[Step],
+    trace: Callable[[str], None] = lambda line: None,
+    *,
+    sidestep: bool = True,
 ) -> Failure | None:
     """Carry out a history; None: all properties hold."""
-    world = World(trace)
+    world = World(trace, sidestep=sidestep)
     try:
         with no_luck(seed, world):
             for step in steps:

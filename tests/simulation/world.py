@@ -10,13 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from pipelines.graph.port import FoundNode
+from enrichment.entities import canonical_name, entity_id
+from pipelines.graph.port import FoundNode, Transaction
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.work import enriching, poison
 from pipelines.work.folds import StageFold, make_fold
+from pipelines.work.gather.enrichment import EnrichmentFacts
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.restored import fold_again
@@ -28,7 +30,7 @@ from projections.operations import Checkpoint
 from projections.schema import EVENT, FORGOTTEN
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger, FakeServer
-from tests.simulation.decisions import decide, look
+from tests.simulation.decisions import EPISODE, FORGET, decide, look
 from tests.simulation.doubles import (
     FATES,
     AtOnce,
@@ -75,10 +77,14 @@ class World:
 
     Args:
         trace: called with a line for each thing that happens.
+        sidestep: keep out of the way of what the product is known not to stand; see `known`.
     """
 
-    def __init__(self, trace: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self, trace: Callable[[str], None] = lambda line: None, *, sidestep: bool = True
+    ) -> None:
         self.trace = trace
+        self.sidestep = sidestep
         self.server = FakeServer()
         self.services = SimulatedServices(None, PARTITIONS)
         self.ledger = FakeLedger(
@@ -106,10 +112,16 @@ class World:
         rules = make_fold(stage, cast(Any, self.services), self.services.target(target))
 
         def fold(derived: Any, facts: Any) -> Any:
-            self._refuse_poison(stage.name, derived)
+            if not self.sidestep or target == self.services.active_name:
+                self._refuse_poison(stage.name, derived)
             return rules.fold(derived, facts)
 
-        return replace(rules, fold=fold)
+        def gather(transaction: Transaction, derived: Any) -> Any:
+            if self.sidestep and isinstance(rules.gather, EnrichmentFacts):
+                rules.gather._newest.clear()
+            return rules.gather(transaction, derived)
+
+        return replace(rules, fold=fold, gather=gather)
 
     def _refuse_poison(self, stage: str, derived: Any) -> None:
         residue = self.poison.get(stage)
@@ -178,7 +190,7 @@ class World:
             self._append([self.appended[which % len(self.appended)]])
 
     def _do_early_feedback(self, number: int, tenant: int, *_: int) -> None:
-        """A producer judges an event that the ledger may not hold yet; see KNOWN_FAILURES."""
+        """A producer judges an event that the ledger may not hold yet; see `known`."""
         made = event(
             2_000 + number,
             tenant=TENANTS[tenant % len(TENANTS)],
@@ -189,7 +201,7 @@ class World:
         self._append([made])
 
     def _do_statement(self, kind: int, tenant: int, *more: int) -> None:
-        event_type, payload = _statement(kind, more)
+        event_type, payload = _statement(kind, TENANTS[tenant % len(TENANTS)], more)
         made = event(
             1_000 + more[4] % 97,
             at=more[0] % 500,
@@ -284,6 +296,16 @@ class World:
         shown = look(graph, TENANTS[tenant % len(TENANTS)], (*numbers, tenant))
         self._record(decide(shown, self.server.now_ms))
 
+    def _do_forget(self, tenant: int, *numbers: int) -> None:
+        """What has to come one after the other: an episode, and that members of it leave."""
+        self._catch_up_active(tenant)
+        graph = self.services.graphs[self.services.active_name]
+        for kind in (EPISODE, FORGET):
+            shown = look(graph, TENANTS[tenant % len(TENANTS)], (kind, *numbers))
+            self._record(decide(shown, self.server.now_ms))
+            if kind == EPISODE or numbers[-1] % 2:
+                self._catch_up_active(tenant)
+
     def _record(self, made: list[Event]) -> None:
         if made:
             new = Decisions(cast(Any, self.services), self.services.active_name).append(made)
@@ -312,7 +334,7 @@ class World:
         target = self._target(more[0])
         partition %= PARTITIONS
         entries = self.ledger.server.streams.get(partition, [])
-        at = first % (len(entries) + 1)
+        at = first % (len(entries) + 1) if more[1] % 3 else 0
         self.runner(chosen, target).refold(partition, entries[at : at + 1 + count % 20])
 
     def _do_bring_back(self, which: int, *_: int) -> None:
@@ -348,10 +370,11 @@ class World:
         return names[which % len(names)]
 
     def _do_rebuild(self, which: int, size: int, *_: int) -> None:
-        """A rebuild into a second target, as far as the ledger goes now; live work goes on."""
+        """A second target: folded as far as the ledger goes now, or by live workers alone."""
         if "green" not in self.services.graphs:
             self._add_target("green")
-        self._fold_all("green", 1 + size % 7)
+        if size % 2:
+            self._fold_all("green", 1 + size % 7)
         self.workers[which % WORKERS] = self._worker("green")
 
     def _fold_all(self, target: str, size: int) -> None:
@@ -367,6 +390,7 @@ class World:
     def _do_switch(self, *_: int) -> None:
         """The second target answers from now on, and what decides sees it."""
         if "green" in self.services.graphs:
+            self._do_heal()
             self._fold_all("green", 100)
             self.services.active_name = "green"
 
@@ -444,14 +468,22 @@ def _event(number: int, at: int, more: tuple[int, ...]) -> Event:
     )
 
 
-def _statement(kind: int, more: tuple[int, ...]) -> tuple[str, dict[str, Any]]:
-    source = {"name": NAMES[more[1] % len(NAMES)], "type": "user"}
+def _statement(kind: int, tenant: str, more: tuple[int, ...]) -> tuple[str, dict[str, Any]]:
+    name = NAMES[more[1] % len(NAMES)]
+    source = {"name": name, "type": "user"}
     target = {"name": NAMES[more[2] % len(NAMES)], "type": "user"}
     relation = ("works_at", "lives_in", "knows")[more[3] % 3]
     stated = {"source": source, "relation": relation, "target": target}
-    match kind % 5:
+    corrected = {"entity_id": entity_id(tenant, canonical_name(name), "user")}
+    match kind % 8:
         case 0 | 1 | 2:
             return "memory.fact_asserted", stated
+        case 4 | 5:
+            correction = {"correction": "rename", "name": f"{name} {more[3] % 9}"}
+            return "memory.entity_corrected", corrected | correction
+        case 6:
+            correction = {"correction": "alias", **target}
+            return "memory.entity_corrected", corrected | correction
         case 3:
             return "memory.fact_retracted", stated
         case _:
