@@ -14,10 +14,11 @@ WIDTH = 8
 
 KINDS = {
     "append": 22,
-    "statement": 4,
+    "statement": 6,
     "again": 3,
-    "fold": 26,
+    "fold": 22,
     "together": 8,
+    "lane": 6,
     "caught_up": 5,
     "stall": 4,
     "wake": 4,
@@ -26,7 +27,7 @@ KINDS = {
     "race": 2,
     "poison": 1,
     "heal": 1,
-    "replay": 6,
+    "replay": 7,
     "bring_back": 2,
     "rebuild": 2,
     "switch": 1,

@@ -227,6 +227,14 @@ class World:
         fate = Fate(FATES[more[0] % len(FATES)] if more[1] % 4 == 0 else "done", more[2] % 20)
         self._apply(worker % WORKERS, name, [block for block in nexts if block], fate)
 
+    def _do_lane(self, worker: int, partition: int, size: int, *_: int) -> None:
+        """One partition goes through all stages, while the others are nobody's."""
+        chosen = self.workers[worker % WORKERS]
+        for stage in STAGE_LIST:
+            self.stop.renew()
+            block = self._next(chosen, stage.name, partition % PARTITIONS, 1 + size % 30)
+            self._apply(worker % WORKERS, stage.name, [block] if block else [], Fate("done"))
+
     def _do_caught_up(self, worker: int, *_: int) -> None:
         for stage in STAGE_LIST:
             for _again in range(2):
@@ -330,7 +338,8 @@ class World:
         retry(cast(Any, self.services))
 
     def _do_replay(self, stage: int, partition: int, first: int, count: int, *more: int) -> None:
-        chosen = STAGE_LIST[stage % len(STAGE_LIST)]
+        chosen = (*STAGE_LIST, STAGE_LIST[-1])[stage % (len(STAGE_LIST) + 1)]
+        count = 0 if more[1] % 2 else count
         target = self._target(more[0])
         partition %= PARTITIONS
         entries = self.ledger.server.streams.get(partition, [])
