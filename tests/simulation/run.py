@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tests.simulation.doubles import Killed
+from tests.simulation.doubles import Clock, Killed
 from tests.simulation.properties import check
 from tests.simulation.steps import Step, draw
 from tests.simulation.world import World, no_luck
@@ -27,9 +27,10 @@ def carry_out(
     sidestep: bool = True,
 ) -> Failure | None:
     """Carry out a history; None: all properties hold."""
-    world = World(trace, sidestep=sidestep)
+    clock = Clock()
     try:
-        with no_luck(seed, world):
+        with no_luck(seed, clock):
+            world = World(clock, trace, sidestep=sidestep)
             for step in steps:
                 world.carry_out(step)
             trace("settle")

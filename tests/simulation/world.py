@@ -76,12 +76,17 @@ class World:
     """Carries out steps. Nothing in it depends on anything but the steps.
 
     Args:
+        clock: that its waits move; make the world, and use it, within `no_luck`.
         trace: called with a line for each thing that happens.
         sidestep: keep out of the way of what the product is known not to stand; see `known`.
     """
 
     def __init__(
-        self, trace: Callable[[str], None] = lambda line: None, *, sidestep: bool = True
+        self,
+        clock: Clock,
+        trace: Callable[[str], None] = lambda line: None,
+        *,
+        sidestep: bool = True,
     ) -> None:
         self.trace = trace
         self.sidestep = sidestep
@@ -91,7 +96,7 @@ class World:
             self.server, partitions=PARTITIONS, checkpoints=self.services.checkpoints
         )
         self.services.ledger = self.ledger
-        self.clock = Clock()
+        self.clock = clock
         self.stop = Stop(self.clock)
         self.poison: dict[str, int] = {}
         self.appended: list[Event] = []
@@ -443,13 +448,13 @@ class World:
 
 
 @contextmanager
-def no_luck(seed: int, world: World) -> Iterator[None]:
+def no_luck(seed: int, clock: Clock) -> Iterator[None]:
     """Clocks, jitter and threads of the product follow the seed while the block runs."""
     state = random.getstate()
     random.seed(seed)
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(poison, "time", world.clock)
+            patched.setattr(poison, "time", clock)
             patched.setattr(enriching, "ThreadPoolExecutor", lambda *_, **__: AtOnce())
             yield
     finally:
