@@ -7,6 +7,9 @@ JARS := $(VENV)/.jars
 CHAOS_FAULTS ?= 1000
 CHAOS_SEED ?= 1
 CHAOS_ARGS ?=
+SEEDS ?= 5000
+FIRST ?= 1
+SIMULATION_PROCESSES ?= 2
 # Each worker has a Valkey and a Neo4j of its own. Many tests wait for a process or a lease rather
 # than compute, so there is one more than the cores of a small machine.
 TEST_WORKERS ?= 3
@@ -14,7 +17,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test acceptance lint bench bench-query bench-retrieval chaos lock clean
+.PHONY: help setup demo test acceptance lint bench bench-query bench-retrieval chaos simulate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +51,10 @@ bench-retrieval: setup ## answers to labelled questions about conversations, sco
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
 	$(BIN)/python -m tests.acceptance.chaos --faults $(CHAOS_FAULTS) --seed $(CHAOS_SEED) $(CHAOS_ARGS)
+
+simulate: $(STAMP) ## SEEDS (5000) histories in memory, every fault; SEED=17 replays and shrinks one
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) \
+		--first $(FIRST) --processes $(SIMULATION_PROCESSES))
 
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
