@@ -7,16 +7,17 @@ Equal digests mean equal graphs up to a collision of BLAKE2b.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from hashlib import blake2b
 from typing import Any
 
 import orjson
 
-from projections.schema import EVENT, Certainty
+from projections.schema import EVENT, Certainty, EdgeRow, NodeRow
 from projections.structural import SessionGraph
 
 MODULUS = 1 << 256
+_EXACT = (Certainty.FOLDED, Certainty.RECORDED)
 
 _PROPERTIES = EVENT.owned("projection")
 NAMES = [p.name for p in _PROPERTIES]
@@ -54,6 +55,43 @@ def edge_number(
 ) -> int:
     """Digest of one edge."""
     return element_digest(type_, *source, *target, *values)
+
+
+def digested(row: NodeRow | EdgeRow, stage: str) -> list[str]:
+    """Names of what a digest covers of a row: exact values that a stage writes, in their order.
+
+    Bookkeeping is left out but for what the stage alone keeps, and so is where things stand.
+    """
+    if isinstance(row, NodeRow):
+        properties = () if row.operational else row.properties
+        return [p.name for p in properties if p.stage == stage and p.certainty in _EXACT]
+    if row.certainty is Certainty.APPROXIMATE:
+        return []
+    return [p.name for p in row.carried(stage) if p.certainty in _EXACT]
+
+
+def node_number(row: NodeRow, stage: str, key: Sequence[Any], values: Mapping[str, Any]) -> int:
+    """Digest of what a stage has written of a node; 0 where that is nothing."""
+    written = [values[name] for name in digested(row, stage)]
+    if row.stage != stage and not any(value is not None for value in written):
+        return 0
+    return element_digest(row.label, *key, *written)
+
+
+def edge_number_of(
+    row: EdgeRow,
+    stage: str,
+    source: Sequence[Any],
+    target: Sequence[Any],
+    *,
+    values: Mapping[str, Any],
+) -> int:
+    """Digest of an edge that a stage has made; 0 of another's, and of an approximate one."""
+    if row.certainty is Certainty.APPROXIMATE:
+        return 0
+    if row.shared_by is not None and values[row.shared_by[0]] != row.shared_by[1][stage]:
+        return 0
+    return edge_number(row.type, source, target, [values[name] for name in digested(row, stage)])
 
 
 def placed(number: int, position: Any) -> int:
