@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import neo4j
 import pytest
-
 from pipelines.graph.audits import enrichment_cypher as audit_cypher
+
 from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import EVENT
 from tests.contracts.plans import walk

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pipelines.proof.consolidation import verify_consolidation
 
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
-from pipelines.proof.consolidation import verify_consolidation
 from projections.events import Event
 from projections.schema import RELATES_TO
 from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, system

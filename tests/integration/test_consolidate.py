@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipelines.proof.consolidation import verify_consolidation
 
 from consolidation.decay import DAY_MS
 from pipelines.ledger.leases import PassLease
@@ -21,7 +22,6 @@ from pipelines.ledger.targets import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
 from pipelines.operations.passes.scopes import PassScope
-from pipelines.proof.consolidation import verify_consolidation
 from pipelines.work.deciding import Decider, Due
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
+from pipelines.proof.enrichment import verify_enrichment
 
 from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_
 from pipelines.operations.rebuild import rebuild
-from pipelines.proof.enrichment import verify_enrichment
 from pipelines.work.live import Decisions
 from projections.errors import GraphUnavailable
 from projections.events import Event

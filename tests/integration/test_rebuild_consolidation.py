@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pipelines.proof.consolidation import verify_consolidation
 
 from consolidation.decay import DAY_MS
 from pipelines.ledger.targets import Target
@@ -11,7 +12,6 @@ from pipelines.operations.consolidate import consolidate
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconsolidate import rebuild_and_redecide
-from pipelines.proof.consolidation import verify_consolidation
 from pipelines.work.restored import bring_back
 from tests.decided import system
 from tests.factories import START_MS

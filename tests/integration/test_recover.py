@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipelines.proof.enrichment import verify_enrichment
 
 from pipelines.ledger.ledger import Appended
 from pipelines.local.servers import ValkeyServer
 from pipelines.operations import recover as module
 from pipelines.operations.recover import GAP_RECORDED, recover
-from pipelines.proof.enrichment import verify_enrichment
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pipelines.proof.consolidation import verify_consolidation
 
 from consolidation import episodes as recorded
 from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
-from pipelines.proof.consolidation import verify_consolidation
 from pipelines.work.live import Decisions
 from tests.decided import system
 from tests.factories import START_MS, event_id, sessions

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-from pipelines.models.loaded import Models
 from pipelines.proof.enriched_report import EnrichmentReport
 from pipelines.proof.enrichment import verify_enrichment
+
+from pipelines.models.loaded import Models
 from projections.schema import ENTITY, REFERENCES
 from tests.fakes.chat_server import ChatServer, Handler, chat_server, sends
 from tests.fakes.chat_server import says as answers

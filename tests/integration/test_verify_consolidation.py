@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
 
 from consolidation.forgetting_payloads import FORGOTTEN_EVENT, FactKey, expired_payloads
 from pipelines.operations.rebuild import replay
-from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.work.stages import CONSOLIDATION
 from projections.schema import LINKED_TO, MEMBER_OF, RELATES_TO, SUMMARIZES
 from tests.decided import ENTITIES, consolidated, system

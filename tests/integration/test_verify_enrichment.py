@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-
-from enrichment.entities import entity_id
-from enrichment.ports import PayloadResolver
 from pipelines.graph.audits.enrichment import EnrichmentAudit
-from pipelines.ledger.keys import Block
-from pipelines.ledger.payloads import FsspecResolver
-from pipelines.models.loaded import Models
 from pipelines.proof.enriched_differences import FoundEntity, FoundEvent
 from pipelines.proof.enriched_report import EnrichmentReport
 from pipelines.proof.enrichment import chosen_sessions, verify_enrichment
+
+from enrichment.entities import entity_id
+from enrichment.ports import PayloadResolver
+from pipelines.ledger.keys import Block
+from pipelines.ledger.payloads import FsspecResolver
+from pipelines.models.loaded import Models
 from pipelines.work.folds import StageFold
 from projections.errors import ModelsMismatch, ModelUnavailable, Stopped
 from projections.events import Event, content_digest

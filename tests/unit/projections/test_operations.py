@@ -7,9 +7,9 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pipelines.proof.comparison import differences, repairs
 
 from pipelines.graph import cypher
-from pipelines.proof.comparison import differences, repairs
 from projections import errors
 from projections.digest import MODULUS, BucketSums, digest_text, element_digest
 from projections.operations import (
