@@ -67,7 +67,8 @@ def rebuild_and_redecide(
     if not rebuilt.ok:
         raise OperationFailed(
             reason=f"{rebuilt.target} differs from the ledger in "
-            f"{rebuilt.verified.difference_count} places, nothing was decided anew; `recollect verify --repair`, and try again"
+            f"{rebuilt.verified.difference_count} places, nothing was decided anew; "
+            "`recollect verify --repair`, and try again"
         )
     if progress:
         progress(0, None, "deciding anew")

@@ -166,8 +166,8 @@ class _Proof:
             changes += self._under_locks(partial(_again, self._expected, some))
         if self._scope.session is None:
             return [one for one in changes if self._scope.may_have(one)]
-        events = self._scope.events_of(self._expected.graph) | self._scope.events_of(self._graph)
-        return [one for one in changes if self._scope.has(one, events)]
+        members = self._scope.members_of(self._expected.graph)
+        return [one for one in changes if self._scope.has(one, members)]
 
     def _under_locks(self, work: Callable[[Transaction], Item]) -> Item:
         """Do something while nothing moves, and the ledger is folded exactly as far.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -26,6 +27,8 @@ from projections.schema import (
 
 Change = NodeChange | EdgeChange
 Tenants = Collection[str] | None
+Member = tuple[str, Key]
+"""A node: its label and its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ class Scope:
     Attributes:
         stages: what these write; None: all.
         tenant: only this one's; None: all.
-        session: only this session of the tenant: its events, whatever joins them to others, and
-            nodes that name it.
+        session: only this session of the tenant: its events, whatever else names it, and the edges
+            that start at these.
     """
 
     stages: frozenset[str] | None = None
@@ -67,22 +70,33 @@ class Scope:
         """Whether it is about what differs, whichever session that belongs to."""
         return self.stages is None or not self.stages.isdisjoint(change.stages)
 
-    def has(self, change: Change, events: Set[Key]) -> bool:
-        """Whether it is about what differs; `events` are those of its session."""
+    def has(self, change: Change, members: Set[Member]) -> bool:
+        """Whether it is about what differs; `members` are the nodes of its session."""
         if isinstance(change, EdgeChange):
-            inside = not events.isdisjoint(change.pair[:2])
+            inside = (EDGES[change.difference.type].source, change.pair[0]) in members
+        elif (change.difference.type, change.key) in members:
+            inside = True
         else:
-            inside = change.key in events or any(
-                node is not None and self.session in (*node.key, node.values.get("session_id"))
-                for node in (change.expected, change.held)
-            )
+            node = change.expected or change.held
+            inside = node is not None and node.values.get("session_id") == self.session
         return inside and self.may_have(change)
 
-    def events_of(self, graph: Reads) -> set[Key]:
-        """Keys of the session's events in a graph."""
-        row = (self.tenant, self.session)
-        nodes = graph.find(EVENT.label, EVENT.indexes[0][:2], [row])
-        return {node.key for node in nodes.get(row, [])}
+    def members_of(self, graph: Graph) -> set[Member]:
+        """The nodes of the session in a graph: its events and whatever else names it."""
+        members: set[Member] = set()
+        for label, row in NODES.items():
+            if "session_id" not in (*row.key, *(p.name for p in row.properties)):
+                continue
+            if any(index[:2] == ("tenant", "session_id") for index in row.indexes):
+                nodes = graph.find(label, ("tenant", "session_id"), [(self.tenant, self.session)])
+                members |= {(label, node.key) for some in nodes.values() for node in some}
+            else:
+                members |= {
+                    (label, node.key)
+                    for node in _nodes(graph, label, ("session_id",), self.tenants)
+                    if node.values["session_id"] == self.session
+                }
+        return members
 
 
 EVERYTHING: Final = Scope()
@@ -131,18 +145,20 @@ def described(report: ProofReport, fold: LedgerFold, scope: Scope) -> None:
     """Put what the ledger says into a report: digests, events, dead letters, awaited parents."""
     graph = fold.graph
     report.part = scope.text
-    inside = scope.events_of(graph) if scope.session is not None else None
+    members = scope.members_of(graph) if scope.session is not None else None
     for name, finding in report.stages.items():
-        finding.digest = digest_text(_digest(graph, name, inside))
+        finding.digest = digest_text(_digest(graph, name, members))
     gone = {node.key for node in _nodes(graph, FORGOTTEN.label)}
-    events = set(gone) if inside is None else {key for key in inside if key in gone}
+    events = {key for key in gone if members is None or (FORGOTTEN.label, key) in members}
     for node in _nodes(graph, EVENT.label):
-        if node.visible and (inside is None or node.key in inside):
+        if node.visible and (members is None or (EVENT.label, node.key) in members):
             events.add(node.key)
-        elif inside is None and not node.visible and node.key not in gone:
+        elif members is None and not node.visible and node.key not in gone:
             report.waiting_parent_count += 1
             if len(report.waiting_parents) < LISTED:
                 report.waiting_parents.append((str(node.key[0]), str(node.key[1])))
+    if members is not None:
+        report.compared = Counter(label for label, _ in members)
     report.events = len(events)
     dead = [one for one in graph.dead_letters() if scope.has_stage(one["stage"])]
     report.dead_letter_count, report.dead_letters = len(dead), dead[:LISTED]
@@ -153,24 +169,26 @@ def described(report: ProofReport, fold: LedgerFold, scope: Scope) -> None:
         report.system_events = fold.entries[PROJECTION.name] - passed - report.events
 
 
-def _digest(graph: Graph, stage: str, inside: Set[Key] | None) -> int:
-    """Sum of the numbers of what a stage has written; of a session, of its events and edges."""
+def _digest(graph: Graph, stage: str, members: Set[Member] | None) -> int:
+    """Sum of the numbers of what a stage has written; of a session, of what starts at its nodes."""
     number = 0
     for label, row in NODES.items():
         if label != DEAD_LETTER.label and (names := digested(row, stage)):
             for node in _nodes(graph, label, names):
-                if node.visible and (inside is None or node.key in inside):
+                if node.visible and (members is None or (label, node.key) in members):
                     number += node_number(row, stage, node.key, node.values)
     for type_, edge_row in EDGES.items():
         if edge_row.written_by(stage):
             names = [p.name for p in edge_row.properties]
             for edge in cast(Iterator[FoundEdge], graph.stream(type_, names)):
-                if inside is None or edge.source in inside:
+                if members is None or (edge_row.source, edge.source) in members:
                     number += edge_number_of(
                         edge_row, stage, edge.source, edge.target, values=edge.values
                     )
     return number
 
 
-def _nodes(graph: Graph, label: str, properties: Iterable[str] = ()) -> Iterator[FoundNode]:
-    return cast(Iterator[FoundNode], graph.stream(label, tuple(properties)))
+def _nodes(
+    graph: Graph, label: str, properties: Iterable[str] = (), tenants: Tenants = None
+) -> Iterator[FoundNode]:
+    return cast(Iterator[FoundNode], graph.stream(label, tuple(properties), tenants=tenants))

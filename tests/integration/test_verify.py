@@ -199,7 +199,8 @@ TAMPERINGS: dict[str, Tampering] = {
         {("extra", *NODE, ("default", "x"), ())},
     ),
     "a node has no key": Tampering(
-        "CREATE (:Event {occurred_at: datetime()})", {("extra", "schema", "stray", (EVENT.label,), ())}
+        "CREATE (:Event {occurred_at: datetime()})",
+        {("extra", "schema", "stray", (EVENT.label,), ())},
     ),
     "a placeholder of nobody": Tampering(
         "CREATE (:Event:Placeholder {tenant: 'default', event_id: 'x'})",
