@@ -176,12 +176,12 @@ def similar_changes(
     """As `edge_changes`, of pairs that are alike: which of them there are depends on the order.
 
     An edge must have the cosine of what its ends say, and a node no more of them than the cap. One
-    that is not there is missed unless an end has neighbours enough that are at least as near.
+    that is not there is missed unless it may have given way, see `Similarity.may_have_given_way`.
     """
     row = SIMILAR_TO
     for should, does in _paired(_by_pair(expected), _by_pair(held), lambda e: _pair_of(e[0])):
         if does is None and should is not None:
-            if not judge.is_crowded_out(should[0]):
+            if not judge.may_have_given_way(should[0]):
                 yield _edge_change("missing", row, should, ())
         elif does is not None:
             right = should or judge.justified(does[0])
@@ -196,12 +196,14 @@ class Similarity:
 
     Args:
         expected: whose vectors and decisions are believed.
-        found: whose edges are judged.
+        held: whose edges are judged.
+        is_strict: whether an edge that gave way has to be replaced by nearer ones.
     """
 
-    def __init__(self, expected: Reads, held: Reads) -> None:
+    def __init__(self, expected: Reads, held: Reads, *, is_strict: bool = False) -> None:
         self._expected = expected
-        self._found = held
+        self._held = held
+        self._is_strict = is_strict
 
     def justified(self, edge: FoundEdge) -> tuple[FoundEdge, ...]:
         """The edge as it must be, though the other fold did not come to it; empty: it must not."""
@@ -224,16 +226,31 @@ class Similarity:
             return ()
         return (edge._replace(values={"score": score}),)
 
-    def is_crowded_out(self, edge: FoundEdge) -> bool:
-        """Whether an end of an edge that is not there is full of neighbours as near."""
+    def may_have_given_way(self, edge: FoundEdge) -> bool:
+        """Whether an edge that is not there may have been dropped for a better one, or refused.
+
+        That takes an end with its fill: one with neighbours enough that are at least as near, or
+        one that is like more events than it may have edges to. The latter has had its fill at some
+        time, and what gave way then depends on who came first.
+        """
+        ends = (edge.source, edge.target)
         least = edge.values["score"] - RELATIVE_TOLERANCE
-        return any(
-            len(scores) >= CAP and min(scores) >= least
-            for scores in map(self._scores, (edge.source, edge.target))
-        )
+        for scores in map(self._scores, ends):
+            if len(scores) >= CAP and min(scores) >= least:
+                return True
+        return not self._is_strict and any(map(self._is_popular, ends))
+
+    def _is_popular(self, end: Key) -> bool:
+        """Whether more events are like it than it may have edges to."""
+        node = self._expected.nodes(EVENT.label, [end], ("embedding",)).get(end)
+        if node is None or not node.values["embedding"]:
+            return False
+        vectors = {end: node.values["embedding"]}
+        near = self._expected.nearest(EVENT.label, vectors, CAP + 1).get(end, ())
+        return sum(cosine >= THRESHOLD for _, cosine in near) > CAP
 
     def _scores(self, end: Key) -> list[float]:
-        edges = self._found.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
+        edges = self._held.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
         pairs = {_pair_of(edge): edge.values["score"] for edge in edges}
         return [score if type(score) is float else -1.0 for score in pairs.values()]
 

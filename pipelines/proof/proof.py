@@ -56,6 +56,8 @@ ROUNDS: Final = 3
 """Of repair: a node that comes back gets its edges in the next one at the latest."""
 TOGETHER: Final = 2_000
 """Candidates that are judged under one lock."""
+SHARE: Final = 0.75
+"""Of SIMILAR_TO that must be there, whoever came first: full nodes have as many either way."""
 UNLOCKED_TRIES: Final = 5
 """How often the fold goes on without the locks before it goes on under them."""
 RECALL: Final = 0.99
@@ -124,6 +126,7 @@ class _Proof:
         self._scope = scope
         self._unread = unread
         self._is_schema_wrong = False
+        self._is_strict = False
 
     def look(self) -> tuple[ProofReport, list[Change]]:
         """What differs, and what of it can be mended, with what is only missing from an index."""
@@ -146,9 +149,31 @@ class _Proof:
 
     def _candidates(self) -> tuple[list[Change], Counter[str]]:
         self._expected.advance(self._graph, self._graph.checkpoints())
+        expected, held = self._expected.graph, self._graph
         counts: Counter[str] = Counter()
-        changes = _streamed(self._expected.graph, self._graph, self._scope, counts)
+        changes: list[Change] = list(_streamed_nodes(expected, held, self._scope, counts))
+        for row in EDGES.values():
+            if row is not SIMILAR_TO:
+                changes += _streamed_edges(row, expected, held, self._scope, counts)
+        changes += self._similar_candidates(counts)
         return [one for one in changes if self._scope.may_have(one)], counts
+
+    def _similar_candidates(self, counts: Counter[str]) -> list[EdgeChange]:
+        """What depends on who came first may be right one by one, and still too few in all."""
+        expected, held, tenants = self._expected.graph, self._graph, self._scope.tenants
+        changes: list[EdgeChange] = []
+        for self._is_strict in (False, True):
+            numbers: Counter[str] = Counter()
+            left = _counted(_edges(expected, SIMILAR_TO, tenants), numbers, "expected")
+            right = _counted(_edges(held, SIMILAR_TO, tenants), numbers, "held")
+            changes = list(similar_changes(left, right, self._judge_of(held)))
+            counts[SIMILAR_TO.type] = numbers["expected"]
+            if numbers["held"] >= SHARE * numbers["expected"]:
+                break
+        return changes
+
+    def _judge_of(self, held: Reads) -> Similarity:
+        return Similarity(self._expected.graph, held, is_strict=self._is_strict)
 
     def mend(self, changes: Sequence[Change]) -> None:
         """Write what must be there, after a look under the locks."""
@@ -157,13 +182,13 @@ class _Proof:
             self._under_locks(lambda transaction: remove_unknown(transaction, census))
             mend_schema(self._graph)
         for some in _parts(changes):
-            self._under_locks(partial(_mend, self._expected, some))
+            self._under_locks(partial(self._mend, some))
 
     def _judged(self, candidates: Sequence[Change]) -> list[Change]:
         """Those that differ while nothing moves."""
         changes: list[Change] = []
         for some in _parts(candidates):
-            changes += self._under_locks(partial(_again, self._expected, some))
+            changes += self._under_locks(partial(self._again, some))
         if self._scope.session is None:
             return [one for one in changes if self._scope.may_have(one)]
         members = self._scope.members_of(self._expected.graph)
@@ -186,6 +211,51 @@ class _Proof:
                     return work(transaction)
             self._expected.advance(self._graph, checkpoints)
         raise AssertionError("unreachable")
+
+    def _again(self, candidates: Iterable[Change], held: Reads) -> list[Change]:
+        """Compare nodes and edges once more, by key."""
+        expected = self._expected.graph
+        labels: dict[str, set[Key]] = {}
+        types: dict[str, set[EdgePair]] = {}
+        for change in candidates:
+            if isinstance(change, NodeChange):
+                labels.setdefault(change.difference.type, set()).add(change.key)
+            else:
+                types.setdefault(change.difference.type, set()).add(change.pair)
+        changes: list[Change] = []
+        for label, keys in labels.items():
+            row = NODES[label]
+            changes += node_changes(row, _some(expected, row, keys), _some(held, row, keys))
+        for type_, pairs in types.items():
+            edge_row = EDGES[type_]
+            left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
+            if edge_row is SIMILAR_TO:
+                changes += similar_changes(left, right, self._judge_of(held))
+            else:
+                changes += edge_changes(edge_row, left, right)
+        return changes
+
+    def _mend(self, candidates: Iterable[Change], transaction: Transaction) -> None:
+        """Make nodes and edges what they must be, where they still are not."""
+        nodes: dict[str, list[NodeChange]] = {}
+        edges: dict[str, list[EdgeChange]] = {}
+        for change in self._again(candidates, transaction):
+            if isinstance(change, NodeChange):
+                nodes.setdefault(change.difference.type, []).append(change)
+            else:
+                edges.setdefault(change.difference.type, []).append(change)
+        for label, some in nodes.items():
+            transaction.restore_nodes(
+                label,
+                [one.expected for one in some if one.expected is not None],
+                gone=[one.key for one in some if one.expected is None],
+            )
+        for type_, changed in edges.items():
+            transaction.restore_edges(
+                type_,
+                [edge for one in changed for edge in one.expected],
+                gone=[one.pair for one in changed if not one.expected],
+            )
 
     def _is_enriched(self) -> bool:
         return ENRICHMENT.name in self._expected.entries
@@ -257,46 +327,23 @@ def _log_broken_off(state: RetryCallState) -> None:
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def _streamed(expected: Graph, held: Graph, scope: Scope, counts: Counter[str]) -> Iterator[Change]:
-    """What differs between two graphs that may not stand still."""
+def _streamed_nodes(
+    expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
+) -> Iterator[NodeChange]:
+    """Nodes that differ between two graphs that may not stand still."""
     tenants = scope.tenants
     for label, row in NODES.items():
         if row is not CHECKPOINT and (tenants is None or row is not DEAD_LETTER):
             left = _counted(_nodes(expected, row, tenants), counts, label)
             yield from node_changes(row, left, _nodes(held, row, tenants))
-    for type_, edge_row in EDGES.items():
-        edges = _counted(_edges(expected, edge_row, tenants), counts, type_)
-        right = _edges(held, edge_row, tenants)
-        yield from _edge_changes(edge_row, edges, right, Similarity(expected, held))
 
 
-def _again(fold: LedgerFold, candidates: Iterable[Change], held: Reads) -> list[Change]:
-    """Compare nodes and edges once more, by key."""
-    expected = fold.graph
-    labels: dict[str, set[Key]] = {}
-    types: dict[str, set[EdgePair]] = {}
-    for change in candidates:
-        if isinstance(change, NodeChange):
-            labels.setdefault(change.difference.type, set()).add(change.key)
-        else:
-            types.setdefault(change.difference.type, set()).add(change.pair)
-    changes: list[Change] = []
-    for label, keys in labels.items():
-        row = NODES[label]
-        changes += node_changes(row, _some(expected, row, keys), _some(held, row, keys))
-    for type_, pairs in types.items():
-        edge_row = EDGES[type_]
-        left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
-        changes += _edge_changes(edge_row, left, right, Similarity(expected, held))
-    return changes
-
-
-def _edge_changes(
-    row: EdgeRow, left: Iterable[FoundEdge], right: Iterable[FoundEdge], judge: Similarity
+def _streamed_edges(
+    row: EdgeRow, expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
 ) -> Iterator[EdgeChange]:
-    if row is SIMILAR_TO:
-        return similar_changes(left, right, judge)
-    return edge_changes(row, left, right)
+    """Likewise edges of a type."""
+    left = _counted(_edges(expected, row, scope.tenants), counts, row.type)
+    return edge_changes(row, left, _edges(held, row, scope.tenants))
 
 
 def _nodes(graph: Graph, row: NodeRow, tenants: Tenants) -> Iterator[FoundNode]:
@@ -345,9 +392,6 @@ def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield ordered[first : first + TOGETHER]
 
 
-# -- repairing -------------------------------------------------------------------------------------
-
-
 def _lock_all(transaction: Transaction, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
     """Lock the checkpoints of all stages, and read them.
 
@@ -358,27 +402,3 @@ def _lock_all(transaction: Transaction, checkpoints: Iterable[Checkpoint]) -> li
     ordered = sorted(checkpoints, key=lambda at: (-numbers.get(at.stage, 0), at.partition))
     held = [transaction.lock(at.stage, at.partition) for at in ordered]
     return [at for at in held if at is not None]
-
-
-def _mend(fold: LedgerFold, candidates: Iterable[Change], transaction: Transaction) -> None:
-    """Make nodes and edges what they must be, where they still are not."""
-    changes = _again(fold, candidates, transaction)
-    nodes: dict[str, list[NodeChange]] = {}
-    edges: dict[str, list[EdgeChange]] = {}
-    for change in changes:
-        if isinstance(change, NodeChange):
-            nodes.setdefault(change.difference.type, []).append(change)
-        else:
-            edges.setdefault(change.difference.type, []).append(change)
-    for label, some in nodes.items():
-        transaction.restore_nodes(
-            label,
-            [one.expected for one in some if one.expected is not None],
-            gone=[one.key for one in some if one.expected is None],
-        )
-    for type_, changed in edges.items():
-        transaction.restore_edges(
-            type_,
-            [edge for one in changed for edge in one.expected],
-            gone=[one.pair for one in changed if not one.expected],
-        )

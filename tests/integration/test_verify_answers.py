@@ -141,7 +141,7 @@ def test_a_graph_that_had_to_do_without_an_answer_is_right_when_it_is_there(
     assert (report.ok, report.differences) == (True, [])
     assert places(stack) == 0
     stack.cypher("MATCH (n:Entity {entity_type: 'agent'}) DETACH DELETE n")
-    assert ("missing", "node", ENTITY.label) in named(verified(stack, **scope))
+    assert ("missing", "node", ENTITY.label) in named(verified(stack))
 
 
 def placed(stack: Stack) -> Iterator[Any]:
