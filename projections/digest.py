@@ -7,7 +7,7 @@ Equal digests mean equal graphs up to a collision of BLAKE2b.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -107,42 +107,3 @@ def placed(number: int, position: Any) -> int:
 def digest_text(digest: int) -> str:
     """64 hexadecimal digits."""
     return f"{digest % MODULUS:064x}"
-
-
-class BucketSums:
-    """Numbers of both sides, added up by bucket: where the sums agree, so do the parts.
-
-    Memory is a few integers a bucket, however large the graph.
-    """
-
-    def __init__(self, buckets: int) -> None:
-        self._found = [0] * buckets
-        self._digest = [0] * buckets
-        self._suspects: set[int] = set()
-
-    def add_found(self, bucket: int, number: int) -> None:
-        """Something that the graph holds."""
-        self._found[bucket] += number
-
-    def add_digest(self, bucket: int, number: int) -> None:
-        """A part of the graph's digest."""
-        self._digest[bucket] += number
-
-    def suspect(self, bucket: int) -> None:
-        """Mark a bucket whatever its sums say."""
-        self._suspects.add(bucket)
-
-    def suspects(self, expected: Sequence[int]) -> set[int]:
-        """Buckets that were marked, or whose sums differ from what the ledger supports."""
-        return self._suspects | {
-            bucket
-            for bucket, (should, does) in enumerate(zip(expected, self._found, strict=True))
-            if should != does
-        }
-
-    def digest(self, *, excluding: Set[int]) -> int:
-        """Digest of all other buckets."""
-        return (
-            sum(number for bucket, number in enumerate(self._digest) if bucket not in excluding)
-            % MODULUS
-        )

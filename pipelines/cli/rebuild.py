@@ -238,6 +238,12 @@ def verify(
             help=f"tell only of what one stage writes ({', '.join(STAGES)})",
         ),
     ] = None,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="the projection alone, by sums; in little memory, and without models"
+        ),
+    ] = False,
 ) -> int:
     """Fold the ledger again, into memory, and compare: exit 0 same, 1 divergence.
 
@@ -247,6 +253,8 @@ def verify(
     Memory grows with the graph; one tenant alone needs only what is its own.
     """
     row = None if stage is None else stage_named(stage, "--stage")
+    if fast and (stage or session or tenant):
+        raise typer.BadParameter("the fast look is about the whole graph", param_hint="--fast")
     collect_rarely()
     with invocation.progress() as progress:
         report = prove(
@@ -256,6 +264,7 @@ def verify(
             session=session,
             tenant=tenant,
             repair=repair,
+            fast=fast,
             progress=progress,
         )
     invocation.answer(report.as_dict(), lambda out: show_verified(out, report.as_dict()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipelines.graph import cypher
 from projections import errors
-from projections.digest import MODULUS, BucketSums, digest_text, element_digest
+from projections.digest import MODULUS, digest_text, element_digest
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -199,21 +199,6 @@ def test_values_of_different_type_or_place_differ(
     one: tuple[object, ...], other: tuple[object, ...]
 ) -> None:
     assert element_digest("Event", *one) != element_digest("Event", *other)
-
-
-@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 99))))
-def test_buckets_agree_when_their_parts_do(parts: list[tuple[int, int]]) -> None:
-    sums, expected = BucketSums(8), [0] * 8
-    for bucket, number in parts:
-        expected[bucket] += number
-        sums.add_digest(bucket, number)
-    for bucket, number in reversed(parts):
-        sums.add_found(bucket, number)
-    assert sums.suspects(expected) == set()
-    sums.add_found(3, 1)
-    sums.suspect(5)
-    assert sums.suspects(expected) == {3, 5}
-    assert sums.digest(excluding={3}) == sum(n for bucket, n in parts if bucket != 3)
 
 
 # -- errors ----------------------------------------------------------------------------------------
