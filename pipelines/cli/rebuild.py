@@ -245,12 +245,12 @@ def verify(
         ),
     ] = False,
 ) -> int:
-    """Fold the ledger again, into memory, and compare: exit 0 same, 1 divergence.
+    """Fold the ledger again and compare: exit 0 same, 1 divergence.
 
-    Every node, edge and property of all stages is compared; the last line says how much that was.
-    The digest is the same for the same events in another ledger. Vectors are judged by what their
-    texts say, and of the nearest neighbours of a large graph one in a hundred may be missing.
-    Memory grows with the graph; one tenant alone needs only what is its own.
+    It is folded into memory, which grows with the graph; one tenant alone needs only what is its
+    own. Every node, edge and property of all stages is compared, and the last line says how much
+    that was. The digest is the same for the same events in another ledger. Vectors are judged by
+    what their texts say, and of the neighbours in a large graph one in a hundred may be missing.
     """
     row = None if stage is None else stage_named(stage, "--stage")
     if fast and (stage or session or tenant):

@@ -24,6 +24,7 @@ from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.reports import Report
 from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_partition
+from pipelines.proof.census import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.folds import make_fold
@@ -305,9 +306,20 @@ class _Rebuild:
         )
         if not resumable:
             self.graph.clear()
+            self._refuse_foreign()
         for runner in self._runners.values():
             runner.prepare(self.ledger.partitions)
         return self._folded()
+
+    def _refuse_foreign(self) -> None:
+        """See that an emptied target is empty: what somebody else keeps there is no memory."""
+        foreign = [one for one in census_differences(self.graph.census()) if one.kind == "extra"]
+        if foreign:
+            names = ", ".join(f"{one.type} {' '.join(one.key)}" for one in foreign)
+            raise OperationFailed(
+                reason=f"{self.target.name} holds what is not Recollect's ({names}); "
+                "it needs a database of its own"
+            )
 
     def _made(self, checkpoint: Checkpoint) -> bool:
         """Whether this rebuild's own rules folded up to the checkpoint."""

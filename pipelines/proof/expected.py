@@ -131,6 +131,8 @@ class LedgerFold:
             _QuietRunner(rules, self.graph, target="expected", policy=self._policy)
             for rules in self._rules
         ]
+        before = {stage.name for stage in stages_before(CONSOLIDATION)}
+        self._makers = [runner for runner in self._runners if runner.stage.name in before]
         self._reached: dict[StagePartition, Checkpoint] = {}
         self._total = 0
 
@@ -273,13 +275,16 @@ class LedgerFold:
 
     # -- recalled ----------------------------------------------------------------------------------
 
+    @property
+    def is_enriched(self) -> bool:
+        """Whether more than the first stage makes an event whole."""
+        return len(self._makers) > 1
+
     def _bring_back(self) -> None:
         """Fold once more what was forgotten and recalled."""
-        before = stages_before(CONSOLIDATION)
-        runners = [runner for runner in self._runners if runner.stage in before]
-        keys = returning(self.graph, enriched=len(runners) > 1)
+        keys = returning(self.graph, enriched=self.is_enriched)
         if keys:
-            fold_again(self._ledger, runners, keys)
+            fold_again(self._ledger, self._makers, keys)
 
 
 def _within(tenant: str, rules: StageFold) -> StageFold:

@@ -39,7 +39,7 @@ from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import LISTED, ProofReport, StageFinding
 from pipelines.proof.scope import EVERYTHING, Change, Scope, Tenants, Unread, described
 from pipelines.work.restored import returning
-from pipelines.work.stages import ENRICHMENT, STAGES
+from pipelines.work.stages import STAGES
 from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key
 from projections.schema import (
@@ -134,7 +134,7 @@ class _Proof:
         candidates, counts = _patiently(self._candidates)
         changes = self._judged(candidates)
         for _ in range(RETURN_LOOKS):
-            if not changes or not returning(self._graph, enriched=self._is_enriched()):
+            if not changes or not returning(self._graph, enriched=self._expected.is_enriched):
                 break
             time.sleep(RETURN_WAIT_S)
             changes = self._judged(changes)
@@ -256,9 +256,6 @@ class _Proof:
                 [edge for one in changed for edge in one.expected],
                 gone=[one.pair for one in changed if not one.expected],
             )
-
-    def _is_enriched(self) -> bool:
-        return ENRICHMENT.name in self._expected.entries
 
     def _readable(self, report: ProofReport, changes: list[Change]) -> list[Change]:
         """Leave out what depends on events that nobody can read any more as they were read."""

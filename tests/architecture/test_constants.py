@@ -23,7 +23,6 @@ NOT_YET: Final = frozenset(
     (
         "ACTIVE",
         "BLANKS",
-        "CHAIN",
         "CONTROL",
         "DIGEST_BYTES",
         "ENTITIES_AT_ONCE",
@@ -36,8 +35,6 @@ NOT_YET: Final = frozenset(
         "MAX_SUPPORTING",
         "PATIENCE_S",
         "RECOLLECT",
-        "ROUNDS",
-        "SAMPLE",
         "TENANT",
     )
 )

@@ -8,6 +8,7 @@ import pytest
 
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
 from pipelines.proof.verify import verify
+from pipelines.work.restored import bring_back
 from projections.events import Event
 from projections.schema import RELATES_TO
 from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, system
@@ -25,6 +26,7 @@ FACT = FactKey(ENTITIES[0], "works_at", "semantic", ENTITIES[1], START_MS, event
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
     monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
+    monkeypatch.setattr("pipelines.work.restored.make_fold", without_models)
 
 
 @pytest.fixture
@@ -84,7 +86,9 @@ def test_a_rebuilt_graph_counts_the_same(live: Consolidated) -> None:
 def test_verify_adds_them_up_again_and_repair_sets_them_right(live: Consolidated) -> None:
     gone = forgotten(110, [3], episode_id("session-0"))
     live.take_in(*READS, returned(104, 3), gone, recalled(112, [3]))
-    services, shown = live.stack.services, accesses(live)
+    services = live.stack.services
+    assert bring_back(services, live.stack.target) == 1
+    shown = accesses(live)
     assert verify(services).differences == []
     live.stack.cypher(
         "MATCH (e:Event) WHERE e.event_id IN $ids SET e.access_count = e.access_count + 7",

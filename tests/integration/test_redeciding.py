@@ -96,8 +96,10 @@ def test_what_was_forgotten_is_there_again_where_nobody_forgets_any_more(live: P
     assert retained(live) == sorted(one.event_id for one in sessions(3, 6))
     asked_for = "MATCH (e:Event) WHERE e.access_count > 0 RETURN e.event_id"
     assert live.stack.cypher(asked_for) == [], "that was no access"
-    assert live.stack.verify().ok
-    assert verify(live.stack.services).ok
+    report = live.stack.verify()
+    assert report.ok, report.differences
+    report = verify(live.stack.services)
+    assert report.ok, report.differences
 
 
 def test_another_rule_counts_although_nothing_it_is_made_from_changed(
@@ -160,7 +162,8 @@ def test_one_that_was_interrupted_leaves_a_graph_that_is_right_and_begins_again(
         with pytest.raises(Interrupted):
             decide_anew(live)
     live.fold()
-    assert verify(live.stack.services).ok
+    report = verify(live.stack.services)
+    assert report.ok, report.differences
     assert decide_anew(live).complete
     assert (contents(live), retained(live)) == (said, [])
     assert_a_plain_rebuild_is_the_same(live)
