@@ -7,16 +7,17 @@ Equal digests mean equal graphs up to a collision of BLAKE2b.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import orjson
 
-from projections.schema import EVENT, Certainty
+from projections.schema import EVENT, Certainty, EdgeRow, NodeRow
 from projections.structural import SessionGraph
 
 MODULUS = 1 << 256
+_EXACT = (Certainty.FOLDED, Certainty.RECORDED)
 
 _PROPERTIES = EVENT.owned("projection")
 NAMES = [p.name for p in _PROPERTIES]
@@ -56,6 +57,43 @@ def edge_number(
     return element_digest(type_, *source, *target, *values)
 
 
+def digested(row: NodeRow | EdgeRow, stage: str) -> list[str]:
+    """Names of what a digest covers of a row: exact values that a stage writes, in their order.
+
+    Bookkeeping is left out but for what the stage alone keeps, and so is where things stand.
+    """
+    if isinstance(row, NodeRow):
+        properties = () if row.operational else row.properties
+        return [p.name for p in properties if p.stage == stage and p.certainty in _EXACT]
+    if row.certainty is Certainty.APPROXIMATE:
+        return []
+    return [p.name for p in row.carried(stage) if p.certainty in _EXACT]
+
+
+def node_number(row: NodeRow, stage: str, key: Sequence[Any], values: Mapping[str, Any]) -> int:
+    """Digest of what a stage has written of a node; 0 where that is nothing."""
+    written = [values[name] for name in digested(row, stage)]
+    if row.stage != stage and not any(value is not None for value in written):
+        return 0
+    return element_digest(row.label, *key, *written)
+
+
+def edge_number_of(
+    row: EdgeRow,
+    stage: str,
+    source: Sequence[Any],
+    target: Sequence[Any],
+    *,
+    values: Mapping[str, Any],
+) -> int:
+    """Digest of an edge that a stage has made; 0 of another's, and of an approximate one."""
+    if row.certainty is Certainty.APPROXIMATE:
+        return 0
+    if row.shared_by is not None and values[row.shared_by[0]] != row.shared_by[1][stage]:
+        return 0
+    return edge_number(row.type, source, target, [values[name] for name in digested(row, stage)])
+
+
 def placed(number: int, position: Any) -> int:
     """Number of a node at its place in the ledger, to compare ledger and graph; in no digest.
 
@@ -69,42 +107,3 @@ def placed(number: int, position: Any) -> int:
 def digest_text(digest: int) -> str:
     """64 hexadecimal digits."""
     return f"{digest % MODULUS:064x}"
-
-
-class BucketSums:
-    """Numbers of both sides, added up by bucket: where the sums agree, so do the parts.
-
-    Memory is a few integers a bucket, however large the graph.
-    """
-
-    def __init__(self, buckets: int) -> None:
-        self._found = [0] * buckets
-        self._digest = [0] * buckets
-        self._suspects: set[int] = set()
-
-    def add_found(self, bucket: int, number: int) -> None:
-        """Something that the graph holds."""
-        self._found[bucket] += number
-
-    def add_digest(self, bucket: int, number: int) -> None:
-        """A part of the graph's digest."""
-        self._digest[bucket] += number
-
-    def suspect(self, bucket: int) -> None:
-        """Mark a bucket whatever its sums say."""
-        self._suspects.add(bucket)
-
-    def suspects(self, expected: Sequence[int]) -> set[int]:
-        """Buckets that were marked, or whose sums differ from what the ledger supports."""
-        return self._suspects | {
-            bucket
-            for bucket, (should, does) in enumerate(zip(expected, self._found, strict=True))
-            if should != does
-        }
-
-    def digest(self, *, excluding: Set[int]) -> int:
-        """Digest of all other buckets."""
-        return (
-            sum(number for bucket, number in enumerate(self._digest) if bucket not in excluding)
-            % MODULUS
-        )

@@ -24,13 +24,12 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Ledger
-from pipelines.proof.expected import returning
 from pipelines.work.enriching import Deriver
 from pipelines.work.folds import StageFold
 from pipelines.work.gather.consolidation import ConsolidationFacts
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.restored import fold_again
+from pipelines.work.restored import fold_again, returning
 from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.events import Event
@@ -143,9 +142,7 @@ class World:
             assert not isinstance(one, Exception), one
         while sum(self._step(runner, size) for runner in self.runners):
             pass
-        keys = [(key[0], key[1]) for key in returning(self.graph, enriched=True)]
-        if keys:
-            fold_again(cast(Ledger, self.ledger), self.runners[:2], keys)
+        fold_again(self.ledger, self.runners[:2], returning(self.graph, enriched=True))
 
     def _step(self, runner: Runner, size: int) -> bool:
         moved = False

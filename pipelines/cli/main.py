@@ -91,7 +91,9 @@ COMMANDS: dict[str, Listed] = {
         "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."
     ),
     "verify": Listed(
-        "rebuild", GRAPH, "Fold the ledger again and compare: exit 0 same, 1 divergence."
+        "rebuild",
+        GRAPH,
+        "Fold the ledger again and compare: exit 0 same, 1 divergence.",
     ),
     "replay": Listed(
         "rebuild", GRAPH, "Run a stage again over a range of the ledger, into the same graph."

@@ -143,8 +143,8 @@ def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
     for name, value in document.items():
         label = name.replace("_", " ")
         if name == "stages":
-            for stage in value.values():
-                show_verified(out, stage)
+            for stage, finding in value.items():
+                out.print(f"  {stage}: {line(finding)}", markup=False)
         elif isinstance(value, list):
             out.print(f"  {label}: {len(value):,}")
             for item in value[:SHOWN_DIFFERENCES]:
@@ -166,35 +166,30 @@ def _shown(value: Any) -> str:
 
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:
-    """For a person: the verdict, the digest, and what differs."""
-    stages = document.get("stages", {})
-    alone = document["difference_count"] == 0
-    verdict = "[green]✓ same[/green]" if alone else "[red]✗ divergence[/red]"
-    title = f"{document['stage']}  " if "stage" in document else ""
-    if document.get("sample"):
-        title += f"sample of {document['sessions']:,} sessions (--seed {document['seed']})  "
-    out.print(
-        f"{verdict}  {title}{document['events']:,} events  digest [bold]{document['digest']}[/bold]"
-    )
+    """For a person: the verdict, the digest, what differs, and what was compared."""
+    same = document["difference_count"] == 0
+    verdict = "[green]✓ same[/green]" if same else "[red]✗ divergence[/red]"
+    out.print(f"{verdict}  {document['events']:,} events  digest [bold]{document['digest']}[/bold]")
     for name, remark in (
         ("repaired", "differences mended"),
-        ("lag_entries", "entries not folded yet"),
         ("waiting_parent_count", "parents never seen"),
         ("dead_letter_count", "dead letters (recollect dead-letters list)"),
-        ("unread", "events whose payload cannot be read, not compared"),
-        ("without_embedding", "events without an embedding"),
+        ("unread", "events whose payload or answer cannot be read any more"),
     ):
-        if document.get(name):
+        if document[name]:
             out.print(f"  [yellow]{document[name]:,} {remark}[/yellow]")
+    for name, stage in document["stages"].items():
+        if stage["lag_entries"]:
+            out.print(f"  [yellow]{stage['lag_entries']:,} entries not folded by {name} yet[/]")
+    for note in document["notes"]:
+        out.print(f"  [yellow]{note}[/yellow]")
     differences = document["differences"]
     for difference in differences[:SHOWN_DIFFERENCES]:
-        text = difference if isinstance(difference, str) else line(difference)
-        out.print(f"  {text}", markup=False)
+        out.print(f"  {line(difference)}", markup=False)
     if document["difference_count"] > SHOWN_DIFFERENCES:
         more = document["difference_count"] - SHOWN_DIFFERENCES
         out.print(f"  and {more:,} more (--json lists up to {len(differences):,})")
-    for stage in stages.values():
-        show_verified(out, stage)
+    out.print(f"  [dim]{document['scope']}[/dim]")
 
 
 def line(fields: Mapping[str, Any]) -> str:

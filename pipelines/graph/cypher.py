@@ -10,16 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pipelines.graph.questions import comparable, key_pattern
+from pipelines.graph.questions import key_pattern
 from projections.operation_rules import Key, edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHECKPOINT,
     DECIDED_AT,
     EDGES,
-    EVENT,
     NODES,
-    PLACEHOLDER,
     TENANT_TERM,
     EdgeRow,
     Kind,
@@ -436,12 +434,6 @@ CLEAR_MEMORY = (
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 )
 """The same without the checkpoints, which whoever empties the graph holds meanwhile."""
-STREAM_POSITIONS = (
-    "MATCH (e:Event) WHERE e.global_position IS NOT NULL "
-    "RETURN e.tenant, e.session_id, e.event_id, e.global_position"
-)
-
-# Dead letters
 CREATE_DEAD_LETTER = (
     "MERGE (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
     "SET d.position = $position, d.tenant = $tenant, d.event_id = $event_id, d.kind = $kind, "
@@ -458,70 +450,6 @@ DELETE_LATER_DEAD_LETTERS = (
 # Reading a graph to compare it with the ledger
 
 
-def _event_columns() -> str:
-    """[key and values], then a list of [target key…, value…] for each edge type of the events."""
-    values = ", ".join(
-        [*(f"e.{name}" for name in EVENT.key)]
-        + [comparable(p, f"e.{p.name}") for p in EVENT.owned("projection")]
-    )
-    edges = ", ".join(
-        f"[(e)-[r:{row.type}]->(n){_where(own_edges(row, 'projection', 'r'))} "
-        "| [n.tenant, n.event_id"
-        + "".join(f", r.{p.name}" for p in row.carried("projection"))
-        + "]]"
-        for row in event_edges()
-    )
-    return f"[{values}], {edges}"
-
-
-def _where(test: str) -> str:
-    return f" WHERE {test}" if test else ""
-
-
-def event_edges() -> tuple[EdgeRow, ...]:
-    """Edge types that start at an Event and belong to Stage 1, in the order of the columns."""
-    return tuple(
-        row for row in EDGES.values() if row.source == EVENT.label and row.stage == EVENT.stage
-    )
-
-
-_CHAIN = f"USING INDEX e:Event({', '.join(EVENT.indexes[0])})"
-_CHAIN_ORDER = ", ".join(f"e.{name}" for name in EVENT.indexes[0])
-_ALL_CHAINS = (
-    f"MATCH (e:Event) {_CHAIN} WHERE e.tenant IS NOT NULL AND e.session_id IS NOT NULL "
-    "AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"
-)
-STREAM_EVENTS = f"{_ALL_CHAINS} RETURN {_event_columns()} ORDER BY {_CHAIN_ORDER}"
-"""Every event, session by session in the order of the chain; the index delivers that order."""
-READ_SESSIONS = (
-    f"UNWIND $sessions AS s MATCH (e:Event) {_CHAIN} "
-    "WHERE e.tenant = s[0] AND e.session_id = s[1] AND e.occurred_at IS NOT NULL "
-    f"AND e.event_id IS NOT NULL RETURN {_event_columns()}"
-)
-READ_EVENTS = (
-    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
-    f"RETURN {_event_columns()}, e:{PLACEHOLDER}"
-)
-STREAM_ODD_EVENTS = (
-    f"MATCH (e:Event) WHERE e:{PLACEHOLDER} OR e.tenant IS NULL OR e.session_id IS NULL "
-    "OR e.occurred_at IS NULL OR e.event_id IS NULL "
-    f"RETURN e.tenant, e.event_id, e:{PLACEHOLDER} AND size(keys(e)) = {len(EVENT.key)}, "
-    "COUNT { (e)-->() }, COUNT { (e)<--() }, elementId(e)"
-)
-"""Placeholders, and nodes that the chain's index does not hold because a property is missing."""
-STREAM_SESSIONS = f"{_ALL_CHAINS} RETURN DISTINCT e.tenant, e.session_id"
-STREAM_TOMBSTONES = (
-    "MATCH (f:Forgotten) WHERE NOT coalesce(f.recalled, false) RETURN f.tenant, f.event_id"
-)
-READ_HIDDEN_EVENTS = (
-    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
-    f"WHERE e:{PLACEHOLDER} AND e.session_id IS NOT NULL RETURN e.tenant, e.event_id"
-)
-SHOW_EVENTS = (
-    "UNWIND $keys AS k MATCH (e:Event {tenant: k[0], event_id: k[1]}) "
-    f"WHERE e.session_id IS NOT NULL REMOVE e:{PLACEHOLDER}"
-)
-REMOVE_ODD_EVENT = "MATCH (e:Event) WHERE elementId(e) = $id DETACH DELETE e"
 READ_DEAD_LETTERS = (
     "MATCH (d:DeadLetter) WHERE ($stage IS NULL OR d.stage = $stage) "
     "AND ($partition IS NULL OR d.partition = $partition) "

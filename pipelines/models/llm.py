@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -155,7 +155,6 @@ class ChatModel(LanguageModel, Summarizer):
         max_characters: of a text.
         max_attempts: of one question, when the server is busy or away.
         concurrency: questions at once.
-        asks: False: answers come from the cache alone, for who checks what was derived before.
         breaker: shared by all that ask the same server.
         sleep: waits before another attempt, seconds; by default until `close` at the longest.
 
@@ -174,7 +173,6 @@ class ChatModel(LanguageModel, Summarizer):
         max_characters: int = 4_000,
         max_attempts: int = 3,
         concurrency: int = 2,
-        asks: bool = True,
         breaker: Breaker | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
@@ -185,7 +183,7 @@ class ChatModel(LanguageModel, Summarizer):
         self._completions = completions
         self._cache = cache
         self._max_characters = max_characters
-        self._asks = asks
+        self._asks = True
         self._breaker = breaker or Breaker()
         self._closed: Future[None] = Future()  # and no Event: waited for beside an answer
         self._retrying = Retrying(
@@ -227,6 +225,15 @@ class ChatModel(LanguageModel, Summarizer):
         if self._asks and missing:
             answers |= self._asked_together(missing)
         return [None if one is None else answers.get(self._digest(*one)) for one in put]
+
+    @contextlib.contextmanager
+    def asking_nobody(self) -> Iterator[None]:
+        """Answers come from the cache alone, for who checks what was derived before."""
+        self._asks = False
+        try:
+            yield
+        finally:
+            self._asks = True
 
     def close(self) -> None:
         """Ask nothing more, and wait for no answer: who does is told that the worker stops."""
@@ -371,9 +378,7 @@ def same_by_model(model: ChatModel, candidates: Iterable[Candidate]) -> dict[tup
     }
 
 
-def make_language_model(
-    settings: Settings, cache: ByteCache, *, asks: bool = True
-) -> ChatModel | None:
+def make_language_model(settings: Settings, cache: ByteCache) -> ChatModel | None:
     """The language model that the settings ask for; None, the default: there is none.
 
     Raises:
@@ -398,7 +403,6 @@ def make_language_model(
         max_characters=settings.llm_max_characters,
         max_attempts=settings.llm_max_attempts,
         concurrency=settings.llm_concurrency,
-        asks=asks,
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
@@ -32,6 +35,21 @@ class LoadedRecognizer(EncodedRecognizer, Protocol):
         """End its process; the next use starts another."""
 
 
+@dataclass
+class Memory:
+    """What is known of events while nobody is asked; each by (tenant, event id).
+
+    Attributes:
+        unread: whose payload or answer is not at hand, and may have been once.
+        answered: of which a language model says something.
+        ignored: whose answers do not count.
+    """
+
+    unread: set[tuple[str, str]] = field(default_factory=set)
+    answered: set[tuple[str, str]] = field(default_factory=set)
+    ignored: set[tuple[str, str]] = field(default_factory=set)
+
+
 class Models:
     """The models of one process, behind the caches of a ledger; loaded when first used.
 
@@ -39,6 +57,9 @@ class Models:
         settings: which models, and how large their caches may grow.
         redis: keeps what models computed.
         embedder, recognizer: instead of those that the settings name.
+
+    Attributes:
+        memory: noted in and heeded while nobody is asked; else None.
     """
 
     def __init__(
@@ -60,6 +81,7 @@ class Models:
         self._settings = settings
         answers = ByteCache.from_settings(redis, settings, "llm")
         self.language_model = make_language_model(settings, answers)
+        self.memory: Memory | None = None
         self._load = (embedder.load, recognizer.load)
         self._close = recognizer.close
 
@@ -71,6 +93,19 @@ class Models:
         """
         for load in self._load:
             load()
+
+    @contextmanager
+    def from_memory(self) -> Iterator[Memory]:
+        """Ask no language model meanwhile: what it answered comes from its cache alone."""
+        self.memory = Memory()
+        try:
+            if self.language_model is None:
+                yield self.memory
+            else:
+                with self.language_model.asking_nobody():
+                    yield self.memory
+        finally:
+            self.memory = None
 
     def close(self) -> None:
         """End the recognizer's process, and whoever waits for a language model."""

@@ -402,7 +402,7 @@ ACCESSES_DROPPED = _counter(
 VERIFY_OK = _gauge("verify_ok", "1 when the last verify found no difference, else 0.", *_STAGE)
 VERIFY_DIFFERENCES = _gauge(
     "verify_differences",
-    "Differences of the last verify of everything, or of a sample that had some.",
+    "Differences of the last verify of everything.",
     *_STAGE,
 )
 VERIFY_DURATION = _gauge("verify_duration_seconds", "Time the last verify took.", *_STAGE)

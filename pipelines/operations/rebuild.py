@@ -24,9 +24,8 @@ from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.reports import Report
 from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_partition
-from pipelines.proof.comparison import Difference
-from pipelines.proof.report import ComparisonReport, verify_stage
-from pipelines.proof.verify import Report as VerifyReport
+from pipelines.proof.census import census_differences
+from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.folds import make_fold
 from pipelines.work.poison import PoisonPolicy
@@ -42,8 +41,6 @@ from projections.positions import START, Position
 
 logger = structlog.get_logger(__name__)
 
-SAMPLE = 200
-"""Events of the enrichment that a rebuild into a fresh target is judged by."""
 HANDOVER_S = 15.0
 """How long a rebuild goes on folding after a switch until a worker has taken the target over."""
 
@@ -75,22 +72,12 @@ class RebuildReport:
     generation: int | None
     fold_s: float
     duration_s: float
-    verified: VerifyReport
-    later: dict[str, ComparisonReport]
-    """What was found of the stages after the first one, by name."""
+    verified: ProofReport
 
     @property
     def ok(self) -> bool:
-        """Whether the graph equals the ledger, as far as it was looked at."""
-        return self.verified.ok and all(report.ok for report in self.later.values())
-
-    @property
-    def differences(self) -> list[Difference]:
-        """What was not the same, of all stages."""
-        return [
-            *self.verified.differences,
-            *(one for report in self.later.values() for one in report.differences),
-        ]
+        """Whether the graph equals the ledger."""
+        return self.verified.ok
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -106,8 +93,10 @@ class RebuildReport:
             "duration_s": round(self.duration_s, 3),
             "events": self.verified.events,
             "digest": self.verified.digest,
-            "differences": [d.as_dict() for d in self.differences],
-            "stages": {name: report.as_dict() for name, report in self.later.items()},
+            "differences": [one.as_dict() for one in self.verified.differences],
+            "difference_count": self.verified.difference_count,
+            "scope": self.verified.scope,
+            "stages": {name: one.as_dict() for name, one in self.verified.stages.items()},
         }
 
 
@@ -222,7 +211,6 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     return RebuildReport(
         target=target.name,
         in_place=True,
-        later=_verify_later(services, target, _stages_of(services), progress, repair=True),
         entries=entries,
         resumed_at=0,
         switched=False,
@@ -231,25 +219,6 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
         duration_s=time.perf_counter() - begun,
         verified=verified,
     )
-
-
-def _verify_later(
-    services: Services,
-    target: Target,
-    stages: Sequence[Stage],
-    progress: Progress | None,
-    *,
-    repair: bool = False,
-    sample: int | None = None,
-) -> dict[str, ComparisonReport]:
-    """Verify those of the stages that come after the first one, by name."""
-    return {
-        stage.name: verify_stage(
-            services, stage, target, repair=repair, sample=sample, progress=progress
-        )
-        for stage in stages
-        if stage.upstream is not None
-    }
 
 
 class _Rebuild:
@@ -273,19 +242,16 @@ class _Rebuild:
         entries = self._folded()
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
         verified = verify(self.services, target=self.target.name, progress=self.progress)
-        later = _verify_later(self.services, self.target, self.stages, self.progress, sample=SAMPLE)
-        ok = verified.ok and all(report.ok for report in later.values())
-        if ok:
+        if verified.ok:
             # from here on workers keep it in step; until one does, this process does
             self.services.targets.set_state(self.target.name, "standby")
             self._catch_up()
         generation = None
         if switch:
-            if not ok:
-                count = sum(one.difference_count for one in (verified, *later.values()))
+            if not verified.ok:
                 raise OperationFailed(
                     reason=f"{self.target.name} differs from the ledger in "
-                    f"{count} places, nothing was switched; "
+                    f"{verified.difference_count} places, nothing was switched; "
                     f"`recollect targets drop {self.target.name}` and rebuild again"
                 )
             before = self.services.active()
@@ -304,7 +270,6 @@ class _Rebuild:
             fold_s=fold_s,
             duration_s=time.perf_counter() - begun,
             verified=verified,
-            later=later,
         )
 
     def _claim(self) -> int:
@@ -341,9 +306,20 @@ class _Rebuild:
         )
         if not resumable:
             self.graph.clear()
+            self._refuse_foreign()
         for runner in self._runners.values():
             runner.prepare(self.ledger.partitions)
         return self._folded()
+
+    def _refuse_foreign(self) -> None:
+        """See that an emptied target is empty: what somebody else keeps there is no memory."""
+        foreign = [one for one in census_differences(self.graph.census()) if one.kind == "extra"]
+        if foreign:
+            names = ", ".join(f"{one.type} {' '.join(one.key)}" for one in foreign)
+            raise OperationFailed(
+                reason=f"{self.target.name} holds what is not Recollect's ({names}); "
+                "it needs a database of its own"
+            )
 
     def _made(self, checkpoint: Checkpoint) -> bool:
         """Whether this rebuild's own rules folded up to the checkpoint."""

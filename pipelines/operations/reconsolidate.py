@@ -13,9 +13,10 @@ from typing import Any
 from pipelines.ledger.targets import Target
 from pipelines.operations.consolidate import ConsolidationReport, redecide
 from pipelines.operations.rebuild import RebuildReport, rebuild
-from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
+from pipelines.proof.report import ProofReport
+from pipelines.proof.verify import verify
 from pipelines.work.services import Progress, Services
-from pipelines.work.stages import CONSOLIDATION, STAGES
+from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed
 
 REDECIDABLE = tuple(stage.name for stage in STAGES.values() if stage.decides)
@@ -28,7 +29,7 @@ class RedecideReport:
 
     rebuilt: RebuildReport
     decided: ConsolidationReport
-    verified: ConsolidationVerified
+    verified: ProofReport
 
     @property
     def ok(self) -> bool:
@@ -36,11 +37,10 @@ class RedecideReport:
         return self.rebuilt.ok and self.decided.complete and self.verified.ok
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: that of the rebuild, `redecided`, and the stage as it is after that."""
-        rebuilt = self.rebuilt.as_dict()
-        stages = {**rebuilt["stages"], CONSOLIDATION.name: self.verified.as_dict()}
-        decided = self.decided.as_dict()
-        return {**rebuilt, "ok": self.ok, "redecided": decided, "stages": stages}
+        """For JSON: that of the rebuild, `redecided`, and the graph as it is after that."""
+        decided, verified = self.decided.as_dict(), self.verified.as_dict()
+        same = {name: verified[name] for name in ("digest", "differences", "scope", "stages")}
+        return {**self.rebuilt.as_dict(), **same, "ok": self.ok, "redecided": decided}
 
 
 def rebuild_and_redecide(
@@ -66,10 +66,11 @@ def rebuild_and_redecide(
     rebuilt = rebuild(services, into=into, switch=into is not None, progress=progress)
     if not rebuilt.ok:
         raise OperationFailed(
-            reason=f"{rebuilt.target} differs from the ledger in {len(rebuilt.differences)} "
-            "places, nothing was decided anew; `recollect verify --repair`, and try again"
+            reason=f"{rebuilt.target} differs from the ledger in "
+            f"{rebuilt.verified.difference_count} places, nothing was decided anew; "
+            "`recollect verify --repair`, and try again"
         )
     if progress:
         progress(0, None, "deciding anew")
     decided = redecide(services, now_ms=now_ms)
-    return RedecideReport(rebuilt, decided, verify_consolidation(services, progress=progress))
+    return RedecideReport(rebuilt, decided, verify(services, progress=progress))

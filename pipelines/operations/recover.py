@@ -17,10 +17,9 @@ import structlog
 from pipelines.graph.port import FoundNode
 from pipelines.ledger.ledger import Entry
 from pipelines.ledger.targets import Target
-from pipelines.proof.report import ComparisonReport, verify_stage
-from pipelines.proof.verify import Report, verify
+from pipelines.proof.report import ProofReport
+from pipelines.proof.verify import verify
 from pipelines.work.services import Services
-from pipelines.work.stages import later_stages
 from projections.errors import EventConflict, OperationFailed, RecollectError
 from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
 from projections.identity import partition_of
@@ -69,15 +68,12 @@ class RecoverReport:
     gaps: list[Gap] = field(default_factory=list)
     lost: list[LostEvent] = field(default_factory=list)
     applied: bool = False
-    verified: list[Report] = field(default_factory=list)
-    later: list[ComparisonReport] = field(default_factory=list)
+    verified: list[ProofReport] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "ok": (self.applied or not self.gaps)
-            and all(report.ok for report in self.verified)
-            and all(report.ok for report in self.later),
+            "ok": (self.applied or not self.gaps) and all(report.ok for report in self.verified),
             "graph_ahead": bool(self.gaps),
             "applied": self.applied,
             "gaps": [
@@ -133,6 +129,8 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     _release(services)
     if report.gaps:
         _record(services, report)
+    # What was derived from lost events lives on in entities and facts, and so does what lost
+    # decisions decided, and what lost events added to sums: all that goes too.
     for name in ahead:
         verify(services, target=name, repair=True, graph_ahead=True)
     for gap in report.gaps:
@@ -140,13 +138,6 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     _release(services)  # a worker may have found the gap once more meanwhile
     report.applied = True
     report.verified = [verify(services, target=name) for name in ahead]
-    # What was derived from lost events lives on in entities and facts, and so does what lost
-    # decisions decided, and what lost events added to sums: all that goes too.
-    report.later = [
-        verify_stage(services, stage, services.targets.get(name), repair=True)
-        for stage in later_stages()
-        for name in sorted({g.target for g in report.gaps if g.checkpoint.stage == stage.name})
-    ]
     logger.info("recovered", lost=len(report.lost), gaps=len(report.gaps))
     return report
 

@@ -16,7 +16,18 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from enrichment.similarity import CAP, THRESHOLD
 from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
 from projections.operations import Key
-from projections.schema import EVENT, SIMILAR_TO, Certainty, EdgeRow, Kind, NodeRow, Property
+from projections.schema import (
+    DEAD_LETTER,
+    EDGES,
+    EVENT,
+    NODES,
+    SIMILAR_TO,
+    Certainty,
+    EdgeRow,
+    Kind,
+    NodeRow,
+    Property,
+)
 
 RELATIVE_TOLERANCE: Final = 1e-3
 """Of approximate numbers, relative to the larger one, and of the cosine of approximate vectors."""
@@ -70,19 +81,47 @@ class Difference(NamedTuple):
 
 
 class NodeChange(NamedTuple):
-    """A node that differs; `expected` None: it must not be there."""
+    """A node that differs; `expected` None: it must not be there, `held` None: it is not."""
 
     difference: Difference
     key: Key
     expected: FoundNode | None
+    held: FoundNode | None
+
+    @property
+    def stages(self) -> frozenset[str]:
+        """Whose rules it breaks: the stages that write what differs."""
+        row = NODES[self.difference.type]
+        if row is DEAD_LETTER:
+            return frozenset({str(self.key[0])})
+        return _stages_of(row, row.stored(), self.difference.fields)
 
 
 class EdgeChange(NamedTuple):
-    """Edges of a type between two nodes that differ; `expected` are all that must be there."""
+    """Edges of a type between two nodes that differ.
+
+    Attributes:
+        difference: what is told of them.
+        pair: their ends.
+        expected: all that must be there.
+        held: all that are.
+    """
 
     difference: Difference
     pair: EdgePair
     expected: tuple[FoundEdge, ...]
+    held: tuple[FoundEdge, ...]
+
+    @property
+    def stages(self) -> frozenset[str]:
+        """Whose rules they break: the stages that write what differs."""
+        row = EDGES[self.difference.type]
+        if row.shared_by is None:
+            return _stages_of(row, row.properties, self.difference.fields)
+        name, values = row.shared_by
+        both = [*self.expected, *self.held]
+        odd = {edge.values[name] for edge in both if (edge in self.expected) != (edge in self.held)}
+        return frozenset(s for s, value in values.items() if value in odd) or frozenset({row.stage})
 
 
 def compared_properties(row: NodeRow | EdgeRow) -> tuple[Property, ...]:
@@ -98,9 +137,11 @@ def node_changes(
     properties = compared_properties(row)
     for should, does in _paired(expected, held, lambda node: node.key):
         if does is None and should is not None:
-            yield _node_change("missing", row, should.key, should)
+            difference = Difference("missing", "node", row.label, row_key(should.key))
+            yield NodeChange(difference, should.key, should, None)
         elif should is None and does is not None:
-            yield _node_change("extra", row, does.key, None)
+            difference = Difference("extra", "node", row.label, row_key(does.key))
+            yield NodeChange(difference, does.key, None, does)
         elif should is not None and does is not None:
             fields = _changes(properties, should.values, does.values)
             if should.visible != does.visible:
@@ -108,7 +149,7 @@ def node_changes(
             if fields:
                 key = row_key(does.key)
                 difference = Difference("different", "node", row.label, key, fields=fields)
-                yield NodeChange(difference, does.key, should)
+                yield NodeChange(difference, does.key, should, does)
 
 
 def edge_changes(
@@ -120,13 +161,13 @@ def edge_changes(
     right = _by_pair(held)
     for should, does in _paired(left, right, lambda edges: _pair_of(edges[0])):
         if should is None and does is not None:
-            yield _edge_change("extra", row, _pair_of(does[0]), ())
+            yield _edge_change("extra", row, (), does)
         elif does is None and should is not None:
-            yield _edge_change("missing", row, _pair_of(should[0]), should)
+            yield _edge_change("missing", row, should, ())
         elif should is not None and does is not None:
             fields = _copies_differ(row, properties, should, does)
             if fields:
-                yield _edge_change("different", row, _pair_of(does[0]), should, fields=fields)
+                yield _edge_change("different", row, should, does, fields=fields)
 
 
 def similar_changes(
@@ -135,20 +176,19 @@ def similar_changes(
     """As `edge_changes`, of pairs that are alike: which of them there are depends on the order.
 
     An edge must have the cosine of what its ends say, and a node no more of them than the cap. One
-    that is not there is missed unless an end has neighbours enough that are at least as near.
+    that is not there is missed unless it may have given way, see `Similarity.may_have_given_way`.
     """
     row = SIMILAR_TO
     for should, does in _paired(_by_pair(expected), _by_pair(held), lambda e: _pair_of(e[0])):
         if does is None and should is not None:
-            if not judge.is_crowded_out(should[0]):
-                yield _edge_change("missing", row, _pair_of(should[0]), should)
+            if not judge.may_have_given_way(should[0]):
+                yield _edge_change("missing", row, should, ())
         elif does is not None:
-            pair = _pair_of(does[0])
             right = should or judge.justified(does[0])
             if not right:
-                yield _edge_change("extra", row, pair, ())
+                yield _edge_change("extra", row, (), does)
             elif fields := _copies_differ(row, row.properties, right, does):
-                yield _edge_change("different", row, pair, right, fields=fields)
+                yield _edge_change("different", row, right, does, fields=fields)
 
 
 class Similarity:
@@ -156,12 +196,14 @@ class Similarity:
 
     Args:
         expected: whose vectors and decisions are believed.
-        found: whose edges are judged.
+        held: whose edges are judged.
+        is_strict: whether an edge that gave way has to be replaced by nearer ones.
     """
 
-    def __init__(self, expected: Reads, held: Reads) -> None:
+    def __init__(self, expected: Reads, held: Reads, *, is_strict: bool = False) -> None:
         self._expected = expected
-        self._found = held
+        self._held = held
+        self._is_strict = is_strict
 
     def justified(self, edge: FoundEdge) -> tuple[FoundEdge, ...]:
         """The edge as it must be, though the other fold did not come to it; empty: it must not."""
@@ -184,16 +226,31 @@ class Similarity:
             return ()
         return (edge._replace(values={"score": score}),)
 
-    def is_crowded_out(self, edge: FoundEdge) -> bool:
-        """Whether an end of an edge that is not there is full of neighbours as near."""
+    def may_have_given_way(self, edge: FoundEdge) -> bool:
+        """Whether an edge that is not there may have been dropped for a better one, or refused.
+
+        That takes an end with its fill: one with neighbours enough that are at least as near, or
+        one that is like more events than it may have edges to. The latter has had its fill at some
+        time, and what gave way then depends on who came first.
+        """
+        ends = (edge.source, edge.target)
         least = edge.values["score"] - RELATIVE_TOLERANCE
-        return any(
-            len(scores) >= CAP and min(scores) >= least
-            for scores in map(self._scores, (edge.source, edge.target))
-        )
+        for scores in map(self._scores, ends):
+            if len(scores) >= CAP and min(scores) >= least:
+                return True
+        return not self._is_strict and any(map(self._is_popular, ends))
+
+    def _is_popular(self, end: Key) -> bool:
+        """Whether more events are like it than it may have edges to."""
+        node = self._expected.nodes(EVENT.label, [end], ("embedding",)).get(end)
+        if node is None or not node.values["embedding"]:
+            return False
+        vectors = {end: node.values["embedding"]}
+        near = self._expected.nearest(EVENT.label, vectors, CAP + 1).get(end, ())
+        return sum(cosine >= THRESHOLD for _, cosine in near) > CAP
 
     def _scores(self, end: Key) -> list[float]:
-        edges = self._found.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
+        edges = self._held.edges(SIMILAR_TO.type, [end], ("score",), by=End.EITHER).get(end, ())
         pairs = {_pair_of(edge): edge.values["score"] for edge in edges}
         return [score if type(score) is float else -1.0 for score in pairs.values()]
 
@@ -282,20 +339,24 @@ def _pair_of(edge: FoundEdge) -> EdgePair:
     return edge.source, edge.target, edge.label
 
 
-def _node_change(
-    kind: Literal["missing", "extra"], row: NodeRow, key: Key, expected: FoundNode | None
-) -> NodeChange:
-    return NodeChange(Difference(kind, "node", row.label, row_key(key)), key, expected)
+def _stages_of(
+    row: NodeRow | EdgeRow, properties: Iterable[Property], fields: Iterable[str]
+) -> frozenset[str]:
+    """The writers of those properties that differ; of anything else the row's own stage."""
+    writers = {p.name: p.stage for p in properties}
+    return frozenset(writers.get(name, row.stage) for name in fields) or frozenset({row.stage})
 
 
 def _edge_change(
     kind: Literal["missing", "extra", "different"],
     row: EdgeRow,
-    pair: EdgePair,
     expected: tuple[FoundEdge, ...],
+    held: tuple[FoundEdge, ...],
     fields: Mapping[str, Change] = MappingProxyType({}),
 ) -> EdgeChange:
+    pair = _pair_of((expected or held)[0])
     source, target, _ = pair
     shared = source[:1] == target[:1]
     key = (*source, *target[1:]) if shared else (*source, *target)
-    return EdgeChange(Difference(kind, "edge", row.type, key, fields=fields), pair, expected)
+    difference = Difference(kind, "edge", row.type, key, fields=fields)
+    return EdgeChange(difference, pair, expected, held)

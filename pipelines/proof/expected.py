@@ -7,17 +7,19 @@ told twice. A model runs only where its cache has no answer; decisions are the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, cast
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
 from pipelines.ledger.keys import Block
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.ledger.ledger import Entry
 from pipelines.proof.compare import same
-from pipelines.work.folds import StageFold
+from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import UNBRAKED, PoisonPolicy
-from pipelines.work.restored import AT_ONCE, fold_again
+from pipelines.work.restored import fold_again, returning
 from pipelines.work.runner import Runner
+from pipelines.work.services import Progress
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
 from projections.errors import GraphAhead, RecollectError
 from projections.events import content_digest, decode_event
@@ -79,6 +81,13 @@ class _Undo(Exception):
     """Takes a trial back."""
 
 
+class _QuietRunner(Runner):
+    """One that keeps to itself what it passes: the workers have said it already."""
+
+    def _note_dead_letter(self, entry: Entry, reason: str) -> None:
+        pass
+
+
 class LedgerFold:
     """The ledger folded into memory, as far as another graph has come.
 
@@ -86,6 +95,10 @@ class LedgerFold:
         ledger: what is folded.
         rules: of the stages that the other graph holds, in their order.
         policy: when an entry is given up.
+        tenant: fold what it says of this one alone; None: everything.
+        may_lack: whether the ledger may have lost what the other graph has folded; then what is
+            left is folded.
+        progress: called with done, total and what is being done.
 
     Attributes:
         graph: what must be there.
@@ -98,20 +111,30 @@ class LedgerFold:
         rules: Sequence[StageFold],
         *,
         policy: PoisonPolicy = UNBRAKED,
+        tenant: str | None = None,
+        may_lack: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         self._ledger = ledger
-        self._rules = rules
+        self._rules = rules if tenant is None else [_within(tenant, one) for one in rules]
         self._policy = policy
-        self._restart()
+        self._tenant = tenant
+        self._may_lack = may_lack
+        self._progress = progress or (lambda done, total, what: None)
+        self.restart()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """Fold everything anew at the next `advance`."""
         self.graph = MemoryGraph()
         self.entries = {rules.stage.name: 0 for rules in self._rules}
         self._runners = [
-            Runner(rules, self.graph, target="expected", policy=self._policy)
+            _QuietRunner(rules, self.graph, target="expected", policy=self._policy)
             for rules in self._rules
         ]
+        before = {stage.name for stage in stages_before(CONSOLIDATION)}
+        self._makers = [runner for runner in self._runners if runner.stage.name in before]
         self._reached: dict[StagePartition, Checkpoint] = {}
+        self._total = 0
 
     def stands_at(self, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether it was folded exactly as far, under the same generation."""
@@ -131,8 +154,9 @@ class LedgerFold:
         """
         wanted = {(one.stage, one.partition): one for one in to}
         if any(self._is_behind(key, wanted.get(key)) for key in self._reached):
-            self._restart()
-        dead = _dead_letters(shown)
+            self.restart()
+        self._total = sum(one.seq for one in to)
+        dead = _dead_letters(shown, self._tenant)
         self._shown = shown
         for runner in self._runners:
             self._replay(runner, dead.get(runner.stage.name, {}))
@@ -165,8 +189,13 @@ class LedgerFold:
                 else:
                     at = self._judge(runner, at, block[0], letter)
                 self.entries[runner.stage.name] += len(block)
-        if (at.seq, at.position, at.digest) != (to.seq, to.position, to.digest):
-            raise GraphAhead(partition=to.partition, position=str(to.position))
+            done = min(sum(self.entries.values()), self._total)
+            self._progress(done, self._total, f"folding {runner.stage.name} again")
+        is_there = (at.seq, at.position, at.digest) == (to.seq, to.position, to.digest)
+        if not is_there and not self._may_lack:
+            raise GraphAhead(
+                partition=to.partition, position=str(to.position), reason="its entry is gone"
+            )
 
     # -- dead letters ------------------------------------------------------------------------------
 
@@ -246,30 +275,25 @@ class LedgerFold:
 
     # -- recalled ----------------------------------------------------------------------------------
 
+    @property
+    def is_enriched(self) -> bool:
+        """Whether more than the first stage makes an event whole."""
+        return len(self._makers) > 1
+
     def _bring_back(self) -> None:
         """Fold once more what was forgotten and recalled."""
-        before = stages_before(CONSOLIDATION)
-        runners = [runner for runner in self._runners if runner.stage in before]
-        keys = returning(self.graph, enriched=len(runners) > 1)
-        for first in range(0, len(keys), AT_ONCE):
-            some = [(str(tenant), str(name)) for tenant, name in keys[first : first + AT_ONCE]]
-            fold_again(cast(Ledger, self._ledger), runners, some)
+        keys = returning(self.graph, enriched=self.is_enriched)
+        if keys:
+            fold_again(self._ledger, self._makers, keys)
 
 
-def returning(graph: Reads, *, enriched: bool) -> list[Key]:
-    """Recalled events that a graph has not again, by key; those with a dead letter left out."""
-    marked = graph.find(FORGOTTEN.label, ("recalled",), [(True,)]).get((True,), [])
-    keys = [node.key for node in marked]
-    nodes = graph.nodes(EVENT.label, keys, ("importance_score",))
-    away = [
-        key
-        for key in keys
-        if (node := nodes.get(key)) is None
-        or not node.visible
-        or (enriched and node.values["importance_score"] is None)
-    ]
-    dead = graph.find(DEAD_LETTER.label, ("tenant", "event_id"), away)
-    return [key for key in away if key not in dead]
+def _within(tenant: str, rules: StageFold) -> StageFold:
+    """A stage that heeds the events of one tenant alone."""
+
+    def derive(placed: Sequence[Placed]) -> Sequence[Any]:
+        return rules.derive([(at, event) for at, event in placed if event.tenant == tenant])
+
+    return replace(rules, derive=derive)
 
 
 def shows_any(graph: Reads, operations: Operations, position: Position) -> bool:
@@ -326,10 +350,12 @@ def _as_read(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _dead_letters(graph: Graph) -> dict[str, dict[Place, Mapping[str, Any]]]:
-    """Dead letters that may be true, by stage; what is no dead letter at all is left out."""
+def _dead_letters(graph: Graph, tenant: str | None) -> dict[str, dict[Place, Mapping[str, Any]]]:
+    """Dead letters that may be true, by stage; of a tenant, if one is given."""
     letters: dict[str, dict[Place, Mapping[str, Any]]] = {}
     for letter in graph.dead_letters():
+        if tenant is not None and letter["tenant"] != tenant:
+            continue
         letters.setdefault(letter["stage"], {})[letter["partition"], letter["seq"]] = letter
     return letters
 

@@ -8,11 +8,20 @@ must be there; it deletes nothing but what the ledger does not justify.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
+
+import structlog
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
 from pipelines.proof.census import census_differences, mend_schema, remove_unknown
@@ -26,149 +35,173 @@ from pipelines.proof.compare import (
     node_changes,
     similar_changes,
 )
-from pipelines.proof.expected import LedgerFold, ReadLedger
-from pipelines.work.folds import StageFold
-from pipelines.work.poison import UNBRAKED, PoisonPolicy
+from pipelines.proof.expected import LedgerFold
+from pipelines.proof.report import LISTED, ProofReport, StageFinding
+from pipelines.proof.scope import EVERYTHING, Change, Scope, Tenants, Unread, described
+from pipelines.work.restored import returning
 from pipelines.work.stages import STAGES
+from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key
-from projections.schema import CHECKPOINT, EDGES, NODES, SIMILAR_TO, EdgeRow, NodeRow
+from projections.schema import (
+    CHECKPOINT,
+    DEAD_LETTER,
+    EDGES,
+    NODES,
+    SIMILAR_TO,
+    EdgeRow,
+    NodeRow,
+)
 
 ROUNDS: Final = 3
 """Of repair: a node that comes back gets its edges in the next one at the latest."""
 TOGETHER: Final = 2_000
 """Candidates that are judged under one lock."""
+SHARE: Final = 0.75
+"""Of SIMILAR_TO that must be there, whoever came first: full nodes have as many either way."""
 UNLOCKED_TRIES: Final = 5
 """How often the fold goes on without the locks before it goes on under them."""
-SHOWN: Final = 1_000
-"""Differences that a report names; all are counted."""
 RECALL: Final = 0.99
 """Share of SIMILAR_TO that must be there of a large graph, whose index finds them nearly all."""
 LARGE: Final = 2_000
 """SIMILAR_TO from which on a graph is large."""
+RETURN_LOOKS: Final = 4
+"""How often what was recalled is looked for: it comes back a moment after the decision."""
+RETURN_WAIT_S: Final = 1.0
 
-Change = NodeChange | EdgeChange
+TRIES: Final = 5
+"""Of what the graph breaks off: under load one answer may stay away."""
+LONGEST_PAUSE_S: Final = 5.0
+"""Between two of them."""
+
 Item = TypeVar("Item")
-
-
-@dataclass(slots=True)
-class ProofReport:
-    """What a proof found.
-
-    Attributes:
-        entries: of the ledger that were folded, by stage.
-        compared: nodes and edges that must be there, by label and type.
-        differences: of the last look, the first SHOWN.
-        difference_count: all of them.
-        found_count: of the first look, before anything was repaired.
-        repaired: how many differences were repaired.
-        notes: what was tolerated, and why.
-    """
-
-    entries: Mapping[str, int] = field(default_factory=dict)
-    compared: Mapping[str, int] = field(default_factory=dict)
-    differences: list[Difference] = field(default_factory=list)
-    difference_count: int = 0
-    found_count: int = 0
-    repaired: int = 0
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing differs."""
-        return not self.difference_count
-
-    @property
-    def scope(self) -> str:
-        """What was compared, in one line."""
-        things = ", ".join(f"{number} {name}" for name, number in self.compared.items() if number)
-        return f"compared whole: {', '.join(self.entries)}: {things or 'nothing to compare'}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "ok": self.ok,
-            "entries": dict(self.entries),
-            "compared": dict(self.compared),
-            "scope": self.scope,
-            "differences": [one.as_dict() for one in self.differences],
-            "difference_count": self.difference_count,
-            "found_count": self.found_count,
-            "repaired": self.repaired,
-            "notes": self.notes,
-        }
+logger = structlog.get_logger(__name__)
 
 
 def prove(
-    ledger: ReadLedger,
     graph: Graph,
-    rules: Sequence[StageFold],
+    fold: LedgerFold,
     *,
     repair: bool = False,
-    policy: PoisonPolicy = UNBRAKED,
-    fold: LedgerFold | None = None,
+    scope: Scope = EVERYTHING,
+    unread: Callable[[], Iterable[Key]] = tuple,
 ) -> ProofReport:
-    """Compare a whole graph with its ledger, and mend it if told to.
+    """Compare a graph with its ledger, and mend it if told to.
 
     Args:
-        ledger: what is true.
         graph: what is proved; workers may go on with it.
-        rules: of the stages that it holds, in their order, with the workers' models.
+        fold: of its ledger, by the rules of the stages that it holds, with the workers' models; it
+            goes on where it stands.
         repair: whether to write what must be there, and look again.
-        policy: when an entry is given up, as the workers have it.
-        fold: of that ledger, which goes on where it stands; None: a new one.
+        scope: what is told of, and repaired.
+        unread: keys of events of which the fold does not know all that was once known.
 
     Raises:
         GraphAhead: the ledger lost entries that the graph has folded.
         FoldVersionMismatch, ModelsMismatch: the graph was folded by other rules.
         GraphUnavailable, LedgerUnavailable: a service is away.
     """
-    proof = _Proof(graph, fold or LedgerFold(ledger, rules, policy=policy))
-    report = ProofReport()
+    proof = _Proof(graph, fold, scope, unread)
     for number in range(1 + ROUNDS * repair):
-        changes, schema = proof.look(report)
-        differences = [*(one.difference for one in changes), *schema]
-        report.difference_count = len(differences)
-        report.differences = differences[:SHOWN]
+        report, changes = proof.look()
         if number == 0:
-            report.found_count = len(differences)
-        if not repair or not (differences or proof.unproved) or number == ROUNDS:
+            found_count, repaired = report.difference_count, 0
+        if not repair or not (changes or report.difference_count) or number == ROUNDS:
             break
-        proof.mend([*changes, *proof.unproved], bool(schema))
-        report.repaired += len(differences)
+        proof.mend(changes)
+        repaired += report.difference_count
+    report.found_count, report.repaired = found_count, repaired
     return report
 
 
 class _Proof:
-    def __init__(self, graph: Graph, fold: LedgerFold) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        fold: LedgerFold,
+        scope: Scope,
+        unread: Callable[[], Iterable[Key]],
+    ) -> None:
         self._graph = graph
         self._expected = fold
-        self.unproved: list[Change] = []
-        """Missing edges that a large graph may lack; repair adds them all the same."""
+        self._scope = scope
+        self._unread = unread
+        self._is_schema_wrong = False
+        self._is_strict = False
 
-    def look(self, report: ProofReport) -> tuple[list[Change], list[Difference]]:
-        """What differs, of the graph and of its schema."""
-        self._expected.advance(self._graph, self._graph.checkpoints())
-        counts: Counter[str] = Counter()
-        candidates = list(_streamed(self._expected.graph, self._graph, counts))
-        changes: list[Change] = []
-        for some in _parts(candidates):
-            changes += self._under_locks(partial(_again, self._expected, some))
-        report.entries = dict(self._expected.entries)
+    def look(self) -> tuple[ProofReport, list[Change]]:
+        """What differs, and what of it can be mended, with what is only missing from an index."""
+        report = ProofReport()
+        candidates, counts = _patiently(self._candidates)
+        changes = self._judged(candidates)
+        for _ in range(RETURN_LOOKS):
+            if not changes or not returning(self._graph, enriched=self._expected.is_enriched):
+                break
+            time.sleep(RETURN_WAIT_S)
+            changes = self._judged(changes)
+        changes = self._readable(report, changes)
+        different = self._forgive(report, changes, counts[SIMILAR_TO.type])
+        census = _patiently(self._graph.census) if self._scope.is_whole else None
+        schema = list(census_differences(census)) if census is not None else []
+        self._is_schema_wrong = bool(schema)
         report.compared = dict(counts)
-        report.notes, changes = self._forgive(changes, counts[SIMILAR_TO.type])
-        return changes, list(census_differences(self._graph.census()))
+        self._describe(report, different, schema)
+        return report, changes
 
-    def mend(self, changes: Sequence[Change], is_schema_wrong: bool) -> None:
+    def _candidates(self) -> tuple[list[Change], Counter[str]]:
+        self._expected.advance(self._graph, self._graph.checkpoints())
+        expected, held = self._expected.graph, self._graph
+        counts: Counter[str] = Counter()
+        changes: list[Change] = list(_streamed_nodes(expected, held, self._scope, counts))
+        for row in EDGES.values():
+            if row is not SIMILAR_TO:
+                changes += _streamed_edges(row, expected, held, self._scope, counts)
+        changes += self._similar_candidates(counts)
+        return [one for one in changes if self._scope.may_have(one)], counts
+
+    def _similar_candidates(self, counts: Counter[str]) -> list[EdgeChange]:
+        """What depends on who came first may be right one by one, and still too few in all."""
+        expected, held, tenants = self._expected.graph, self._graph, self._scope.tenants
+        changes: list[EdgeChange] = []
+        for self._is_strict in (False, True):
+            numbers: Counter[str] = Counter()
+            left = _counted(_edges(expected, SIMILAR_TO, tenants), numbers, "expected")
+            right = _counted(_edges(held, SIMILAR_TO, tenants), numbers, "held")
+            changes = list(similar_changes(left, right, self._judge_of(held)))
+            counts[SIMILAR_TO.type] = numbers["expected"]
+            if numbers["held"] >= SHARE * numbers["expected"]:
+                break
+        return changes
+
+    def _judge_of(self, held: Reads) -> Similarity:
+        return Similarity(self._expected.graph, held, is_strict=self._is_strict)
+
+    def mend(self, changes: Sequence[Change]) -> None:
         """Write what must be there, after a look under the locks."""
-        if is_schema_wrong:
-            census = self._graph.census()
+        if self._is_schema_wrong:
+            census = _patiently(self._graph.census)
             self._under_locks(lambda transaction: remove_unknown(transaction, census))
             mend_schema(self._graph)
         for some in _parts(changes):
-            self._under_locks(partial(_mend, self._expected, some))
+            self._under_locks(partial(self._mend, some))
+
+    def _judged(self, candidates: Sequence[Change]) -> list[Change]:
+        """Those that differ while nothing moves."""
+        changes: list[Change] = []
+        for some in _parts(candidates):
+            changes += self._under_locks(partial(self._again, some))
+        if self._scope.session is None:
+            return [one for one in changes if self._scope.may_have(one)]
+        members = self._scope.members_of(self._expected.graph)
+        return [one for one in changes if self._scope.has(one, members)]
 
     def _under_locks(self, work: Callable[[Transaction], Item]) -> Item:
-        """Do something while nothing moves, and the ledger is folded exactly as far."""
+        """Do something while nothing moves, and the ledger is folded exactly as far.
+
+        A deadlock with a worker costs another try.
+        """
+        return _patiently(partial(self._once_under_locks, work))
+
+    def _once_under_locks(self, work: Callable[[Transaction], Item]) -> Item:
         for tried in range(UNLOCKED_TRIES + 1):
             with self._graph.transaction() as transaction:
                 checkpoints = _lock_all(transaction, self._graph.checkpoints())
@@ -179,72 +212,145 @@ class _Proof:
             self._expected.advance(self._graph, checkpoints)
         raise AssertionError("unreachable")
 
-    def _forgive(self, changes: list[Change], total: int) -> tuple[list[str], list[Change]]:
+    def _again(self, candidates: Iterable[Change], held: Reads) -> list[Change]:
+        """Compare nodes and edges once more, by key."""
+        expected = self._expected.graph
+        labels: dict[str, set[Key]] = {}
+        types: dict[str, set[EdgePair]] = {}
+        for change in candidates:
+            if isinstance(change, NodeChange):
+                labels.setdefault(change.difference.type, set()).add(change.key)
+            else:
+                types.setdefault(change.difference.type, set()).add(change.pair)
+        changes: list[Change] = []
+        for label, keys in labels.items():
+            row = NODES[label]
+            changes += node_changes(row, _some(expected, row, keys), _some(held, row, keys))
+        for type_, pairs in types.items():
+            edge_row = EDGES[type_]
+            left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
+            if edge_row is SIMILAR_TO:
+                changes += similar_changes(left, right, self._judge_of(held))
+            else:
+                changes += edge_changes(edge_row, left, right)
+        return changes
+
+    def _mend(self, candidates: Iterable[Change], transaction: Transaction) -> None:
+        """Make nodes and edges what they must be, where they still are not."""
+        nodes: dict[str, list[NodeChange]] = {}
+        edges: dict[str, list[EdgeChange]] = {}
+        for change in self._again(candidates, transaction):
+            if isinstance(change, NodeChange):
+                nodes.setdefault(change.difference.type, []).append(change)
+            else:
+                edges.setdefault(change.difference.type, []).append(change)
+        for label, some in nodes.items():
+            transaction.restore_nodes(
+                label,
+                [one.expected for one in some if one.expected is not None],
+                gone=[one.key for one in some if one.expected is None],
+            )
+        for type_, changed in edges.items():
+            transaction.restore_edges(
+                type_,
+                [edge for one in changed for edge in one.expected],
+                gone=[one.pair for one in changed if not one.expected],
+            )
+
+    def _readable(self, report: ProofReport, changes: list[Change]) -> list[Change]:
+        """Leave out what depends on events that nobody can read any more as they were read."""
+        unread = Unread(self._unread(), self._expected.graph, self._graph)
+        left = [one for one in changes if not unread.explains(one)]
+        report.unread = len(unread.events)
+        if len(left) < len(changes):
+            report.notes.append(
+                f"{len(changes) - len(left)} differences are not counted: they depend on "
+                "payloads or answers that are not at hand any more"
+            )
+        return left
+
+    def _forgive(self, report: ProofReport, changes: list[Change], total: int) -> list[Change]:
         """Tell apart the few edges that an approximate index may not find in a large graph."""
         missed = [
             one
             for one in changes
             if one.difference.type == SIMILAR_TO.type and one.difference.kind == "missing"
         ]
-        self.unproved = []
         if total < LARGE or not missed or len(missed) > (1 - RECALL) * total:
-            return [], changes
-        self.unproved = list(missed)
-        note = f"{len(missed)} of {total} {SIMILAR_TO.type} are not there: the index is approximate"
-        return [note], [one for one in changes if one not in missed]
+            return changes
+        report.notes.append(
+            f"{len(missed)} of {total} {SIMILAR_TO.type} are not there: the index is approximate"
+        )
+        return [one for one in changes if one not in missed]
+
+    def _describe(
+        self, report: ProofReport, changes: Sequence[Change], schema: Sequence[Difference]
+    ) -> None:
+        differences = [*(one.difference for one in changes), *schema]
+        report.difference_count = len(differences)
+        report.differences = differences[:LISTED]
+        concerned = Counter(stage for one in changes for stage in one.stages)
+        for name, entries in self._expected.entries.items():
+            if self._scope.has_stage(name):
+                report.stages[name] = StageFinding(
+                    entries=entries, difference_count=concerned[name]
+                )
+        if schema:  # indexes and foreign labels are nobody's; the first stage is always there
+            next(iter(report.stages.values())).difference_count += len(schema)
+        described(report, self._expected, self._scope)
+
+
+def _patiently(call: Callable[[], Item]) -> Item:
+    """Call again what the graph breaks off.
+
+    Raises:
+        GraphUnavailable: it broke off every try.
+    """
+    trying = Retrying(
+        retry=retry_if_exception_type(GraphUnavailable),
+        stop=stop_after_attempt(TRIES),
+        wait=wait_random_exponential(multiplier=0.1, max=LONGEST_PAUSE_S),
+        before_sleep=_log_broken_off,
+        reraise=True,
+    )
+    return trying(call)
+
+
+def _log_broken_off(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome is not None else None
+    logger.warning("the graph broke off the proof; trying again", reason=str(error))
 
 
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def _streamed(expected: Graph, held: Graph, counts: Counter[str]) -> Iterator[Change]:
-    """What differs between two graphs that may not stand still."""
+def _streamed_nodes(
+    expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
+) -> Iterator[NodeChange]:
+    """Nodes that differ between two graphs that may not stand still."""
+    tenants = scope.tenants
     for label, row in NODES.items():
-        if row is not CHECKPOINT:
-            yield from node_changes(
-                row, _counted(_nodes(expected, row), counts, label), _nodes(held, row)
-            )
-    for type_, edge_row in EDGES.items():
-        left = _counted(_edges(expected, edge_row), counts, type_)
-        right = _edges(held, edge_row)
-        yield from _edge_changes(edge_row, left, right, Similarity(expected, held))
+        if row is not CHECKPOINT and (tenants is None or row is not DEAD_LETTER):
+            left = _counted(_nodes(expected, row, tenants), counts, label)
+            yield from node_changes(row, left, _nodes(held, row, tenants))
 
 
-def _again(fold: LedgerFold, candidates: Iterable[Change], held: Reads) -> list[Change]:
-    """Compare nodes and edges once more, by key."""
-    expected = fold.graph
-    labels: dict[str, set[Key]] = {}
-    types: dict[str, set[EdgePair]] = {}
-    for change in candidates:
-        if isinstance(change, NodeChange):
-            labels.setdefault(change.difference.type, set()).add(change.key)
-        else:
-            types.setdefault(change.difference.type, set()).add(change.pair)
-    changes: list[Change] = []
-    for label, keys in labels.items():
-        row = NODES[label]
-        changes += node_changes(row, _some(expected, row, keys), _some(held, row, keys))
-    for type_, pairs in types.items():
-        edge_row = EDGES[type_]
-        left, right = (_between(graph, edge_row, pairs) for graph in (expected, held))
-        changes += _edge_changes(edge_row, left, right, Similarity(expected, held))
-    return changes
-
-
-def _edge_changes(
-    row: EdgeRow, left: Iterable[FoundEdge], right: Iterable[FoundEdge], judge: Similarity
+def _streamed_edges(
+    row: EdgeRow, expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
 ) -> Iterator[EdgeChange]:
-    if row is SIMILAR_TO:
-        return similar_changes(left, right, judge)
-    return edge_changes(row, left, right)
+    """Likewise edges of a type."""
+    left = _counted(_edges(expected, row, scope.tenants), counts, row.type)
+    return edge_changes(row, left, _edges(held, row, scope.tenants))
 
 
-def _nodes(graph: Graph, row: NodeRow) -> Iterator[FoundNode]:
-    return cast(Iterator[FoundNode], graph.stream(row.label, _stored(row)))
+def _nodes(graph: Graph, row: NodeRow, tenants: Tenants) -> Iterator[FoundNode]:
+    nodes = graph.stream(row.label, _stored(row), tenants=tenants)
+    return cast(Iterator[FoundNode], nodes)
 
 
-def _edges(graph: Graph, row: EdgeRow) -> Iterator[FoundEdge]:
-    return cast(Iterator[FoundEdge], graph.stream(row.type, [p.name for p in row.properties]))
+def _edges(graph: Graph, row: EdgeRow, tenants: Tenants) -> Iterator[FoundEdge]:
+    edges = graph.stream(row.type, [p.name for p in row.properties], tenants=tenants)
+    return cast(Iterator[FoundEdge], edges)
 
 
 def _some(graph: Reads, row: NodeRow, keys: Iterable[Key]) -> list[FoundNode]:
@@ -283,9 +389,6 @@ def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield ordered[first : first + TOGETHER]
 
 
-# -- repairing -------------------------------------------------------------------------------------
-
-
 def _lock_all(transaction: Transaction, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
     """Lock the checkpoints of all stages, and read them.
 
@@ -296,27 +399,3 @@ def _lock_all(transaction: Transaction, checkpoints: Iterable[Checkpoint]) -> li
     ordered = sorted(checkpoints, key=lambda at: (-numbers.get(at.stage, 0), at.partition))
     held = [transaction.lock(at.stage, at.partition) for at in ordered]
     return [at for at in held if at is not None]
-
-
-def _mend(fold: LedgerFold, candidates: Iterable[Change], transaction: Transaction) -> None:
-    """Make nodes and edges what they must be, where they still are not."""
-    changes = _again(fold, candidates, transaction)
-    nodes: dict[str, list[NodeChange]] = {}
-    edges: dict[str, list[EdgeChange]] = {}
-    for change in changes:
-        if isinstance(change, NodeChange):
-            nodes.setdefault(change.difference.type, []).append(change)
-        else:
-            edges.setdefault(change.difference.type, []).append(change)
-    for label, some in nodes.items():
-        transaction.restore_nodes(
-            label,
-            [one.expected for one in some if one.expected is not None],
-            gone=[one.key for one in some if one.expected is None],
-        )
-    for type_, changed in edges.items():
-        transaction.restore_edges(
-            type_,
-            [edge for one in changed for edge in one.expected],
-            gone=[one.pair for one in changed if not one.expected],
-        )

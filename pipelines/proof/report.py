@@ -1,145 +1,135 @@
-"""What verify does alike whichever stage it is about: look, mend, look again, and tell."""
+"""What a proof found, for a person, for JSON and for metrics."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import structlog
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_random_exponential,
-)
+from pipelines.proof.compare import Difference
 
-from pipelines.ledger.reports import verified
-from pipelines.ledger.targets import Target
-from pipelines.proof.comparison import Difference
-from pipelines.work.services import Progress, Services
-from pipelines.work.stages import Stage, load
-from projections.errors import GraphUnavailable
-
-LISTED = 1_000
-"""Differences listed at most; all are counted."""
-MENDING_ROUNDS = 3
-"""How often what differs is mended at most; live work may make new differences meanwhile."""
-LOOKS: Final = 3
-"""How often a look begins that the graph breaks off: under load one answer may stay away."""
-MAX_PAUSE_S: Final = 5.0
-"""Between two looks."""
-
-logger = structlog.get_logger(__name__)
+LISTED: Final = 1_000
+"""Differences, dead letters and awaited parents that a report names; all are counted."""
 
 
-@dataclass(kw_only=True)
-class ComparisonReport:
-    """How a graph compares with its ledger.
+@dataclass(slots=True)
+class StageFinding:
+    """What was found of one stage.
 
     Attributes:
-        differences: those that are listed.
-        difference_count: all of them.
-        repaired: differences that were dealt with.
+        entries: of the ledger that were folded.
+        digest: of what the ledger says the stage must have made; empty where nothing was folded.
+        difference_count: differences in what it writes; one that concerns two stages is counted by
+            both.
+        dead_letter_count: entries that it passed without folding them.
         lag_entries: not folded yet, and so not compared.
     """
 
-    differences: list[Difference] = field(default_factory=list)
+    entries: int = 0
+    digest: str = ""
     difference_count: int = 0
-    repaired: int = 0
     dead_letter_count: int = 0
     lag_entries: int = 0
-    duration_s: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        raise NotImplementedError
+        return {
+            "ok": not self.difference_count,
+            "entries": self.entries,
+            "digest": self.digest,
+            "difference_count": self.difference_count,
+            "dead_letter_count": self.dead_letter_count,
+            "lag_entries": self.lag_entries,
+        }
+
+
+@dataclass(slots=True)
+class ProofReport:
+    """How a graph compares with its ledger, up to the checkpoints.
+
+    Attributes:
+        target: whose graph.
+        part: of which it is told; empty: all of it.
+        stages: what was found of each stage that was compared, in their order.
+        compared: nodes and edges that must be there, by label and type.
+        differences: of the last look, the first LISTED.
+        difference_count: all of them.
+        found_count: of the first look, before anything was repaired.
+        repaired: how many differences were repaired.
+        events: that the ledger holds and the graph has taken in, forgotten ones too.
+        system_events: likewise.
+        unread: events whose payload, or whose answer of a language model, is not at hand any more;
+            what depends on them is not compared.
+        dead_letters: what stages could not fold; no differences, for the graph says so itself.
+        waiting_parents: tenant and id of events that are only the cause of another so far.
+        notes: what was tolerated, and why.
+        duration_s: of all looks and repairs.
+    """
+
+    target: str = ""
+    part: str = ""
+    stages: dict[str, StageFinding] = field(default_factory=dict)
+    compared: Mapping[str, int] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    difference_count: int = 0
+    found_count: int = 0
+    repaired: int = 0
+    events: int = 0
+    system_events: int = 0
+    unread: int = 0
+    dead_letters: list[Mapping[str, Any]] = field(default_factory=list)
+    dead_letter_count: int = 0
+    waiting_parents: list[tuple[str, str]] = field(default_factory=list)
+    waiting_parent_count: int = 0
+    notes: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Whether the graph is what follows from the ledger, up to the checkpoints.
+        """Whether nothing differs. Dead letters and lag are no differences."""
+        return not self.difference_count
 
-        Dead letters and lag are no differences.
-        """
-        return self.difference_count == 0
+    @property
+    def digest(self) -> str:
+        """Of the first stage that was compared."""
+        return next((one.digest for one in self.stages.values()), "")
 
-    def add(self, difference: Difference) -> None:
-        """Count a difference, and list it while there is room."""
-        self.difference_count += 1
-        if len(self.differences) < LISTED:
-            self.differences.append(difference)
+    @property
+    def lag_entries(self) -> int:
+        """Of the first stage that was compared, which the others are behind."""
+        return next((one.lag_entries for one in self.stages.values()), 0)
 
+    @property
+    def scope(self) -> str:
+        """What was compared, in one line."""
+        things = ", ".join(f"{number:,} {name}" for name, number in self.compared.items() if number)
+        part = f" of {self.part}" if self.part else ""
+        return f"compared{part}: {', '.join(self.stages)}: {things or 'nothing is there'}"
 
-R = TypeVar("R", bound=ComparisonReport)
-
-
-def looked(begun_s: float, look: Callable[[], R], mend: Callable[[], int] | None) -> R:
-    """What a look finds; with `mend`, what is left when that was done as often as it takes.
-
-    Args:
-        begun_s: when verify began, of `time.perf_counter`.
-        look: compares the graph with the ledger.
-        mend: what the last look found; returns how many differences were dealt with. None: nothing
-            is mended.
-
-    Raises:
-        GraphUnavailable: the graph broke off every look.
-    """
-    looking = Retrying(
-        retry=retry_if_exception_type(GraphUnavailable),
-        stop=stop_after_attempt(LOOKS),
-        wait=wait_random_exponential(max=MAX_PAUSE_S),
-        before_sleep=_log_broken_off,
-        reraise=True,
-    )
-    report = looking(look)
-    repaired = 0
-    for _ in range(MENDING_ROUNDS):
-        if mend is None or report.ok:
-            break
-        repaired += mend()
-        report = looking(look)
-    report.repaired = repaired
-    report.duration_s = time.perf_counter() - begun_s
-    return report
-
-
-def _log_broken_off(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome is not None else None
-    logger.warning("the graph broke off a look; looking again", reason=str(error))
-
-
-def verify_stage(
-    services: Services,
-    stage: Stage,
-    target: Target,
-    *,
-    repair: bool = False,
-    sample: int | None = None,
-    progress: Progress | None = None,
-) -> ComparisonReport:
-    """Compare a stage of a target with the ledger.
-
-    Args:
-        services: ledger and targets.
-        stage: which.
-        target: which.
-        repair: mend what differs, then look again.
-        sample: events to look at, of a stage that can be sampled; None: all.
-        progress: called with done, total and what is being done.
-    """
-    sampling = {"sample": sample} if stage.sampled else {}
-    verify = load(stage.verify)
-    report: ComparisonReport = verify(
-        services, target=target.name, repair=repair, progress=progress, **sampling
-    )
-    return report
-
-
-def tell(services: Services, stage: str, target: str, report: ComparisonReport) -> None:
-    """Put what verify found of a stage where `status` and metrics find it."""
-    services.reports.put(
-        verified(stage, target, differences=report.difference_count, duration_s=report.duration_s)
-    )
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "ok": self.ok,
+            "target": self.target,
+            "scope": self.scope,
+            "events": self.events,
+            "system_events": self.system_events,
+            "digest": self.digest,
+            "stages": {name: one.as_dict() for name, one in self.stages.items()},
+            "compared": dict(self.compared),
+            "differences": [one.as_dict() for one in self.differences],
+            "difference_count": self.difference_count,
+            "found_count": self.found_count,
+            "repaired": self.repaired,
+            "unread": self.unread,
+            "waiting_parents": [
+                {"tenant": tenant, "event_id": event_id}
+                for tenant, event_id in self.waiting_parents
+            ],
+            "waiting_parent_count": self.waiting_parent_count,
+            "dead_letters": list(map(dict, self.dead_letters)),
+            "dead_letter_count": self.dead_letter_count,
+            "lag_entries": self.lag_entries,
+            "notes": list(self.notes),
+            "duration_s": round(self.duration_s, 3),
+        }

@@ -24,7 +24,7 @@ from enrichment.text import event_text
 from pipelines.ledger.targets import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel, same_by_model, with_answers
-from pipelines.models.loaded import Models
+from pipelines.models.loaded import Memory, Models
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
@@ -59,6 +59,7 @@ class Deriver:
         recognizer: of tokens, entities and dependencies.
         resolver: reads payloads behind `payload_ref`.
         language_model: adds to what the rules find in messages; None: off.
+        memory: of a process that asks nobody; gives None in one that does.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Deriver:
         recognizer: EntityRecognizer,
         resolver: PayloadResolver | None = None,
         language_model: ChatModel | None = None,
+        memory: Callable[[], Memory | None] = lambda: None,
     ) -> None:
+        self._memory = memory
         self._embedder = embedder
         self._recognizer = recognizer
         self._resolver = resolver
@@ -132,13 +135,27 @@ class Deriver:
             )
         ]
         if self._language_model is not None:
-            derived, _ = with_answers(self._language_model, derived)
+            derived = self._with_answers(self._language_model, derived)
         return statements + self._with_names(derived)
+
+    def _with_answers(self, model: ChatModel, derived: Sequence[Derived]) -> list[Derived]:
+        answers, unanswered = with_answers(model, derived)
+        memory = self._memory()
+        if memory is None:
+            return answers
+        memory.unread |= unanswered
+        pairs = list(zip(derived, answers, strict=True))
+        memory.answered |= {one.event.key for one, answer in pairs if answer != one}
+        return [one if one.event.key in memory.ignored else answer for one, answer in pairs]
 
     def _content(self, event: Event) -> Any:
         if event.payload is not None or not event.payload_ref or self._resolver is None:
             return None
-        return self._resolver.resolve(event.payload_ref)
+        content = self._resolver.resolve(event.payload_ref)
+        memory = self._memory()
+        if content is None and memory is not None:
+            memory.unread.add(event.key)
+        return content
 
     def _embed(self, texts: Sequence[str]) -> list[bytes | None]:
         """A vector for each text that says something; without, when the model gives up on it."""
@@ -201,7 +218,13 @@ def enrichment_fold(
             upstream=str(stage.upstream),
         ),
         enrich,
-        Deriver(models.embedder, models.recognizer, models.resolver, language_model),
+        Deriver(
+            models.embedder,
+            models.recognizer,
+            models.resolver,
+            language_model,
+            memory=lambda: models.memory,
+        ),
         models=models.names,
         answer=_answers_of(language_model),
         interrupt=None if language_model is None else language_model.close,

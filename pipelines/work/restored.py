@@ -8,20 +8,22 @@ whoever looks next goes on where this ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import Protocol
 
 import structlog
 
 from consolidation.tombstones import EventKey
-from pipelines.graph.reads.due_passes import PassReads
-from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.graph.port import Graph, Reads
+from pipelines.ledger.ledger import Entry
 from pipelines.ledger.targets import Target
 from pipelines.work.folds import make_fold
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, stages_before
+from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage, stages_before
+from projections.schema import DEAD_LETTER, EVENT, FORGOTTEN
 
 logger = structlog.get_logger(__name__)
 
@@ -29,9 +31,39 @@ AT_ONCE = 500
 """Events; each is one transaction of a stage for every partition."""
 
 
+class FindEntries(Protocol):
+    """The ledger, as far as it is asked here."""
+
+    def find_many(self, keys: Sequence[EventKey]) -> Mapping[EventKey, Entry]:
+        """Entries by tenant and event id."""
+        ...
+
+
+def returning(graph: Reads, *, enriched: bool) -> list[EventKey]:
+    """Recalled events that a graph has not again, by key; those with a dead letter left out.
+
+    Args:
+        graph: which.
+        enriched: whether it has the second stage, without which none of them is whole.
+    """
+    marked = graph.find(FORGOTTEN.label, ("recalled",), [(True,)]).get((True,), [])
+    keys = [node.key for node in marked]
+    nodes = graph.nodes(EVENT.label, keys, ("importance_score",))
+    away = [
+        key
+        for key in keys
+        if (node := nodes.get(key)) is None
+        or not node.visible
+        or (enriched and node.values["importance_score"] is None)
+    ]
+    dead = graph.find(DEAD_LETTER.label, ("tenant", "event_id"), away)
+    return [(key[0], key[1]) for key in away if key not in dead]
+
+
 def missing(services: Services, target: Target) -> frozenset[EventKey]:
-    """Recalled events that a target has not again, so many as are brought back at once."""
-    return frozenset(_Missing(services, target).page())
+    """Recalled events that a target has not again."""
+    graph = services.graph(target)
+    return frozenset(returning(graph, enriched=_is_enriched(graph)))
 
 
 def bring_back(services: Services, target: Target) -> int:
@@ -43,25 +75,18 @@ def bring_back(services: Services, target: Target) -> int:
         LedgerUnavailable, GraphUnavailable: a service is away.
         ModelUnavailable: the target is enriched, and a model is not installed here.
     """
-    looking = _Missing(services, target)
-    runners: list[Runner] = []
-    came = left = 0
-    before: EventKey | None = None
-    while keys := looking.page(before):
-        if not runners:
-            runners = [
-                Runner(
-                    make_fold(stage, services, target),
-                    services.graph(target),
-                    target=target.name,
-                    policy=UNBRAKED,
-                )
-                for stage in looking.stages
-            ]
-        fold_again(services.ledger, runners, keys)
-        still = len(set(keys).intersection(looking.page(before)))
-        came, left = came + len(keys) - still, left + still
-        before = keys[-1]
+    graph = services.graph(target)
+    enriched = _is_enriched(graph)
+    keys = returning(graph, enriched=enriched)
+    if not keys:
+        return 0
+    runners = [
+        Runner(make_fold(stage, services, target), graph, target=target.name, policy=UNBRAKED)
+        for stage in _begun_before(graph)
+    ]
+    fold_again(services.ledger, runners, keys)
+    left = len(returning(graph, enriched=enriched))
+    came = len(keys) - left
     if left:
         logger.warning("not brought back", target=target.name, events=left)
     if came:
@@ -69,22 +94,16 @@ def bring_back(services: Services, target: Target) -> int:
     return came
 
 
-class _Missing:
-    """Recalled events that a target has not again, in the order of their keys."""
+def _is_enriched(graph: Graph) -> bool:
+    return bool(graph.checkpoints(ENRICHMENT.name))
 
-    def __init__(self, services: Services, target: Target) -> None:
-        self._reads = PassReads(services.driver(target), target.database)
-        graph = services.graph(target)
-        self.stages = [s for s in stages_before(CONSOLIDATION) if graph.checkpoints(s.name)]
-        self.enriched = bool(graph.checkpoints(ENRICHMENT.name))
 
-    def page(self, after: EventKey | None = None) -> list[EventKey]:
-        """Those behind a key, so many as are brought back at once."""
-        return self._reads.returning(AT_ONCE, after=after, enriched=self.enriched)
+def _begun_before(graph: Graph) -> list[Stage]:
+    return [s for s in stages_before(CONSOLIDATION) if graph.checkpoints(s.name)]
 
 
 def fold_again(
-    ledger: Ledger, runners: Sequence[Runner], keys: Sequence[EventKey]
+    ledger: FindEntries, runners: Sequence[Runner], keys: Sequence[EventKey]
 ) -> tuple[int, list[tuple[EventKey, str]]]:
     """Fold the entries of events again, through the stages of some runners in their order.
 

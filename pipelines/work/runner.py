@@ -283,6 +283,10 @@ class Runner:
         reason = describe(error)
         kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
         end = self.retries.call(lambda: self._advance(start, [entry], poison=(kind, reason)))
+        self._note_dead_letter(entry, reason)
+        return end
+
+    def _note_dead_letter(self, entry: Entry, reason: str) -> None:
         metrics.DEAD_LETTERS_MADE.labels(**self._labels).inc()
         self._log.error(
             "dead letter",
@@ -292,7 +296,6 @@ class Runner:
             attempts=self.brake.policy.max_attempts,
             reason=reason,
         )
-        return end
 
     def _advance(
         self,

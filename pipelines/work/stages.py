@@ -43,8 +43,6 @@ class Stage:
             version is rebuilt, never mixed.
         package: the folder of its pure rules.
         make: (stage, services, target) → its `folds.StageFold`: what runs on that target.
-        verify: (services, *, target, repair, progress …) → a report: its graph against the ledger.
-        sampled: whether `verify` can look at a sample, and takes `sample` and `seed`.
         upstream: name of the stage that must have folded an entry first; None: the first stage,
             which every target has, and which ingest is held against.
         decides: whether passes decide what it then applies: on the active target only, recorded in
@@ -64,8 +62,6 @@ class Stage:
     fold_version: int
     package: str
     make: Entry
-    verify: Entry
-    sampled: bool = False
     upstream: str | None = None
     decides: bool = False
     batch_size: Callable[[Settings], int] = attrgetter("batch_size")
@@ -100,7 +96,6 @@ PROJECTION: Final = Stage(
     fold_version=structural.FOLD_VERSION,
     package="projections",
     make="pipelines.work.folds:projection_fold",
-    verify="pipelines.proof.verify:verify",
 )
 
 ENRICHMENT: Final = Stage(
@@ -108,8 +103,6 @@ ENRICHMENT: Final = Stage(
     fold_version=enrichment.FOLD_VERSION,
     package="enrichment",
     make="pipelines.work.enriching:enrichment_fold",
-    verify="pipelines.proof.enrichment:verify_enrichment",
-    sampled=True,
     upstream=PROJECTION.name,
     # Blocks as large as models get through within a few seconds.
     batch_size=attrgetter("enrichment_batch_size"),
@@ -126,7 +119,6 @@ CONSOLIDATION: Final = Stage(
     fold_version=consolidation.FOLD_VERSION,
     package="consolidation",
     make="pipelines.work.consolidating:consolidation_fold",
-    verify="pipelines.proof.consolidation:verify_consolidation",
     upstream=ENRICHMENT.name,
     decides=True,
     # A decision is up to 121 KiB.

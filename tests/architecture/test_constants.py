@@ -12,8 +12,6 @@ from tests.architecture.test_house import PACKAGES, ROOT
 BY_CHANCE: Final = {
     "FOLD_VERSION": "each stage has its own, and it rises by itself",
     "POLL_S": "how often one thing looks at another; no two of them have to agree",
-    "CHUNK": "how many of different things are handled at once",
-    "ROWS": "how many rows of different questions are fetched at once",
     "TIMEOUT_MS": "a default of the command line and a limit of the warm-up",
     "OK": "a status of HTTP, in two clients of different servers",
 }
@@ -23,7 +21,6 @@ NOT_YET: Final = frozenset(
     (
         "ACTIVE",
         "BLANKS",
-        "CHAIN",
         "CONTROL",
         "DIGEST_BYTES",
         "ENTITIES_AT_ONCE",
@@ -36,8 +33,6 @@ NOT_YET: Final = frozenset(
         "MAX_SUPPORTING",
         "PATIENCE_S",
         "RECOLLECT",
-        "ROUNDS",
-        "SAMPLE",
         "TENANT",
     )
 )

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.cli import reference
 from pipelines.graph import cypher
+from pipelines.graph.reads import chains
 from projections.schema import EDGES, EVENT, INTENTS, MAX_WEIGHT, NODES, schema_statements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ def test_every_edge_row_is_written_removed_and_compared(row: object) -> None:
     assert f":{row.type}" in cypher.merge_edges_text(row.type, row.stage)
     assert f":{row.type}" in cypher.remove_edges_text(row.type, row.stage)
     if row.stage == "projection":
-        assert f":{row.type}]" in cypher.STREAM_EVENTS
+        assert f":{row.type}]" in chains.STREAM_EVENTS
     assert {row.source, row.target} <= set(NODES)
     assert set(row.key) <= {p.name for p in row.properties}
     assert set(row.weights) == set(INTENTS)

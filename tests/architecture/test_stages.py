@@ -97,15 +97,12 @@ def test_each_stage_stands_on_the_one_before_it() -> None:
 
 @EVERY_ROW
 def test_what_a_row_names_exists(stage: Stage) -> None:
-    entries = (stage.make, stage.verify, stage.installed_models, stage.check, stage.beside)
+    entries = (stage.make, stage.installed_models, stage.check, stage.beside)
     assert [entry for entry in entries if entry is not None and not callable(load(entry))] == []
     made = load(stage.make)
     wanted = list(inspect.signature(projection_fold).parameters)
     assert list(inspect.signature(made).parameters)[: len(wanted)] == wanted
     assert get_type_hints(made)["return"] is StageFold
-    verify = set(inspect.signature(load(stage.verify)).parameters)
-    assert {"target", "session", "tenant", "repair", "progress"} <= verify
-    assert ({"sample", "seed"} <= verify) == stage.sampled
     assert stage.batch_size(Settings()) > 0
     assert stage.rebuild_batch_size(Settings()) > 0
     assert 0 <= stage.nice(Settings()) < 20

@@ -11,13 +11,19 @@ from tests.bench.limits import bare_read
 from tests.bench.stack import Stack, finished
 
 
-def measure(stack: Stack, rounds: int) -> dict[str, Any]:
-    """Figures on ledger and graph as they are, in turns."""
+def measure(stack: Stack, rounds: int, *options: str) -> dict[str, Any]:
+    """Figures on ledger and graph as they are, in turns.
+
+    Args:
+        stack: what is verified.
+        rounds: how many turns count.
+        options: of the command; `--fast` for the sums alone.
+    """
     verify_s, bare_s, peaks, cpu_s = [], [], [], []
     events = 0
     for number in range(rounds + 1):
         bare = bare_read(stack.redis, stack.streams, stack.blue)
-        child = stack.child("verify", "--json", stdout=subprocess.PIPE)
+        child = stack.child("verify", "--json", *options, stdout=subprocess.PIPE)
         output, peak, used = finished(child)
         report = json.loads(output)
         assert report["ok"], report

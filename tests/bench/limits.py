@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import neo4j
 import redis
 
-from pipelines.graph import cypher
+from pipelines.graph.reads import chains
 from projections.events import Event
 from projections.positions import Position
 from projections.structural import Link, neighbours_in
@@ -165,4 +165,4 @@ def bare_scan(client: Any, stream: str, count: int = 1_000) -> Iterator[Mapping[
 def bare_stream(driver: neo4j.Driver) -> Iterator[neo4j.Record]:
     """Every event with its edges, in the order of the chains, as the driver gives it."""
     with driver.session(fetch_size=5_000, default_access_mode=neo4j.READ_ACCESS) as session:
-        yield from session.run(cypher.STREAM_EVENTS)
+        yield from session.run(chains.STREAM_EVENTS)

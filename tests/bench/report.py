@@ -54,7 +54,7 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 def _rows(figures: Mapping[str, Any]) -> list[str]:
     append, live, rebuild = figures["append"], figures["live"], figures["rebuild"]
-    verify, lag = figures["verify"], figures["lag"]
+    fast, verify, lag = figures["fast"], figures["verify"], figures["lag"]
     cpu = live["cpu_us_per_event"]
     return [
         _row(
@@ -102,11 +102,17 @@ def _rows(figures: Mapping[str, Any]) -> list[str]:
             aim=f"< {AIMS['lag_p95_ms']} ms",
         ),
         _row(
+            "verify --fast (events/s)",
+            f"{fast['events_per_s']:,}",
+            f"{fast['limit_events_per_s']:,} bare read",
+            fast["ratio"],
+            f"≥ {AIMS['verify']}",
+        ),
+        _row(
             "verify (events/s)",
             f"{verify['events_per_s']:,}",
             f"{verify['limit_events_per_s']:,} bare read",
             verify["ratio"],
-            f"≥ {AIMS['verify']}",
         ),
         _row(
             "Redis, bytes an event",
@@ -116,7 +122,8 @@ def _rows(figures: Mapping[str, Any]) -> list[str]:
             round(append["raw_bytes_per_event"] / append["redis_bytes_per_event"], 2),
         ),
         _row("memory of a worker", f"{live['worker_mb']} MB", aim="flat"),
-        _row("memory of verify, peak", f"{verify['peak_mb']} MB", aim="flat"),
+        _row("memory of verify --fast, peak", f"{fast['peak_mb']} MB", aim="flat"),
+        _row("memory of verify, peak", f"{verify['peak_mb']} MB"),
         _row("memory of rebuild, peak", f"{rebuild['peak_mb']} MB", aim="flat"),
     ]
 

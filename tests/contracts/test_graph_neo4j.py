@@ -10,6 +10,7 @@ import pytest
 from pipelines.graph import cypher, questions
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import End
+from pipelines.graph.reads import chains
 from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
 from projections.operations import Operations
 from projections.schema import (
@@ -106,13 +107,11 @@ BY_CHAIN = {
     "end of a chain": questions.stretch_text(
         EVENT.label, (), before=True, within=False, after=False, having=""
     ),
-    "stream events": cypher.STREAM_EVENTS,
-    "read sessions": cypher.READ_SESSIONS,
+    "stream events": chains.STREAM_EVENTS,
 }
 BY_KEY: dict[str, str] = {
     "advance": cypher.ADVANCE,
     "lock": cypher.LOCK,
-    "read events": cypher.READ_EVENTS,
     **{f"nodes {label}": questions.nodes_text(label, ()) for label in NODES},
     **{
         f"lock {label}{' making' if make else ''}": questions.lock_nodes_text(label, (), make=make)

@@ -36,6 +36,11 @@ class Enriched:
 
     def __init__(self, stack: Stack, **options: Any) -> None:
         self.stack = stack
+        services = stack.services
+        # The models of the tests' process, also for what verify and rebuild do in it.
+        services.__dict__["models"] = Models(
+            services.settings, services.redis, embedder(), recognizer()
+        )
         self.stage = self.new_stage()
         self.runner = self.new_runner(**options)
         self.runner.prepare(stack.ledger.partitions)

@@ -12,7 +12,8 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.targets import Target
-from pipelines.proof.verify import Report, verify
+from pipelines.proof.report import ProofReport
+from pipelines.proof.verify import verify
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
@@ -91,7 +92,7 @@ class Stack:
         for entries in self.ledger.scan(partition, count=size):
             yield Block(partition, tuple(entries))
 
-    def verify(self, **options: Any) -> Report:
+    def verify(self, **options: Any) -> ProofReport:
         return verify(self.services, **options)
 
     def cypher(self, text: str, **parameters: Any) -> list[Any]:
@@ -173,6 +174,6 @@ class Ingest(Worker):
             self.error = error
 
 
-def keys_of(report: Report) -> Sequence[tuple[str, str, str, tuple[Any, ...]]]:
+def keys_of(report: ProofReport) -> Sequence[tuple[str, str, str, tuple[Any, ...]]]:
     """What a report names: kind, element, type, key."""
     return [(d.kind, d.element, d.type, d.key) for d in report.differences]

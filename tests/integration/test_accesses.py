@@ -7,18 +7,26 @@ from typing import Any
 import pytest
 
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
-from pipelines.proof.consolidation import verify_consolidation
+from pipelines.proof.verify import verify
+from pipelines.work.restored import bring_back
 from projections.events import Event
 from projections.schema import RELATES_TO
 from tests.decided import ENTITIES, episode, episode_id, forgotten, recalled, system
 from tests.factories import START_MS, event_id, session
-from tests.integration.consolidation_support import Consolidated
+from tests.integration.consolidation_support import Consolidated, without_models
 from tests.integration.stack import PARTITIONS, Stack
 from tests.said import feedback_payload
 
 pytestmark = pytest.mark.integration
 
 FACT = FactKey(ENTITIES[0], "works_at", "semantic", ENTITIES[1], START_MS, event_id(1))
+
+
+@pytest.fixture(autouse=True)
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule stands in for the models of the enrichment."""
+    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
+    monkeypatch.setattr("pipelines.work.restored.make_fold", without_models)
 
 
 @pytest.fixture
@@ -78,8 +86,10 @@ def test_a_rebuilt_graph_counts_the_same(live: Consolidated) -> None:
 def test_verify_adds_them_up_again_and_repair_sets_them_right(live: Consolidated) -> None:
     gone = forgotten(110, [3], episode_id("session-0"))
     live.take_in(*READS, returned(104, 3), gone, recalled(112, [3]))
-    services, shown = live.stack.services, accesses(live)
-    assert verify_consolidation(services).differences == []
+    services = live.stack.services
+    assert bring_back(services, live.stack.target) == 1
+    shown = accesses(live)
+    assert verify(services).differences == []
     live.stack.cypher(
         "MATCH (e:Event) WHERE e.event_id IN $ids SET e.access_count = e.access_count + 7",
         ids=[event_id(1), event_id(3)],
@@ -87,9 +97,9 @@ def test_verify_adds_them_up_again_and_repair_sets_them_right(live: Consolidated
     live.stack.cypher(
         "MATCH (e:Event {event_id: $id}) REMOVE e.access_count, e.last_accessed_at", id=event_id(2)
     )
-    report = verify_consolidation(services)
+    report = verify(services)
     assert [one.key[1] for one in report.differences] == [event_id(n) for n in (1, 2, 3)]
-    assert verify_consolidation(services, repair=True).ok
+    assert verify(services, repair=True).ok
     assert accesses(live) == shown
 
 

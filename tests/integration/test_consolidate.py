@@ -21,7 +21,7 @@ from pipelines.ledger.targets import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
 from pipelines.operations.passes.scopes import PassScope
-from pipelines.proof.consolidation import verify_consolidation
+from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider, Due
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
@@ -47,6 +47,7 @@ LATER_MS = START_MS + 4_000 * DAY_MS
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
     monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
+    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_where_no_worker_runs_a_pass_applies_what_it_decided(live: Consolidated)
     assert (report.found.sessions_written, report.complete) == (4, True)
     written = live.stack.cypher("MATCH (s:Summary {level: 2}) WHERE NOT s:Unwritten RETURN s.level")
     assert written == [2] * 4
-    assert verify_consolidation(live.stack.services).ok
+    assert verify(live.stack.services).ok
 
 
 def test_a_second_pass_decides_nothing_about_events(live: Consolidated) -> None:
@@ -177,7 +178,7 @@ def test_a_killed_pass_is_completed_by_the_next_and_nothing_is_decided_twice(
     assert unlisted(live) == []
     live.fold()
     graph, decided = said(live), kinds(live)
-    assert verify_consolidation(live.stack.services).ok
+    assert verify(live.stack.services).ok
     live.stack.services.redis.flushall()
     fresh = Consolidated(make_stack(lease_ms=LEASE_MS))
     fresh.empty()
@@ -266,7 +267,7 @@ class Workers:
 
 def test_a_first_look_begins_a_pass(live: Consolidated) -> None:
     look(live)
-    assert verify_consolidation(live.stack.services).decisions > 0
+    assert verify(live.stack.services).system_events > 0
 
 
 def test_a_worker_of_another_target_does_not_decide(live: Consolidated) -> None:
@@ -356,8 +357,8 @@ def test_of_two_targets_one_decides_and_both_apply(
         look(live, name)
         other.fold()
     decided = [after - early for early, after in zip(before, seqs(live), strict=True)]
-    assert sum(decided) == verify_consolidation(services).decisions
+    assert sum(decided) == verify(services).system_events
     assert said(other) == said(live)
-    reports = [verify_consolidation(services, target=name) for name in ("blue", "green")]
+    reports = [verify(services, target=name) for name in ("blue", "green")]
     assert [report.ok for report in reports] == [True, True]
     assert len({report.digest for report in reports}) == 1

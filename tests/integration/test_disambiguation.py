@@ -13,7 +13,7 @@ import pytest
 from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_
 from pipelines.operations.rebuild import rebuild
-from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
 from projections.errors import GraphUnavailable
 from projections.events import Event
@@ -142,7 +142,7 @@ def test_a_yes_is_recorded_and_applied_when_it_is_read_back(
     (pair,) = decided(enriched)
     assert (pair["same"], pair["justification"]) == (True, case.rule)
     assert same(enriched) == [sorted((case.one, case.other))]
-    assert verify_enrichment(enriched.stack.services).ok
+    assert verify(enriched.stack.services).ok
 
 
 def test_a_decision_is_an_entry_and_nothing_until_it_is_read(enriched: Enriched) -> None:
@@ -249,8 +249,7 @@ def test_a_rebuild_asks_nobody_and_gives_the_same_graph(
     stack.cypher("MATCH (n:Entity) DETACH DELETE n")
     report = rebuild(stack.services)
     assert report.ok
-    found = report.later["enrichment"]
-    assert found.repaired == 0
+    assert report.verified.repaired == 0
     assert (len(server.asked), stack.ledger.tails()) == (questions, tails)
     assert enriched.folded() == before
     assert same(enriched) == [sorted((ALIKE.one, ALIKE.other))]

@@ -284,8 +284,7 @@ def test_rebuild_in_place_gives_the_same_graph(enriched: Enriched) -> None:
     enriched.stack.cypher("MATCH (h:FactHistory) DELETE h")
     report = rebuild(enriched.stack.services)
     assert report.ok
-    found = report.later["enrichment"]
-    assert found.repaired == 0
+    assert report.verified.repaired == 0
     assert enriched.folded() == before
 
 

@@ -11,7 +11,7 @@ from pipelines.operations.consolidate import consolidate
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconsolidate import rebuild_and_redecide
-from pipelines.proof.consolidation import verify_consolidation
+from pipelines.proof.verify import verify
 from pipelines.work.restored import bring_back
 from tests.decided import system
 from tests.factories import START_MS
@@ -47,15 +47,15 @@ def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Targe
     assert bring_back(services, stack.target) == 1
     assert bring_back(services, stack.target) == 0
     tails = services.ledger.tails()
-    live = verify_consolidation(services)
+    live = verify(services)
     assert live.ok, live.differences
 
     report = rebuild(services, into=green, switch=True)
-    assert report.as_dict()["ok"], report.differences
+    assert report.as_dict()["ok"], report.verified.differences
     assert services.ledger.tails() == tails, "a rebuild decides nothing"
-    rebuilt = verify_consolidation(services)
-    assert (rebuilt.target, rebuilt.digest) == ("green", live.digest)
-    assert report.as_dict()["stages"]["consolidation"]["digest"] == live.digest
+    rebuilt = verify(services)
+    assert (rebuilt.target, rebuilt.stages) == ("green", live.stages)
+    assert report.verified.stages["consolidation"].digest == live.stages["consolidation"].digest
     with services.driver(green).session() as reading:
         found = reading.run(
             "MATCH (e:Event {event_id: $id}) RETURN e.text IS NOT NULL AND NOT e:Placeholder",
@@ -74,6 +74,7 @@ def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Targe
         3,
     ), document
     in_place = rebuild(services)
-    assert in_place.as_dict()["ok"], in_place.differences
-    plain = verify_consolidation(services)
-    assert (plain.ok, plain.digest) == (True, document["stages"]["consolidation"]["digest"])
+    assert in_place.as_dict()["ok"], in_place.verified.differences
+    plain = verify(services)
+    digest = document["stages"]["consolidation"]["digest"]
+    assert (plain.ok, plain.stages["consolidation"].digest) == (True, digest)

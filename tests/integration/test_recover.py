@@ -13,7 +13,7 @@ from pipelines.ledger.ledger import Appended
 from pipelines.local.servers import ValkeyServer
 from pipelines.operations import recover as module
 from pipelines.operations.recover import GAP_RECORDED, recover
-from pipelines.proof.enrichment import verify_enrichment
+from pipelines.proof.verify import verify
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
@@ -276,5 +276,5 @@ def test_what_was_derived_from_lost_events_goes_too(outage: Outage) -> None:
     assert not {"zebulon", "berlin"} & found
     assert "bob" in found
     assert outage.stack.cypher("MATCH (h:FactHistory) RETURN count(h)") == [0]
-    again = verify_enrichment(outage.stack.services)
+    again = verify(outage.stack.services)
     assert again.ok, again.differences

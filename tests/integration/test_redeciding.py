@@ -11,7 +11,7 @@ from consolidation import episodes as recorded
 from consolidation.decay import DAY_MS
 from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
-from pipelines.proof.consolidation import verify_consolidation
+from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
 from tests.decided import system
 from tests.factories import START_MS, event_id, sessions
@@ -35,6 +35,7 @@ class Interrupted(Exception):
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
     monkeypatch.setattr("pipelines.operations.consolidate.make_fold", without_models)
+    monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
 
 
 @pytest.fixture
@@ -69,12 +70,12 @@ def contents(live: Passing) -> list[Any]:
 
 def assert_a_plain_rebuild_is_the_same(live: Passing) -> None:
     """Folded from the ledger alone, the graph is what it is now."""
-    report = verify_consolidation(live.stack.services)
+    report = verify(live.stack.services)
     assert report.ok, report.differences
     shown = live.stack.dump()
     live.empty()
     live.fold()
-    redone = verify_consolidation(live.stack.services)
+    redone = verify(live.stack.services)
     assert (redone.ok, redone.digest) == (True, report.digest)
     again = live.stack.dump()
     assert [one for one in again if one not in shown] == []
@@ -95,8 +96,10 @@ def test_what_was_forgotten_is_there_again_where_nobody_forgets_any_more(live: P
     assert retained(live) == sorted(one.event_id for one in sessions(3, 6))
     asked_for = "MATCH (e:Event) WHERE e.access_count > 0 RETURN e.event_id"
     assert live.stack.cypher(asked_for) == [], "that was no access"
-    assert live.stack.verify().ok
-    assert verify_consolidation(live.stack.services).ok
+    report = live.stack.verify()
+    assert report.ok, report.differences
+    report = verify(live.stack.services)
+    assert report.ok, report.differences
 
 
 def test_another_rule_counts_although_nothing_it_is_made_from_changed(
@@ -159,7 +162,8 @@ def test_one_that_was_interrupted_leaves_a_graph_that_is_right_and_begins_again(
         with pytest.raises(Interrupted):
             decide_anew(live)
     live.fold()
-    assert verify_consolidation(live.stack.services).ok
+    report = verify(live.stack.services)
+    assert report.ok, report.differences
     assert decide_anew(live).complete
     assert (contents(live), retained(live)) == (said, [])
     assert_a_plain_rebuild_is_the_same(live)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pipelines.ledger.reports import verified_stage
-from pipelines.proof.enrichment import verify_enrichment
 from tests.integration.api_support import running_api
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack
@@ -43,45 +42,29 @@ def tamper(stack: Stack, sessions: int) -> None:
 def test_each_stage_has_a_report_of_its_own(enriched: Enriched) -> None:
     stack = enriched.stack
     stack.verify()
-    assert found(stack) == {"projection": 0}
+    assert found(stack) == {"projection": 0, "enrichment": 0}
     tamper(stack, 3)
-    verify_enrichment(stack.services)
-    stack.verify()
+    stack.verify(stage="enrichment")
     assert found(stack) == {"projection": 0, "enrichment": 3}
 
 
 def test_what_was_mended_is_no_difference_any_more(enriched: Enriched) -> None:
     tamper(enriched.stack, 2)
-    verify_enrichment(enriched.stack.services)
-    verify_enrichment(enriched.stack.services, repair=True)
-    assert found(enriched.stack) == {"enrichment": 0}
+    enriched.stack.verify()
+    enriched.stack.verify(repair=True)
+    assert found(enriched.stack) == {"projection": 0, "enrichment": 0}
 
 
 def test_a_session_is_not_reported(enriched: Enriched) -> None:
     tamper(enriched.stack, 1)
-    assert not verify_enrichment(enriched.stack.services, session="session-1").ok
+    assert not enriched.stack.verify(session="session-1").ok
+    assert not enriched.stack.verify(tenant="default").ok
     assert found(enriched.stack) == {}
-
-
-def test_a_sample_is_reported_when_it_finds_something_and_takes_nothing_back(
-    enriched: Enriched,
-) -> None:
-    stack = enriched.stack
-    assert verify_enrichment(stack.services, sample=SESSIONS).ok
-    assert found(stack) == {}
-    tamper(stack, 2)
-    assert not verify_enrichment(stack.services, sample=SESSIONS).ok
-    assert found(stack) == {"enrichment": 2}
-    assert verify_enrichment(stack.services, sample=SESSIONS, repair=True).ok
-    assert found(stack) == {"enrichment": 2}
-    assert verify_enrichment(stack.services).ok
-    assert found(stack) == {"enrichment": 0}
 
 
 def test_prometheus_sees_the_stage_that_differs(enriched: Enriched) -> None:
     stack, settings = enriched.stack, enriched.stack.services.settings
     tamper(stack, 3)
-    verify_enrichment(stack.services)
     stack.verify()
     wanted = {
         'recollect_verify_differences{stage="enrichment",target="blue"} 3.0',

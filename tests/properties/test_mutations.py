@@ -12,7 +12,8 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Census, FoundEdge, FoundNode
 from pipelines.graph.tables import StoredNode
 from pipelines.proof.expected import LedgerFold
-from pipelines.proof.proof import ProofReport, prove
+from pipelines.proof.proof import prove
+from pipelines.proof.report import ProofReport
 from projections.operations import Key
 from projections.positions import START
 from projections.schema import (
@@ -266,7 +267,7 @@ def mended(case: Case) -> ProofReport:
     fold = held.fold
     if DEAD_LETTER.label in case.name or "ghost" in case.name or "everything" in case.name:
         fold = LedgerFold(held.world.ledger, held.world.rules, policy=IMPATIENT)
-    report = prove(held.world.ledger, graph, held.world.rules, repair=True, fold=fold)
+    report = prove(graph, fold, repair=True)
     assert report.found_count, f"not found: {case.name}"
     assert report.ok, f"not mended: {case.name}: {report.differences[:3]}"
     assert dump(graph) == held.dump, f"mended to something else: {case.name}"
@@ -292,14 +293,15 @@ def mend_all(cases: Iterator[Case]) -> int:
 
 def test_the_graph_as_it_was_folded_is_proved() -> None:
     held = whole()
-    report = prove(held.world.ledger, held.world.graph, held.world.rules, policy=IMPATIENT)
+    fold = LedgerFold(held.world.ledger, held.world.rules, policy=IMPATIENT)
+    report = prove(held.world.graph, fold)
     assert report.ok, report.differences
     assert report.compared == {
         name: number
         for name, number in {**held.census.labels, **held.census.types}.items()
         if name != CHECKPOINT.label
     }
-    assert report.scope.startswith("compared whole: projection, enrichment, consolidation: ")
+    assert report.scope.startswith("compared: projection, enrichment, consolidation: ")
 
 
 @pytest.mark.parametrize("row", PROVED, ids=lambda row: row.label)

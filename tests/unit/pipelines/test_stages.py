@@ -45,7 +45,6 @@ def lessons(monkeypatch: pytest.MonkeyPatch) -> Stage:
         fold_version=1,
         package="projections",
         make=lessons_fold,
-        verify="pipelines.proof.verify:verify",
         upstream=CONSOLIDATION.name,
         batch_size=lambda settings: 7,
     )

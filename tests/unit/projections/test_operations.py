@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.graph import cypher
-from pipelines.proof.comparison import differences, repairs
 from projections import errors
-from projections.digest import MODULUS, BucketSums, digest_text, element_digest
+from projections.digest import MODULUS, digest_text, element_digest
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -28,9 +27,8 @@ from projections.structural import (
     event_node,
     follows_edge,
     neighbours_in,
-    session_graph,
 )
-from tests.factories import event, session
+from tests.factories import event
 
 STAGE = "projection"
 
@@ -201,51 +199,6 @@ def test_values_of_different_type_or_place_differ(
     one: tuple[object, ...], other: tuple[object, ...]
 ) -> None:
     assert element_digest("Event", *one) != element_digest("Event", *other)
-
-
-@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 99))))
-def test_buckets_agree_when_their_parts_do(parts: list[tuple[int, int]]) -> None:
-    sums, expected = BucketSums(8), [0] * 8
-    for bucket, number in parts:
-        expected[bucket] += number
-        sums.add_digest(bucket, number)
-    for bucket, number in reversed(parts):
-        sums.add_found(bucket, number)
-    assert sums.suspects(expected) == set()
-    sums.add_found(3, 1)
-    sums.suspect(5)
-    assert sums.suspects(expected) == {3, 5}
-    assert sums.digest(excluding={3}) == sum(n for bucket, n in parts if bucket != 3)
-
-
-# -- differences -----------------------------------------------------------------------------------
-
-
-def test_equal_graphs_need_no_repair() -> None:
-    graph = session_graph([(START, made) for made in session("s", range(1, 6))])
-    assert list(differences(graph, graph)) == []
-    assert len(repairs(graph, graph)) == 0
-
-
-def test_a_repair_is_as_small_as_the_difference() -> None:
-    events = [(START, made) for made in session("s", range(1, 4))]
-    should, does = session_graph(events), session_graph(events)
-    place = (FOLLOWS.type, event(1).key, event(2).key)
-    does.edges[place] = [("s", 10.0)]
-    (found,) = differences(should, does)
-    assert (found.kind, found.fields) == ("different", {"delta_ms": (10, 10.0)})
-    assert "delta_ms is 10.0, should be 10" in str(found)
-    assert list(repairs(should, does)) == [
-        RemoveEdge(type=FOLLOWS.type, source=place[1], target=place[2]),
-        follows_edge(("default", "s"), Link(10, place[1][1]), Link(20, place[2][1])),
-    ]
-
-
-def test_a_node_of_another_session_is_left_for_it() -> None:
-    empty = session_graph([])
-    one = session_graph([(START, event(1))])
-    assert list(repairs(empty, one)) == [RemoveNode(EVENT.label, event(1).key)]
-    assert list(repairs(empty, one, {event(1).key})) == []
 
 
 # -- errors ----------------------------------------------------------------------------------------

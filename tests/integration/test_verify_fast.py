@@ -1,4 +1,4 @@
-"""The ledger's side of verify in a second process: the same report, and no child left behind."""
+"""The fast look: sums that agree, the ledger's in a second process, and no child left behind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.graph.audit import GraphAudit
-from pipelines.proof import ledger_sums
-from pipelines.proof.ledger_sums import CHILD, Task
+from pipelines.graph.reads.chains import ChainReader
+from pipelines.proof import sums
+from pipelines.proof.sums import CHILD, Task
 from pipelines.work.settings import Settings
 from projections.positions import Position
-from projections.schema import EVENT
+from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import event, event_id, full_event, sessions
-from tests.integration.stack import Stack, keys_of
+from tests.integration.stack import Stack
 
 pytestmark = pytest.mark.integration
 
@@ -36,29 +36,57 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         PIPE = subprocess.PIPE
         Popen = staticmethod(start)
 
-    monkeypatch.setattr(ledger_sums, "subprocess", Subprocess)
-    monkeypatch.setattr(ledger_sums, "CHILD_FROM_ENTRIES", 1)
+    monkeypatch.setattr(sums, "subprocess", Subprocess)
+    monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 1)
     return started
 
 
 def projected(stack: Stack) -> Stack:
-    """Events of every kind: causes, a forgotten one, a system event, entries that are none."""
+    """Events of every kind: causes, late ones, a system event, an entry that is none."""
     stack.append(*sessions(3, 5), full_event(90, session_id="session-9", at=90))
     stack.append(event(91, event_type="memory.accessed", session_id="session-0", at=91))
     stack.append_raw(0, b"no event")
     stack.fold()
-    stack.append_raw(1, b"no event either, and no dead letter")
-    stack.append(event(92, session_id="session-0", at=92), event(93, session_id="session-1", at=93))
+    stack.append(event(92, session_id="session-0", at=2), event(93, session_id="session-1", at=93))
     stack.fold()
-    stack.cypher("MATCH (d:DeadLetter {partition: 1}) DETACH DELETE d")
-    stack.cypher(
-        f"MATCH (e:{EVENT.label} {{event_id: '{event_id(3)}'}}) SET e.global_position = '1-1'"
-    )
     return stack
 
 
 def report_of(stack: Stack) -> dict[str, Any]:
-    return {**stack.verify().as_dict(), "duration_s": None}
+    return {**stack.verify(fast=True).as_dict(), "duration_s": None}
+
+
+def test_it_says_what_the_proof_says_of_the_first_stage(stack: Stack) -> None:
+    fast, whole = projected(stack).verify(fast=True), stack.verify()
+    assert fast.notes
+    assert (fast.ok, fast.digest, fast.stages) == (whole.ok, whole.digest, whole.stages)
+    for name in ("events", "system_events", "dead_letter_count"):
+        assert getattr(fast, name) == getattr(whole, name)
+    places = {EVENT.label, FOLLOWS.type, CAUSED_BY.type}
+    counted = {name: whole.compared[name] for name in places}
+    placeholders = whole.waiting_parent_count
+    assert fast.compared == {**counted, EVENT.label: counted[EVENT.label] - placeholders}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"MATCH (e:Event {{event_id: '{event_id(3)}'}}) SET e.global_position = '1-1'",
+        f"MATCH (e:Event {{event_id: '{event_id(3)}'}}) SET e.agent_id = 'x'",
+        f"MATCH (e:Event {{event_id: '{event_id(3)}'}}) DETACH DELETE e",
+        "MATCH ()-[r:FOLLOWS]->() WITH r LIMIT 1 SET r.delta_ms = 7",
+        "MATCH ()-[r:FOLLOWS]->() WITH r LIMIT 1 DELETE r",
+        "MATCH ()-[r:CAUSED_BY]->() WITH r LIMIT 1 DELETE r",
+        "MATCH (d:DeadLetter) DELETE d",
+    ],
+)
+def test_what_its_sums_doubt_is_proved(stack: Stack, change: str) -> None:
+    projected(stack).cypher(change)
+    report = stack.verify(fast=True)
+    assert report.difference_count > 0
+    assert not report.notes
+    assert report.differences == stack.verify(stage="projection").differences
+    assert stack.verify(fast=True, repair=True).ok
 
 
 def test_the_report_is_the_same_with_a_second_process(
@@ -66,14 +94,13 @@ def test_the_report_is_the_same_with_a_second_process(
 ) -> None:
     projected(stack)
     with monkeypatch.context() as patched:
-        patched.delattr(ledger_sums, "add_up")  # this process cannot have done it
+        patched.delattr(sums, "add_up")  # this process cannot have done it
         with_child = report_of(stack)
     assert [child.returncode is not None for child in children] == [True]
-    monkeypatch.setattr(ledger_sums, "CHILD_FROM_ENTRIES", 10**9)
+    monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 10**9)
     assert report_of(stack) == with_child
     assert len(children) == 1
     assert with_child["system_events"] == 1
-    assert len(keys_of(stack.verify())) == 2
 
 
 def test_a_child_that_crashes_is_replaced_by_this_process(
@@ -93,12 +120,12 @@ def test_an_interrupt_ends_the_child(
 ) -> None:
     projected(stack)
 
-    def interrupt(audit: GraphAudit) -> None:
+    def interrupt(reader: ChainReader) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(GraphAudit, "stream_events", interrupt)
+    monkeypatch.setattr(ChainReader, "events", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        stack.verify()
+        stack.verify(fast=True)
     assert [child.returncode is not None for child in children] == [True]
 
 

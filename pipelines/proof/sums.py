@@ -197,7 +197,7 @@ class LedgerSide:
             sender.send((settings, self._task))
         finally:
             sender.close()
-        self._listener = threading.Thread(target=self._listen, name="ledger-sums", daemon=True)
+        self._listener = threading.Thread(target=self._listen, name="sums", daemon=True)
         self._listener.start()
 
     def _end(self) -> None:

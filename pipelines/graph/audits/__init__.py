@@ -1,1 +1,0 @@
-"""What verify asks of the graph."""
