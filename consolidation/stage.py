@@ -265,10 +265,8 @@ class _Fold:
         self._tombstones = Tombstones(
             facts.tombstones, facts.leaving, facts.neighbours, facts.present
         )
-        self._accesses = AccessCounts(
-            facts.accesses, facts.shown_facts, self._tombstones.back, self._tombstones.away
-        )
-        self._dropped_pairs = DroppedPairs(facts.parted, self._has_place, self._tombstones.away)
+        self._accesses = AccessCounts(facts.accesses, facts.shown_facts, self._tombstones.away)
+        self._dropped_pairs = DroppedPairs(facts.parted, self._tombstones.away)
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
@@ -376,9 +374,6 @@ class _Fold:
                     )
                     for one in ids
                 )
-
-    def _has_place(self, key: EventKey) -> bool:
-        return key in self._facts.present or self._tombstones.back(key)
 
     def _list_recalled(self) -> None:
         """Members that come back are members again, unless the batch says anew who is one."""

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from consolidation.access_counts import Access, AccessCounts, NodeKey
 from consolidation.forgetting_payloads import Accessed, EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
 from consolidation.tombstones import EventKey
 from enrichment.payloads import Feedback
-
-
-class _Everywhere(Mapping[NodeKey, Access]):
-    """Every node is there: what is not was never compared, what went is told apart."""
-
-    def __getitem__(self, key: NodeKey) -> Access:
-        return Access()
-
-    def __iter__(self) -> Iterator[NodeKey]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 class ExpectedAccesses:
@@ -32,10 +17,7 @@ class ExpectedAccesses:
 
     def __init__(self) -> None:
         self._away: set[EventKey] = set()
-        self._back: set[EventKey] = set()
-        self._counts = AccessCounts(
-            _Everywhere(), {}, self._back.__contains__, self._away.__contains__
-        )
+        self._counts = AccessCounts({}, {}, self._away.__contains__)
 
     def take(self, one: Derived) -> None:
         """The next decision of its tenant."""
@@ -46,12 +28,10 @@ class ExpectedAccesses:
             case EventsForgotten():
                 keys = {(tenant, event_id) for event_id, _ in decision.events}
                 self._away |= keys
-                self._back -= keys
                 self._counts.forget(tenant, (event_id for event_id, _ in decision.events))
             case EventsRecalled(event_ids=event_ids, accessed=accessed):
                 keys = {(tenant, event_id) for event_id in event_ids}
                 self._away -= keys
-                self._back |= keys
                 if accessed:
                     at_ms = one.event.occurred_at_ms
                     self._counts.recall(one.position, tenant, event_ids, at_ms)

@@ -129,7 +129,9 @@ class _Gathering:
         if not self._wanted.forgotten:
             return {}
         shown = ("session_id", "occurred_at", "importance_score")
-        nodes = self._nodes(EVENT.label, self._wanted.forgotten, shown)
+        # locked: one that is enriched again meanwhile shall tell its importance
+        leaving = sorted(self._wanted.forgotten)
+        nodes = self._transaction.lock_nodes(EVENT.label, leaving, shown)
         effects = self._direct(nodes, End.TARGET)
         causes = self._direct(nodes, End.SOURCE)
         named = {edge.target for edges in causes.values() for edge in edges}
@@ -259,9 +261,7 @@ class _Gathering:
             keys = {key[1:] for key in self._wanted.accessed if key[0] == label}
             for key, node in self._nodes(label, keys, _ACCESSES).items():
                 times, last_ms = (node.values[name] for name in _ACCESSES)
-                # a placeholder counts when it waits for an event that was recalled
-                if node.visible or (label == EVENT.label and times is not None):
-                    accesses[label, key[0], key[1]] = Access(times or 0, last_ms)
+                accesses[label, key[0], key[1]] = Access(times or 0, last_ms)
         return accesses
 
     def _shown_facts(self) -> dict[FactPlace, ShownFact]:

@@ -101,8 +101,8 @@ def test_useful_counts_once_more_and_useless_is_taken_back(
     assert access(folded(said, accesses={ONE: before})) == expected
 
 
-def test_what_is_not_there_is_not_counted() -> None:
-    assert access(folded(returned(9, 1), judged(10, useful=[1]), accesses={})) is None
+def test_what_is_judged_before_it_comes_is_counted() -> None:
+    assert access(folded(judged(9, useful=[1]), accesses={})) == Access(1, START_MS + 9)
 
 
 def test_what_was_forgotten_meanwhile_is_not_counted() -> None:
