@@ -9,8 +9,9 @@
   so that the next pass does not forget it again.
 - An event that is away is left out: it was forgotten while the answer was on its way. So is a fact
   that was withdrawn; one that comes back begins anew.
-- An event or an entity may come later than what is said of it (producers send feedback): it counts
-  whichever comes first, so a placeholder keeps it until then.
+- Nobody has read an event that the ledger did not hold yet: feedback on one that comes later is
+  left out, wherever that is folded first. An entity has no place in the ledger, for its id follows
+  from its name: what is said of one counts, and waits at a placeholder for its first mention.
 
 Counts only rise, and so are applied by the transaction that moves the checkpoint and no other.
 """
@@ -56,6 +57,7 @@ class AccessCounts:
     Args:
         nodes: that are named, placeholders too; of another one nothing was counted yet.
         facts: that are named and are there.
+        came: whether the ledger held an event at a position.
         away: whether an event is forgotten, and was not recalled.
     """
 
@@ -63,10 +65,12 @@ class AccessCounts:
         self,
         nodes: Mapping[NodeKey, Access],
         facts: Mapping[FactPlace, ShownFact],
+        came: Callable[[EventKey, Position], bool],
         away: Callable[[EventKey], bool],
     ) -> None:
         self._shown = nodes
         self._facts = dict(facts)
+        self._came = came
         self._away = away
         self._now: dict[NodeKey, Access] = {}
         self._changed: dict[NodeKey, Position] = {}
@@ -108,7 +112,9 @@ class AccessCounts:
                 self._put((tenant, key), shown._replace(faded_at_ms=earliest_ms))
 
     def _add(self, position: Position, key: NodeKey, times: int, at_ms: int | None) -> None:
-        if key[0] == EVENT.label and self._away(key[1:]):
+        label, tenant, node_id = key
+        event_key = (tenant, node_id)
+        if label == EVENT.label and (self._away(event_key) or not self._came(event_key, position)):
             return
         before = self._now.get(key) or self._shown.get(key, Access())
         times_ms = [ms for ms in (before.last_ms, at_ms) if ms is not None]

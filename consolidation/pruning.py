@@ -161,15 +161,18 @@ class DroppedPairs:
 
     Args:
         shown: by event, as node or tombstone has it.
+        came: whether the ledger held an event at a position.
         away: whether an event is forgotten, and was not recalled.
     """
 
     def __init__(
         self,
         shown: Mapping[EventKey, Iterable[str]],
+        came: Callable[[EventKey, Position], bool],
         away: Callable[[EventKey], bool],
     ) -> None:
         self._parted = {key: set(ids) for key, ids in shown.items()}
+        self._came = came
         self._away = away
         self._decided: dict[tuple[str, EventKey], tuple[Position, list[str]]] = {}
 
@@ -188,6 +191,8 @@ class DroppedPairs:
     def _decide(self, position: Position, key: EventKey) -> None:
         """The tombstone has the list while the event is away, the event while it is there."""
         away = self._away(key)
+        if not away and not self._came(key, position):
+            return
         ids = sorted(self._parted[key])[-MAX_DROPPED:]
         self._decided[FORGOTTEN.label if away else EVENT.label, key] = position, ids
         if away:  # with all that its node held

@@ -17,7 +17,7 @@ class ExpectedAccesses:
 
     def __init__(self) -> None:
         self._away: set[EventKey] = set()
-        self._counts = AccessCounts({}, {}, self._away.__contains__)
+        self._counts = AccessCounts({}, {}, lambda key, position: True, self._away.__contains__)
 
     def take(self, one: Derived) -> None:
         """The next decision of its tenant."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
@@ -96,6 +96,7 @@ class _Gathering:
             parted=self._parted(),
             accesses=self._accesses(),
             shown_facts=self._shown_facts(),
+            came=self._came(),
             passes=self._passes(),
             requests=self._requests(),
         )
@@ -263,6 +264,33 @@ class _Gathering:
                 times, last_ms = (node.values[name] for name in _ACCESSES)
                 accesses[label, key[0], key[1]] = Access(times or 0, last_ms)
         return accesses
+
+    def _came(self) -> dict[EventKey, Position]:
+        """Where the ledger has events whose accesses are counted, or that lose similar ones.
+
+        One that the projection could not fold has a dead letter; it may be tried again meanwhile,
+        so those without a letter are looked for once more.
+        """
+        counted = {(key[1], key[2]) for key in self._wanted.accessed if key[0] == EVENT.label}
+        keys = counted | self._wanted.parted
+        came = self._positions(keys)
+        missing = keys - came.keys()
+        if missing and self._transaction.dead_letters:
+            for partition in range(self._partitions):
+                for letter in self._transaction.dead_letters_of(PROJECTION, partition):
+                    key = (letter["tenant"], letter["event_id"])
+                    if key in missing:
+                        came[key] = Position.parse(letter["position"])
+            came |= self._positions(missing - came.keys())
+        return came
+
+    def _positions(self, keys: Set[EventKey]) -> dict[EventKey, Position]:
+        nodes = self._nodes(EVENT.label, keys, ("global_position",))
+        return {
+            _pair(key): Position.parse(node.values["global_position"])
+            for key, node in nodes.items()
+            if node.visible
+        }
 
     def _shown_facts(self) -> dict[FactPlace, ShownFact]:
         wanted_facts = self._wanted.facts

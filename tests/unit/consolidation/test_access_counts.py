@@ -46,6 +46,7 @@ def folded(
     accesses: Mapping[NodeKey, Access] | None = None,
     shown_facts: Mapping[FactPlace, ShownFact] | None = None,
     tombstones: Mapping[tuple[str, str], Tombstone] | None = None,
+    came: Position | None = START,
 ) -> Operations:
     batch = derive([(Position(1, n), one) for n, one in enumerate(events)])
     shown = {ONE: Access()} if accesses is None else accesses
@@ -56,6 +57,7 @@ def folded(
             accesses=shown,
             shown_facts=shown_facts or {},
             tombstones=tombstones or {},
+            came={} if came is None else {ONE[1:]: came},
         ),
     )
 
@@ -101,8 +103,19 @@ def test_useful_counts_once_more_and_useless_is_taken_back(
     assert access(folded(said, accesses={ONE: before})) == expected
 
 
-def test_what_is_judged_before_it_comes_is_counted() -> None:
-    assert access(folded(judged(9, useful=[1]), accesses={})) == Access(1, START_MS + 9)
+def test_what_is_not_there_is_not_counted() -> None:
+    assert access(folded(returned(9, 1), judged(10, useful=[1]), came=None)) is None
+
+
+def test_what_is_judged_before_it_comes_is_not_counted_either() -> None:
+    said = [judged(n, useful=[1]) for n in (7, 8, 9)]
+    assert access(folded(*said, came=Position(1, 1))) == Access(2, START_MS + 9)
+
+
+def test_what_is_said_of_an_entity_waits_for_it() -> None:
+    payload = {"useful": [f"entity:{ENTITIES[0]}"]}
+    made = folded(system(9, "memory.feedback", payload), accesses={})
+    assert access(made, ADA) == Access(1, START_MS + 9)
 
 
 def test_what_was_forgotten_meanwhile_is_not_counted() -> None:

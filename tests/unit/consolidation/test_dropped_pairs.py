@@ -12,7 +12,7 @@ from consolidation.pruning import MAX_DROPPED
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from projections.events import Event
-from projections.positions import Position
+from projections.positions import START, Position
 from projections.schema import EVENT, FORGOTTEN
 from tests.decided import forgotten, recalled, system
 from tests.factories import event_id
@@ -27,6 +27,7 @@ def dropped(number: int, *pairs: tuple[int, int]) -> Event:
 
 def parted(
     *events: Event,
+    present: bool = True,
     shown: Sequence[int] = (),
     tombstones: Mapping[tuple[str, str], Tombstone] | None = None,
 ) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def parted(
     made = consolidate(
         derive([(Position(1, n), one) for n, one in enumerate(events)]),
         Facts(
+            came={ONE: START} if present else {},
             parted={ONE: [*map(event_id, shown)]} if shown else {},
             tombstones=tombstones or {},
         ),
@@ -57,7 +59,8 @@ def test_a_pair_is_remembered_at_its_first_end() -> None:
 def test_what_is_remembered_goes_with_the_event_and_comes_back_with_it() -> None:
     assert parted(forgotten(9, [1]), shown=[5]) == {FORGOTTEN.label: ids(5)}
     gone = {ONE: Tombstone(False, Position(0, 0))}
-    assert parted(recalled(9, [1]), shown=[5], tombstones=gone) == {EVENT.label: ids(5)}
+    back = parted(recalled(9, [1]), present=False, shown=[5], tombstones=gone)
+    assert back == {EVENT.label: ids(5)}
 
 
 def test_each_keeps_what_it_was_told_however_the_decisions_were_cut_into_batches() -> None:
@@ -70,10 +73,11 @@ def test_each_keeps_what_it_was_told_however_the_decisions_were_cut_into_batches
 
 def test_of_a_forgotten_event_the_tombstone_remembers() -> None:
     gone = {ONE: Tombstone(False, Position(0, 0))}
-    assert parted(dropped(9, (1, 2)), tombstones=gone) == {FORGOTTEN.label: ids(2)}
+    assert parted(dropped(9, (1, 2)), present=False, tombstones=gone) == {FORGOTTEN.label: ids(2)}
 
 
-def test_an_event_that_lost_nobody_remembers_nothing() -> None:
+def test_what_is_nowhere_remembers_nothing() -> None:
+    assert parted(dropped(9, (1, 2)), present=False) == {}
     assert parted(forgotten(9, [1])) == {}
 
 
