@@ -25,8 +25,10 @@ from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, stages_before
 from projections.errors import EventConflict
 from projections.events import Event
+from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.schema import EVENT, FORGOTTEN
+from projections.system_events import PARTITION_KEY
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger, FakeServer
 from tests.simulation.decisions import EPISODE, FORGET, decide, look
@@ -219,9 +221,15 @@ class World:
         fate = Fate(FATES[more[0] % len(FATES)] if more[1] % 4 == 0 else "done", more[2] % 20)
         self._apply(worker % WORKERS, name, [block for block in nexts if block], fate)
 
-    def _do_lane(self, worker: int, partition: int, size: int, *_: int) -> None:
-        """One partition goes through all stages, while the others are nobody's."""
+    def _do_lane(self, worker: int, partition: int, size: int, *more: int) -> None:
+        """One partition goes through all stages, while the others are nobody's.
+
+        Most often it is one with decisions, which may be about what is in the others.
+        """
         chosen = self.workers[worker % WORKERS]
+        if more[0] % 3:
+            tenant = TENANTS[partition % len(TENANTS)]
+            partition = partition_of(tenant, PARTITION_KEY, PARTITIONS)
         for stage in STAGE_LIST:
             self.stop.renew()
             block = self._next(chosen, stage.name, partition % PARTITIONS, 1 + size % 30)
