@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from pipelines.graph.port import FoundNode, Graph
+from pipelines.graph.port import FoundEdge, FoundNode, Graph
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.targets import Target
@@ -68,6 +68,23 @@ class LedgerStack:
         for entries in self.ledger.scan(partition, count=size):
             yield Block(partition, tuple(entries))
 
+    def dump(self) -> Any:
+        """The whole graph but checkpoints, to compare with another of the same kind."""
+        raise NotImplementedError
+
+    def nodes(self, label: str, *names: str) -> dict[str, dict[str, Any]]:
+        """Visible nodes of a label by the last part of their keys."""
+        nodes = cast(Iterator[FoundNode], self.graph.stream(label, names))
+        return {str(node.key[-1]): dict(node.values) for node in nodes if node.visible}
+
+    def edges(self, type_: str, *names: str) -> list[list[Any]]:
+        """Edges of a type, sorted: the last parts of both ends' keys, and the values."""
+        edges = cast(Iterator[FoundEdge], self.graph.stream(type_, names))
+        return [
+            [edge.source[-1], edge.target[-1], *(edge.values[name] for name in names)]
+            for edge in edges
+        ]
+
     def event_ids(self) -> list[str]:
         """Of events and of their placeholders, sorted."""
         return [node.key[1] for node in cast(Iterator[FoundNode], self.graph.stream(EVENT.label))]
@@ -82,7 +99,7 @@ class MemoryStack(LedgerStack):
 
     Args:
         partitions: of the ledger.
-        ledger: one that is there already, to fold it into a graph of its own.
+        ledger: one that is there already, real or not, to fold it into a graph of its own.
         models: as `pipelines.models.loaded.Models`; by default words stand in for them.
     """
 
@@ -92,7 +109,7 @@ class MemoryStack(LedgerStack):
         self,
         partitions: int = PARTITIONS,
         *,
-        ledger: FakeLedger | None = None,
+        ledger: Any = None,
         models: Any = None,
     ) -> None:
         self.graph = FaultyGraph()
