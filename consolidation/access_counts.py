@@ -7,8 +7,11 @@
 - A fact that was traversed has one retrieval more, which then decays (`decay.Retrievals`).
 - An event that is forgotten loses its accesses; to be recalled is its first one, at that moment,
   so that the next pass does not forget it again.
-- What is not there is left out: an event that was forgotten while the answer was on its way, a
-  fact that was withdrawn. A fact that comes back begins anew.
+- An event that is away is left out: it was forgotten while the answer was on its way. So is a fact
+  that was withdrawn; one that comes back begins anew.
+- Nobody has read an event that the ledger did not hold yet: feedback on one that comes later is
+  left out, wherever that is folded first. An entity has no place in the ledger, for its id follows
+  from its name: what is said of one counts, and waits at a placeholder for its first mention.
 
 Counts only rise, and so are applied by the transaction that moves the checkpoint and no other.
 """
@@ -52,9 +55,9 @@ class AccessCounts:
     """Counts, while accesses are applied in their order.
 
     Args:
-        nodes: those that are there and are named.
-        facts: likewise.
-        recalled: whether an event came back, or is about to.
+        nodes: that are named, placeholders too; of another one nothing was counted yet.
+        facts: that are named and are there.
+        came: whether the ledger held an event at a position.
         away: whether an event is forgotten, and was not recalled.
     """
 
@@ -62,14 +65,14 @@ class AccessCounts:
         self,
         nodes: Mapping[NodeKey, Access],
         facts: Mapping[FactPlace, ShownFact],
-        recalled: Callable[[EventKey], bool],
+        came: Callable[[EventKey, Position], bool],
         away: Callable[[EventKey], bool],
     ) -> None:
         self._shown = nodes
         self._facts = dict(facts)
-        self._recalled = recalled
+        self._came = came
         self._away = away
-        self._now: dict[NodeKey, Access | None] = {}
+        self._now: dict[NodeKey, Access] = {}
         self._changed: dict[NodeKey, Position] = {}
         self._changed_facts: set[FactPlace] = set()
 
@@ -92,7 +95,7 @@ class AccessCounts:
         for event_id in event_ids:
             if self._away((tenant, event_id)):
                 key = (EVENT.label, tenant, event_id)
-                self._now[key] = None
+                self._now[key] = Access()
                 self._changed.pop(key, None)
 
     def recall(self, position: Position, tenant: str, event_ids: Iterable[str], at_ms: int) -> None:
@@ -108,18 +111,12 @@ class AccessCounts:
                 earliest_ms = min(at_ms, shown.faded_at_ms or at_ms)
                 self._put((tenant, key), shown._replace(faded_at_ms=earliest_ms))
 
-    def _of(self, key: NodeKey) -> Access | None:
-        """The node's accesses; None: it is not there."""
-        label, *node = key
-        access = self._now[key] if key in self._now else self._shown.get(key)
-        if access is None and label == EVENT.label and self._recalled((node[0], node[1])):
-            return Access()
-        return access
-
     def _add(self, position: Position, key: NodeKey, times: int, at_ms: int | None) -> None:
-        before = self._of(key)
-        if before is None or (key[0] == EVENT.label and self._away(key[1:])):
+        label, tenant, node_id = key
+        event_key = (tenant, node_id)
+        if label == EVENT.label and (self._away(event_key) or not self._came(event_key, position)):
             return
+        before = self._now.get(key) or self._shown.get(key, Access())
         times_ms = [ms for ms in (before.last_ms, at_ms) if ms is not None]
         self._now[key] = Access(max(0, before.times + times), max(times_ms, default=None))
         self._changed[key] = position
@@ -135,8 +132,7 @@ class AccessCounts:
 
     def changed(self) -> dict[NodeKey, Access]:
         """The nodes whose counts are others now; those that left are none of them."""
-        now = ((key, self._now[key]) for key in self._changed)
-        return {key: known for key, known in now if known is not None}
+        return {key: self._now[key] for key in self._changed}
 
     def operations(self) -> Iterator[Operation]:
         """The counts as they are now."""

@@ -63,6 +63,7 @@ class DecidedNodes:
         self._shown = shown
         self._now: dict[Key, DecidedNode] = {}
         self._went: set[Key] = set()
+        self._came_back: dict[Key, Position] = {}
         self.nodes: dict[Key, MergeNode] = {}
         """What was decided of those that are there."""
 
@@ -74,6 +75,8 @@ class DecidedNodes:
         """Decide what a node holds; False: what it shows is newer."""
         if self.of(node.key).outranks(position):
             return False
+        if self.of(node.key).gone:
+            self._came_back[node.key] = position
         self._now[node.key] = DecidedNode(position)
         self.nodes[node.key] = node
         return True
@@ -84,6 +87,7 @@ class DecidedNodes:
             return False
         self._now[key] = DecidedNode(position, True)
         self._went.add(key)
+        self._came_back.pop(key, None)
         self.nodes.pop(key, None)
         return True
 
@@ -94,9 +98,10 @@ class DecidedNodes:
                 yield RemoveNode(self._label, key)
             if not gone:
                 yield self.nodes[key]
-            if decided_at and (key in self._went or self._shown.get(key, DecidedNode()).gone):
+            turned_at = decided_at if gone else self._came_back.get(key)
+            if turned_at:
                 yield DecideNode(
-                    label=self._label, key=key, name="gone", value=gone, position=decided_at
+                    label=self._label, key=key, name="gone", value=gone, position=turned_at
                 )
 
 

@@ -161,40 +161,44 @@ class DroppedPairs:
 
     Args:
         shown: by event, as node or tombstone has it.
-        present: whether an event has a node, be it a placeholder, or is about to have one.
+        came: whether the ledger held an event at a position.
         away: whether an event is forgotten, and was not recalled.
     """
 
     def __init__(
         self,
         shown: Mapping[EventKey, Iterable[str]],
-        present: Callable[[EventKey], bool],
+        came: Callable[[EventKey, Position], bool],
         away: Callable[[EventKey], bool],
     ) -> None:
         self._parted = {key: set(ids) for key, ids in shown.items()}
-        self._present = present
+        self._came = came
         self._away = away
-        self._changed: dict[EventKey, Position] = {}
+        self._decided: dict[tuple[str, EventKey], tuple[Position, list[str]]] = {}
 
     def part(self, position: Position, tenant: str, pairs: Iterable[tuple[str, str]]) -> None:
         """Pairs are dropped."""
         for first, second in pairs:
             self._parted.setdefault((tenant, first), set()).add(second)
-            self._changed[tenant, first] = position
+            self._decide(position, (tenant, first))
 
     def move(self, position: Position, tenant: str, event_ids: Iterable[str]) -> None:
         """Events leave, or come back."""
         for event_id in event_ids:
             if self._parted.get((tenant, event_id)):
-                self._changed[tenant, event_id] = position
+                self._decide(position, (tenant, event_id))
+
+    def _decide(self, position: Position, key: EventKey) -> None:
+        """The tombstone has the list while the event is away, the event while it is there."""
+        away = self._away(key)
+        if not away and not self._came(key, position):
+            return
+        ids = sorted(self._parted[key])[-MAX_DROPPED:]
+        self._decided[FORGOTTEN.label if away else EVENT.label, key] = position, ids
+        if away:  # with all that its node held
+            self._decided.pop((EVENT.label, key), None)
 
     def operations(self) -> Iterator[DecideNode]:
-        """The lists, where they belong now."""
-        for key, position in self._changed.items():
-            ids = sorted(self._parted[key])[-MAX_DROPPED:]
-            away = self._away(key)
-            if away or self._present(key):
-                label = FORGOTTEN.label if away else EVENT.label
-                yield DecideNode(
-                    label=label, key=key, name="parted_from", value=ids, position=position
-                )
+        """The lists, where they belong."""
+        for (label, key), (position, ids) in self._decided.items():
+            yield DecideNode(label=label, key=key, name="parted_from", value=ids, position=position)

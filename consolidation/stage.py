@@ -115,6 +115,9 @@ class Facts:
     parted: Mapping[EventKey, Sequence[str]] = field(default_factory=dict)
     accesses: Mapping[NodeKey, Access] = field(default_factory=dict)
     shown_facts: Mapping[FactPlace, ShownFact] = field(default_factory=dict)
+    came: Mapping[EventKey, Position] = field(default_factory=dict)
+    """Of events that are named, where the ledger has them; those without a node or a dead letter
+    are missing."""
     passes: Mapping[str, ShownPass] = field(default_factory=dict)
     requests: Mapping[RequestKey, Position] = field(default_factory=dict)
 
@@ -266,9 +269,9 @@ class _Fold:
             facts.tombstones, facts.leaving, facts.neighbours, facts.present
         )
         self._accesses = AccessCounts(
-            facts.accesses, facts.shown_facts, self._tombstones.back, self._tombstones.away
+            facts.accesses, facts.shown_facts, self._came, self._tombstones.away
         )
-        self._dropped_pairs = DroppedPairs(facts.parted, self._has_place, self._tombstones.away)
+        self._dropped_pairs = DroppedPairs(facts.parted, self._came, self._tombstones.away)
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
@@ -377,8 +380,9 @@ class _Fold:
                     for one in ids
                 )
 
-    def _has_place(self, key: EventKey) -> bool:
-        return key in self._facts.present or self._tombstones.back(key)
+    def _came(self, key: EventKey, position: Position) -> bool:
+        at = self._facts.came.get(key)
+        return self._tombstones.back(key) or (at is not None and at <= position)
 
     def _list_recalled(self) -> None:
         """Members that come back are members again, unless the batch says anew who is one."""

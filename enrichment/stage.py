@@ -65,6 +65,7 @@ from projections.schema import (
     ENTITY,
     EVENT,
     FACT_HISTORY,
+    FORGOTTEN,
     INFERRED,
     REFERENCES,
     RELATES_TO,
@@ -109,7 +110,7 @@ class Member(NamedTuple):
     Attributes:
         folded: whether it was enriched before, and is not part of the batch.
         gone: it was forgotten. It keeps its place, so that what later events take for their causes
-            does not depend on when it left; an edge to it would have left with it.
+            does not depend on when it left; its own edges, and those to it, would have left too.
     """
 
     link: Link
@@ -124,6 +125,10 @@ class Facts:
 
     present: Set[EventKey] = frozenset()
     """Events of the batch that have a node."""
+    forgotten: Set[EventKey] = frozenset()
+    """Events of the batch that have none because they left."""
+    blank: Set[EventKey] = frozenset()
+    """Events of the batch whose tombstones were made before they were enriched."""
     stretches: Mapping[SessionKey, Sequence[Sequence[Member]]] = field(default_factory=dict)
     """Of each session the stretches around the batch's events, in the chain's order."""
     histories: Mapping[HistoryKey, Sequence[str]] = field(default_factory=dict)
@@ -267,23 +272,33 @@ def newcomers(batch: Sequence[Derived], existing: Set[EntityKey]) -> dict[Entity
 
 
 def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
-    """Operations that bring a graph, for which `facts` hold, up to the batch."""
+    """Operations that bring a graph, for which `facts` hold, up to the batch.
+
+    An event that was forgotten before it was enriched (a dead letter, tried again) leaves behind
+    what it would have left: entities, facts, causes among the events around it, its importance.
+    """
     operations = Operations()
     present = [
         derived
         for derived in batch
         if is_system_event(derived.event.event_type) or derived.event.key in facts.present
     ]
+    forgotten = [derived for derived in batch if derived.event.key in facts.forgotten]
     entities = _Entities()
     for derived in present:
         if derived.statement is not None:
             operations.extend(_statement_operations(derived))
         else:
             operations.extend(_event_operations(derived, entities))
-    operations.extend(_inferred(present, facts))
-    operations.extend(_facts(present, facts, entities))
+    for derived in forgotten:
+        for mention in derived.mentions:
+            entities.meet(derived.event, mention, derived.names)
+    operations.extend(_inferred([*present, *forgotten], facts))
+    operations.extend(_facts([*present, *forgotten], facts, entities))
     operations.extend(similar_edges(facts.similar, facts.edges))
     operations.extend(entities.operations())
+    blank = (_tombstone(derived) for derived in batch if derived.event.key in facts.blank)
+    operations.on_behalf_of(FORGOTTEN.stage).extend(blank)
     compared = comparisons(newcomers(present, facts.entities), facts.near)
     operations.decisions = decisions(compared)
     operations.questions = compared
@@ -311,6 +326,17 @@ def _event_operations(derived: Derived, entities: _Entities) -> Iterable[Operati
         key = entities.meet(event, mention, derived.names)
         values = {"role": mention.role}
         yield MergeEdge(type=REFERENCES.type, source=event.key, target=key, values=values)
+
+
+def _tombstone(derived: Derived) -> MergeNode:
+    """What a tombstone tells of its event, where it does not tell it yet."""
+    values = {
+        "session_id": derived.event.session_id,
+        "occurred_at": derived.event.occurred_at_ms,
+        "importance_score": derived.importance,
+        "summary_id": None,
+    }
+    return MergeNode(label=FORGOTTEN.label, key=derived.event.key, values=values)
 
 
 def _statement_operations(derived: Derived) -> Iterable[Operation]:
@@ -369,7 +395,7 @@ def _inferred(batch: Sequence[Derived], facts: Facts) -> Iterable[Operation]:
                     dirty_until = place + WINDOW
                 elif not member.folded or place > dirty_until:
                     continue
-                if member.features is None or event_id in done:
+                if member.features is None or member.gone or event_id in done:
                     continue
                 done.add(event_id)
                 before = [

@@ -647,18 +647,18 @@ INTENT_WEIGHTS: Final[dict[str, dict[str, float]]] = {
 }
 
 
-def schema_statements() -> list[str]:
-    """Cypher that creates every constraint and index; running it twice changes nothing."""
-    statements = []
+def schema_statements() -> dict[str, str]:
+    """By name Cypher that creates each constraint and index; again, it changes nothing."""
+    statements = {}
     for row in NODES.values():
         keys = ", ".join(f"n.{name}" for name in row.key)
-        statements.append(
+        statements[f"{row.label.lower()}_key"] = (
             f"CREATE CONSTRAINT {row.label.lower()}_key IF NOT EXISTS "
             f"FOR (n:{row.label}) REQUIRE ({keys}) IS UNIQUE"
         )
         for number, columns in enumerate(row.indexes):
             listed = ", ".join(f"n.{name}" for name in columns)
-            statements.append(
+            statements[f"{row.label.lower()}_index_{number}"] = (
                 f"CREATE INDEX {row.label.lower()}_index_{number} IF NOT EXISTS "
                 f"FOR (n:{row.label}) ON ({listed})"
             )
@@ -692,22 +692,22 @@ def vector_index(row: NodeRow) -> str:
     return f"{row.label.lower()}_vector"
 
 
-def vector_statements(*, filtered: bool) -> list[str]:
-    """Cypher that creates the vector indexes.
+def vector_statements(*, filtered: bool) -> dict[str, str]:
+    """By name Cypher that creates each vector index.
 
     Args:
         filtered: the server can keep the tenant in the index and search within it (Neo4j 2026);
             else the search asks for more and filters what it gets (5.26).
     """
     language, tenant = ("CYPHER 25 ", "WITH [n.tenant] ") if filtered else ("", "")
-    return [
-        f"{language}CREATE VECTOR INDEX {vector_index(row)} IF NOT EXISTS "
+    return {
+        vector_index(row): f"{language}CREATE VECTOR INDEX {vector_index(row)} IF NOT EXISTS "
         f"FOR (n:{row.label}) ON n.{row.vector} {tenant}"
         f"OPTIONS {{indexConfig: {{`vector.dimensions`: {VECTOR_DIMENSIONS}, "
         "`vector.similarity_function`: 'cosine'}}"
         for row in NODES.values()
         if row.vector is not None
-    ]
+    }
 
 
 def fulltext_index(row: NodeRow) -> str:
@@ -715,15 +715,16 @@ def fulltext_index(row: NodeRow) -> str:
     return f"{row.label.lower()}_fulltext"
 
 
-def fulltext_statements() -> list[str]:
-    """Cypher that creates the full-text indexes; each covers the term of the tenant too."""
-    return [
-        f"CREATE FULLTEXT INDEX {fulltext_index(row)} IF NOT EXISTS FOR (n:{row.label}) "
+def fulltext_statements() -> dict[str, str]:
+    """By name Cypher that creates each full-text index, which covers the tenant's term too."""
+    return {
+        fulltext_index(row): f"CREATE FULLTEXT INDEX {fulltext_index(row)} IF NOT EXISTS "
+        f"FOR (n:{row.label}) "
         f"ON EACH [{', '.join(f'n.{name}' for name in (*row.fulltext, TENANT_TERM))}] "
         f"OPTIONS {{indexConfig: {{`fulltext.analyzer`: '{row.analyzer}'}}}}"
         for row in NODES.values()
         if row.fulltext
-    ]
+    }
 
 
 def tenant_term(tenant: str) -> str:

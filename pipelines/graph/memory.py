@@ -519,11 +519,8 @@ class MemoryGraph(_Reads):
             self._tables.undo.clear()
 
     def clear(self, *, keep_checkpoints: bool = False) -> None:
-        with self._lock:
-            checkpoints = self._tables.nodes[CHECKPOINT.label]
-            self._tables = Tables()
-            if keep_checkpoints:
-                self._tables.nodes[CHECKPOINT.label] = checkpoints
+        with self._lock:  # a transaction under way goes on, as on a server, with what is left
+            self._tables.empty(keep=(CHECKPOINT.label,) if keep_checkpoints else ())
 
     def store_id(self) -> str:
         return self._id

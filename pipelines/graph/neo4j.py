@@ -13,7 +13,7 @@ import neo4j
 from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
 from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
-from projections.errors import Fenced
+from projections.errors import Fenced, GraphRejected, GraphUnavailable
 from projections.operations import Checkpoint, Key, Operations
 from projections.positions import START, Position
 from projections.schema import (
@@ -33,6 +33,7 @@ Rows = list[list[Any]]
 _ROWS = 5_000
 """Rows of a question at once."""
 _PLACEHOLDERS = {row.placeholder for row in NODES.values() if row.placeholder}
+_OTHERS_CREATE = ("EquivalentSchemaRuleAlreadyExists", "DeadlockDetected")
 _VECTORS = 100
 """Searches of a question at once."""
 
@@ -426,13 +427,31 @@ class Neo4jGraph(_Neo4jReads):
 
     def ensure_schema(self) -> None:
         """Create what is missing of constraints and indexes, and wait until they are online."""
-        for text in (
-            *schema_statements(),
-            *vector_statements(filtered=self.client.searches_within_tenants()),
-            *fulltext_statements(),
-        ):
+        statements = {
+            **schema_statements(),
+            **vector_statements(filtered=self.client.searches_within_tenants()),
+            **fulltext_statements(),
+        }
+        to_do = list(statements.values())
+        while to_do:
+            present = frozenset().union(*self._online())
+            missing = [text for name, text in statements.items() if name not in present]
+            to_do = [text for text in missing if not self._create(text)]
+            if missing:
+                self.client.write("CALL db.awaitIndexes($seconds)", seconds=300)
+
+    def _create(self, text: str) -> bool:
+        """Create a constraint or an index; False: another worker, who does so too, was in the way.
+
+        Of workers that meet at a label all but one are told so, in one of two ways.
+        """
+        try:
             self.client.write(text)
-        self.client.write("CALL db.awaitIndexes($seconds)", seconds=300)
+        except (GraphRejected, GraphUnavailable) as error:
+            if not any(code in error.reason for code in _OTHERS_CREATE):
+                raise
+            return False
+        return True
 
     def ensure_checkpoints(
         self, stage: str, partitions: int, fold_version: int, models: str = ""

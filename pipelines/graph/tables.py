@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -85,7 +85,13 @@ class Tables:
     """What the store holds, its indexes, and how to take back what a transaction changed."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, dict[Key, StoredNode]] = {label: {} for label in NODES}
+        self.undo: list[_Undo] = []
+        self.empty()
+
+    def empty(self, keep: Collection[str] = ()) -> None:
+        """Hold nothing but the nodes of some labels (without edges and chains), for good."""
+        kept_nodes = {label: self.nodes[label] for label in keep}
+        self.nodes: dict[str, dict[Key, StoredNode]] = {label: {} for label in NODES} | kept_nodes
         self.pairs: dict[str, dict[Pair, tuple[Values, ...]]] = {type_: {} for type_ in EDGES}
         self.targets: dict[str, dict[Key, dict[tuple[str, Key], None]]] = {t: {} for t in EDGES}
         self.sources: dict[str, dict[tuple[str, Key], dict[Key, None]]] = {t: {} for t in EDGES}
@@ -94,7 +100,6 @@ class Tables:
         }
         self.vectors: dict[tuple[str, Any], Vectors] = {}
         self.found_by: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], set[Key]]] = {}
-        self.undo: list[_Undo] = []
 
     def put_node(self, label: str, key: Key, node: StoredNode | None) -> None:
         """Replace a node, or take it away; its edges are the caller's business."""

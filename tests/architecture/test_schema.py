@@ -64,7 +64,7 @@ def test_the_search_finds_what_it_looks_for(source: str, expected: list[str]) ->
 
 
 def test_every_node_row_has_a_constraint_and_its_indexes() -> None:
-    text = "\n".join(schema_statements())
+    text = "\n".join(schema_statements().values())
     for row in NODES.values():
         keys = ", ".join(f"n.{name}" for name in row.key)
         assert f"(n:{row.label}) REQUIRE ({keys}) IS UNIQUE" in text

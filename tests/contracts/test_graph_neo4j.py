@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import neo4j
 import pytest
 
 from pipelines.graph import cypher, questions
+from pipelines.graph.client import GraphClient
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import End
 from pipelines.graph.reads import chains
@@ -25,6 +27,8 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
     VECTOR_DIMENSIONS,
+    constraint_names,
+    index_definitions,
 )
 from tests.contracts.plans import SCANS, SORTS, operators
 from tests.contracts.test_graph_port import node, written
@@ -50,6 +54,28 @@ def test_what_others_wrote_on_a_node_of_ours_stays(neo4j_graph: Neo4jGraph) -> N
     written(neo4j_graph, node(1, tool_name="x"))
     (found,) = neo4j_graph.nodes(EVENT.label, [event(1).key], ("colour",)).values()
     assert found.values == {"colour": "red"}
+
+
+def test_workers_that_start_at_once_create_one_schema(driver: neo4j.Driver) -> None:
+    constraints = constraint_names()
+    for _ in range(3):
+        for name in sorted(index_definitions()):  # a constraint takes its index with it
+            kind = "CONSTRAINT" if name in constraints else "INDEX"
+            driver.execute_query(f"DROP {kind} {name} IF EXISTS")
+        with ThreadPoolExecutor(8) as workers:
+            for done in [workers.submit(Neo4jGraph(driver).ensure_schema) for _ in range(8)]:
+                done.result(120)
+        census = Neo4jGraph(driver).census()
+        assert census.constraints == constraints
+        assert census.indexes >= index_definitions().keys() - constraints
+
+
+def test_a_schema_that_is_there_is_left_alone(
+    driver: neo4j.Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Neo4jGraph(driver).ensure_schema()
+    monkeypatch.setattr(GraphClient, "write", lambda *_: pytest.fail("nothing is missing"))
+    Neo4jGraph(driver).ensure_schema()
 
 
 def test_times_are_stored_as_times(neo4j_graph: Neo4jGraph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -712,6 +713,24 @@ def test_a_graph_is_emptied_while_its_checkpoints_are_held(started: Graph) -> No
         transaction.reset(Checkpoint(STAGE, 1))
     assert dump(started).nodes == {}
     assert checkpoint(started) == Checkpoint(STAGE, 1, generation=2)
+
+
+def test_a_clear_counts_at_once_whatever_becomes_of_the_transaction_around_it(
+    started: Graph,
+) -> None:
+    written(started, node(1))
+    batch = Operations()
+    batch.add(node(2))
+    with started.transaction() as transaction:
+        transaction.lock(STAGE, 1)
+        started.clear(keep_checkpoints=True)
+        transaction.apply(batch, STAGE)
+    assert [key for _, key in dump(started).nodes] == [event(2).key]
+    with suppress(ZeroDivisionError), started.transaction() as transaction:
+        transaction.lock(STAGE, 1)
+        started.clear(keep_checkpoints=True)
+        raise ZeroDivisionError
+    assert dump(started).nodes == {}
 
 
 def test_a_store_knows_itself(graph: Graph) -> None:

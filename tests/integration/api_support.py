@@ -88,7 +88,7 @@ class Graph:
 
     def __init__(self, driver: neo4j.Driver) -> None:
         self.driver = driver
-        for text in schema_statements():
+        for text in schema_statements().values():
             driver.execute_query(text)
         driver.execute_query("CALL db.awaitIndexes(30)")
 

@@ -2,174 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
-from enrichment.importance import importance_score
-from enrichment.text import event_text
 from pipelines.ledger.targets import Target
-from pipelines.work.folds import Placed, StageFold, make_fold
-from pipelines.work.runner import Runner
-from pipelines.work.services import Services
-from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
-from projections.events import Event
-from projections.operations import Operations, SetNode
-from projections.schema import EVENT
-from projections.system_events import is_system_event
-from tests.decided import (
-    COMMUNITIES,
-    ENTITIES,
-    agent_made,
-    boosted,
-    community,
-    community_gone,
-    episode,
-    episode_id,
-    forgotten,
-    linked,
-    pass_ended,
-    requested,
-    session_made,
-    system,
-)
-from tests.factories import event, event_id, sessions
 from tests.integration.stack import Stack
-
-MINE = [1, 4, 7, 10, 13, 16]
-"""Numbers of the events of session-0, in its order."""
-
-
-def _score(batch: Sequence[Placed], _: object) -> Operations:
-    operations = Operations()
-    for _, one in batch:
-        if not is_system_event(one.event_type):
-            importance = importance_score(one, event_text(one))
-            nothing = dict.fromkeys(p.name for p in EVENT.owned(ENRICHMENT.name))
-            values = {**nothing, "importance_score": importance}
-            operations.add(SetNode(label=EVENT.label, key=one.key, values=values))
-    return operations
+from tests.stages.consolidated import MINE as MINE
+from tests.stages.consolidated import SCORED as SCORED
+from tests.stages.consolidated import ConsolidatedLedger
+from tests.stages.consolidated import ranges as ranges
+from tests.stages.consolidated import story as story
+from tests.stages.consolidated import without_models as without_models
 
 
-SCORED = StageFold(
-    replace(ENRICHMENT, fold_version=1, upstream=None), lambda transaction, batch: None, _score
-)
-"""Enrichment, as far as the sums of sessions need it."""
-
-
-def without_models(stage: Stage, services: Services, target: Target) -> StageFold:
-    """`folds.make_fold`, where a rule stands in for the models."""
-    return SCORED if stage.name == ENRICHMENT.name else make_fold(stage, services, target)
-
-
-def story() -> list[list[Event]]:
-    """Three sessions and what passes decided about them, part by part as it came."""
-    return [
-        sessions(3, 6),
-        [
-            requested(100),
-            episode(101, MINE, "session-0"),
-            episode(102, [2, 5, 8], "session-1"),
-            session_made(103, "session-0", seen=(6, 20)),
-            session_made(104, "session-1", seen=(4, 30), agents=("agent-1", "agent-2")),
-            agent_made(105),
-            linked(106, "session-0", "session-1", "session-2"),
-            boosted(107, {1: 1.5, 4: 0.5, 5: 0.5}),
-            community(108, COMMUNITIES[0], ENTITIES[:4], "run-1"),
-            community(109, COMMUNITIES[1], ENTITIES[4:], "run-1"),
-            pass_ended(110, [100]),
-        ],
-        [requested(111), event(30, at=95, session_id="session-1")],
-        [
-            forgotten(120, [4, 7], episode_id("session-0")),
-            forgotten(121, [10, 16], episode_id("session-0")),
-            system(122, "memory.forgotten", {"kind": "entities", "entity_ids": ENTITIES[:1]}),
-            system(
-                123,
-                "memory.forgotten",
-                {"kind": "similar", "pairs": [[event_id(2), event_id(5)]]},
-            ),
-        ],
-        [event(31, at=75, session_id="session-0"), event(32, at=400, session_id="session-0")],
-        [
-            episode(130, [2, 5, 8, 30], "session-1"),
-            session_made(131, "session-1", seen=(7, 50), gone=[episode_id("session-1", 1)]),
-            forgotten(132, [2, 5], episode_id("session-1")),
-            community(133, COMMUNITIES[0], ENTITIES[2:5], "run-2"),
-            community_gone(134, COMMUNITIES[1], "run-2"),
-            linked(135, "session-0", "session-1"),
-            boosted(136, {13: 1.0}),
-            pass_ended(137, []),
-        ],
-    ]
-
-
-class Consolidated:
-    """All three stages of a stack."""
+class Consolidated(ConsolidatedLedger[Stack]):
+    """All three stages of a stack, or of another target of it."""
 
     def __init__(self, stack: Stack, target: Target | None = None) -> None:
-        self.stack = stack
         if target is not None:
             stack.target, stack.graph = target, stack.services.neo4j_graph(target)
-        self.prepare()
-
-    def new_runner(self, **options: Any) -> Runner:
-        stack = self.stack
-        return stack.new_runner(make_fold(CONSOLIDATION, stack.services, stack.target), **options)
-
-    def prepare(self) -> None:
-        """Begin on an empty graph, as workers that have just started."""
-        self.projection = self.stack.new_runner()
-        self.enrichment = self.stack.new_runner(SCORED)
-        self.runner = self.new_runner()
-        for runner in (self.projection, self.enrichment, self.runner):
-            runner.prepare(self.stack.ledger.partitions)
-
-    def fold(self, size: int = 500) -> None:
-        """Fold what the ledger has, stage by stage."""
-        for runner in (self.projection, self.enrichment, self.runner):
-            self.stack.fold(size, runner)
-
-    def take_in(self, *events: Event, size: int = 500) -> None:
-        self.stack.append(*events)
-        self.fold(size)
-
-    def live(self, size: int = 500) -> list[Any]:
-        """The graph of the story, folded as it came."""
-        for part in story():
-            self.take_in(*part, size=size)
-        return self.stack.dump()
-
-    def empty(self) -> None:
-        """An empty graph."""
-        self.stack.cypher("MATCH (n) DETACH DELETE n")
-        self.prepare()
-
-    def refold(self, partition: int, first: int, last: int) -> None:
-        """Fold entries of a partition once more, by their numbers."""
-        entries = [e for block in self.stack.blocks(partition) for e in block.entries]
-        assert self.runner.refold(partition, entries[first:last]) == []
-
-    def chain(self, session_id: str = "session-0") -> list[tuple[str, str, int]]:
-        """The edges of a session's chain: ids of both ends, and the time between."""
-        return sorted(
-            map(
-                tuple,
-                self.stack.cypher(
-                    "MATCH (a:Event)-[f {session_id: $id}]->(b:Event) "
-                    "RETURN a.event_id, b.event_id, f.delta_ms",
-                    id=session_id,
-                ),
-            )
-        )
-
-
-def ranges(count: int, how_many: int, seed: int = 1) -> list[tuple[int, int]]:
-    """Some stretches of that many entries, single ones among them."""
-    chosen = random.Random(seed)
-    found = [(n, n + 1) for n in range(count)]
-    while len(found) < count + how_many:
-        first, last = sorted(chosen.sample(range(count + 1), 2))
-        found.append((first, last))
-    return found
+        super().__init__(stack)

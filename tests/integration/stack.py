@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.keys import Block
-from pipelines.ledger.ledger import Appended, Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
-from pipelines.work.folds import StageFold
-from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import Fenced
 from projections.events import Event
-from tests.factories import sessions
-from tests.fakes.stages import PROJECTING, QUICK
-
-PARTITIONS = 2
+from tests.memory_stack import PARTITIONS as PARTITIONS
+from tests.memory_stack import LedgerStack
 
 
-class Stack:
+class Stack(LedgerStack):
     """Services with few partitions, and what a worker would do on the active target."""
+
+    services: Services
+    ledger: Ledger
+    graph: Neo4jGraph
 
     def __init__(self, redis_url: str, neo4j_url: str, **options: Any) -> None:
         settings: dict[str, Any] = {
@@ -39,10 +38,9 @@ class Stack:
         }
         self.services = Services(Settings(**settings))
         self.ledger = self.services.ledger
-        self.target: Target = self.services.active()
-        self.graph: Neo4jGraph = self.services.neo4j_graph(self.target)
-        self.runner = self.new_runner()
-        self.runner.prepare(self.ledger.partitions)
+        self.target = self.services.active()
+        self.graph = self.services.neo4j_graph(self.target)
+        self.prepare()
 
     @property
     def driver(self) -> neo4j.Driver:
@@ -51,15 +49,6 @@ class Stack:
 
     def close(self) -> None:
         self.services.close()
-
-    def new_runner(self, rules: StageFold = PROJECTING, **options: Any) -> Runner:
-        return Runner(rules, self.graph, target=self.target.name, **{"policy": QUICK, **options})
-
-    def append(self, *events: Event) -> list[Appended]:
-        outcomes = self.ledger.append(events)
-        accepted = [outcome for outcome in outcomes if isinstance(outcome, Appended)]
-        assert len(accepted) == len(events), outcomes
-        return accepted
 
     def append_raw(self, partition: int, data: bytes) -> Entry:
         """Write bytes into the stream as the append script writes events."""
@@ -71,26 +60,6 @@ class Stack:
         entry = self.ledger.entry_at(partition, tail.position)
         assert entry is not None
         return entry
-
-    def fold(self, size: int = 500, runner: Runner | None = None) -> None:
-        """Fold what the ledger has, partition by partition."""
-        runner = runner or self.runner
-        for partition in range(self.ledger.partitions):
-            while entries := self.ledger.read(
-                partition, runner.checkpoint(partition).position, size
-            ):
-                runner.apply(Block(partition, tuple(entries)))
-
-    def fill(self, count: int = 4, length: int = 5) -> list[Event]:
-        """Append and fold some sessions."""
-        events = sessions(count, length)
-        self.append(*events)
-        self.fold()
-        return events
-
-    def blocks(self, partition: int, size: int = 500) -> Iterator[Block]:
-        for entries in self.ledger.scan(partition, count=size):
-            yield Block(partition, tuple(entries))
 
     def verify(self, **options: Any) -> ProofReport:
         return verify(self.services, **options)

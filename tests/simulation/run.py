@@ -23,14 +23,12 @@ def carry_out(
     seed: int,
     steps: Sequence[Step],
     trace: Callable[[str], None] = lambda line: None,
-    *,
-    sidestep: bool = True,
 ) -> Failure | None:
     """Carry out a history; None: all properties hold."""
     clock = Clock()
     try:
         with no_luck(seed, clock):
-            world = World(clock, trace, sidestep=sidestep)
+            world = World(clock, trace)
             for step in steps:
                 world.carry_out(step)
             trace("settle")

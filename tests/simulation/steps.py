@@ -15,6 +15,7 @@ WIDTH = 8
 KINDS = {
     "append": 22,
     "statement": 6,
+    "early_feedback": 2,
     "again": 3,
     "fold": 22,
     "together": 8,

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.run import run
 
-SEEDS = 100
+SEEDS = 300
 """At most, for each mutant; most are found within a few."""
 
 

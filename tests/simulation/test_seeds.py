@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.known import KNOWN
+from tests.simulation.regressions import REGRESSIONS
 from tests.simulation.run import carry_out, run, shrink
 from tests.simulation.steps import Step, draw
 from tests.simulation.world import World
@@ -19,11 +19,9 @@ def test_every_history_ends_in_the_graph_of_its_ledger(first: int) -> None:
     assert {seed: failure for seed, failure in failures.items() if failure} == {}
 
 
-@pytest.mark.parametrize("reason", KNOWN)
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the product does not stand it yet")
-def test_known_failures(reason: str) -> None:
-    failure = carry_out(1, KNOWN[reason], sidestep=False)
-    assert failure is None or not failure.reason.startswith("BrokenProperty: ")
+@pytest.mark.parametrize("reason", REGRESSIONS)
+def test_histories_that_once_broke_something(reason: str) -> None:
+    assert carry_out(1, REGRESSIONS[reason]) is None
 
 
 def test_a_seed_is_the_same_history_each_time() -> None:

@@ -11,14 +11,13 @@ from typing import Any, cast
 import pytest
 
 from enrichment.entities import canonical_name, entity_id
-from pipelines.graph.port import FoundNode, Transaction
+from pipelines.graph.port import FoundNode
 from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.work import enriching, poison
 from pipelines.work.folds import StageFold, make_fold
-from pipelines.work.gather.enrichment import EnrichmentFacts
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.restored import fold_again
@@ -26,8 +25,10 @@ from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, stages_before
 from projections.errors import EventConflict
 from projections.events import Event
+from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.schema import EVENT, FORGOTTEN
+from projections.system_events import PARTITION_KEY
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger, FakeServer
 from tests.simulation.decisions import EPISODE, FORGET, decide, look
@@ -78,18 +79,10 @@ class World:
     Args:
         clock: that its waits move; make the world, and use it, within `no_luck`.
         trace: called with a line for each thing that happens.
-        sidestep: keep out of the way of what the product is known not to stand; see `known`.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        trace: Callable[[str], None] = lambda line: None,
-        *,
-        sidestep: bool = True,
-    ) -> None:
+    def __init__(self, clock: Clock, trace: Callable[[str], None] = lambda line: None) -> None:
         self.trace = trace
-        self.sidestep = sidestep
         self.server = FakeServer()
         self.services = SimulatedServices(None, PARTITIONS)
         self.ledger = FakeLedger(
@@ -117,16 +110,10 @@ class World:
         rules = make_fold(stage, cast(Any, self.services), self.services.target(target))
 
         def fold(derived: Any, facts: Any) -> Any:
-            if not self.sidestep or target == self.services.active_name:
-                self._refuse_poison(stage.name, derived)
+            self._refuse_poison(stage.name, derived)
             return rules.fold(derived, facts)
 
-        def gather(transaction: Transaction, derived: Any) -> Any:
-            if self.sidestep and isinstance(rules.gather, EnrichmentFacts):
-                rules.gather._newest.clear()
-            return rules.gather(transaction, derived)
-
-        return replace(rules, fold=fold, gather=gather)
+        return replace(rules, fold=fold)
 
     def _refuse_poison(self, stage: str, derived: Any) -> None:
         residue = self.poison.get(stage)
@@ -195,13 +182,15 @@ class World:
             self._append([self.appended[which % len(self.appended)]])
 
     def _do_early_feedback(self, number: int, tenant: int, *_: int) -> None:
-        """A producer judges an event that the ledger may not hold yet; see `known`."""
+        """A producer judges what the ledger may not hold yet."""
+        name = TENANTS[tenant % len(TENANTS)]
+        who = entity_id(name, canonical_name(NAMES[number % len(NAMES)]), "user")
         made = event(
             2_000 + number,
-            tenant=TENANTS[tenant % len(TENANTS)],
+            tenant=name,
             event_type="memory.feedback",
             session_id="memory",
-            payload={"useful": [event_id(1 + number % IDS)]},
+            payload={"useful": [event_id(1 + number % IDS), f"entity:{who}"]},
         )
         self._append([made])
 
@@ -232,9 +221,15 @@ class World:
         fate = Fate(FATES[more[0] % len(FATES)] if more[1] % 4 == 0 else "done", more[2] % 20)
         self._apply(worker % WORKERS, name, [block for block in nexts if block], fate)
 
-    def _do_lane(self, worker: int, partition: int, size: int, *_: int) -> None:
-        """One partition goes through all stages, while the others are nobody's."""
+    def _do_lane(self, worker: int, partition: int, size: int, *more: int) -> None:
+        """One partition goes through all stages, while the others are nobody's.
+
+        Most often it is one with decisions, which may be about what is in the others.
+        """
         chosen = self.workers[worker % WORKERS]
+        if more[0] % 3:
+            tenant = TENANTS[partition % len(TENANTS)]
+            partition = partition_of(tenant, PARTITION_KEY, PARTITIONS)
         for stage in STAGE_LIST:
             self.stop.renew()
             block = self._next(chosen, stage.name, partition % PARTITIONS, 1 + size % 30)

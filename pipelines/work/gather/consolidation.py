@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
@@ -96,6 +96,7 @@ class _Gathering:
             parted=self._parted(),
             accesses=self._accesses(),
             shown_facts=self._shown_facts(),
+            came=self._came(),
             passes=self._passes(),
             requests=self._requests(),
         )
@@ -129,7 +130,9 @@ class _Gathering:
         if not self._wanted.forgotten:
             return {}
         shown = ("session_id", "occurred_at", "importance_score")
-        nodes = self._nodes(EVENT.label, self._wanted.forgotten, shown)
+        # locked: one that is enriched again meanwhile shall tell its importance
+        leaving = sorted(self._wanted.forgotten)
+        nodes = self._transaction.lock_nodes(EVENT.label, leaving, shown)
         effects = self._direct(nodes, End.TARGET)
         causes = self._direct(nodes, End.SOURCE)
         named = {edge.target for edges in causes.values() for edge in edges}
@@ -259,10 +262,35 @@ class _Gathering:
             keys = {key[1:] for key in self._wanted.accessed if key[0] == label}
             for key, node in self._nodes(label, keys, _ACCESSES).items():
                 times, last_ms = (node.values[name] for name in _ACCESSES)
-                # a placeholder counts when it waits for an event that was recalled
-                if node.visible or (label == EVENT.label and times is not None):
-                    accesses[label, key[0], key[1]] = Access(times or 0, last_ms)
+                accesses[label, key[0], key[1]] = Access(times or 0, last_ms)
         return accesses
+
+    def _came(self) -> dict[EventKey, Position]:
+        """Where the ledger has events whose accesses are counted, or that lose similar ones.
+
+        One that the projection could not fold has a dead letter; it may be tried again meanwhile,
+        so those without a letter are looked for once more.
+        """
+        counted = {(key[1], key[2]) for key in self._wanted.accessed if key[0] == EVENT.label}
+        keys = counted | self._wanted.parted
+        came = self._positions(keys)
+        missing = keys - came.keys()
+        if missing and self._transaction.dead_letters:
+            for partition in range(self._partitions):
+                for letter in self._transaction.dead_letters_of(PROJECTION, partition):
+                    key = (letter["tenant"], letter["event_id"])
+                    if key in missing:
+                        came[key] = Position.parse(letter["position"])
+            came |= self._positions(missing - came.keys())
+        return came
+
+    def _positions(self, keys: Set[EventKey]) -> dict[EventKey, Position]:
+        nodes = self._nodes(EVENT.label, keys, ("global_position",))
+        return {
+            _pair(key): Position.parse(node.values["global_position"])
+            for key, node in nodes.items()
+            if node.visible
+        }
 
     def _shown_facts(self) -> dict[FactPlace, ShownFact]:
         wanted_facts = self._wanted.facts

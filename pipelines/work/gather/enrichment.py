@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from threading import Lock
 from typing import Final
 
@@ -128,7 +128,9 @@ class EnrichmentFacts:
         """
         self._remembered.remember(batch)
         present = self._present(transaction, batch)
+        forgotten, blank = _tombstones(transaction, batch, present.keys())
         events = [one for one in batch if one.event.key in present]
+        placed = [one for one in batch if one.event.key in present or one.event.key in forgotten]
         # Who is alike depends on who was there first. An event that is folded once more (replay,
         # rebuild in place) keeps what was found then: a second search would find a little more.
         searched = [
@@ -136,15 +138,24 @@ class EnrichmentFacts:
         ]
         similar = self._similar(transaction, searched)
         entities, near = _near_entities(transaction, events)
-        stretches = self._stretches(transaction, events)
+        stretches = self._stretches(transaction, placed, forgotten)
         histories = _histories(transaction, batch)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
         edges, parted = _similar_edges(transaction, ends)
         return Facts(
             present=present.keys(),
+            forgotten=forgotten,
+            blank=blank,
             stretches=stretches,
             histories=histories,
-            similar=[found for found in similar if found[:3] not in parted],
+            similar=[
+                found
+                for found in similar
+                if found[:3] not in parted
+                # of the newest events of this worker some were forgotten since
+                and (found.tenant, found.first) in edges
+                and (found.tenant, found.second) in edges
+            ],
             edges=edges,
             entities=entities,
             near=near,
@@ -154,8 +165,10 @@ class EnrichmentFacts:
         self, transaction: Transaction, batch: Sequence[Derived]
     ) -> dict[EventKey, str | None]:
         """The batch's events that have a node, and the model of the vector it has already."""
-        keys = [one.event.key for one in batch if not is_system_event(one.event.event_type)]
-        nodes = transaction.nodes(EVENT.label, keys, ("embedding_model",)) if keys else {}
+        keys = _ordinary(batch)
+        # One that is folded again may be on its way out: whoever takes it away waits for the lock.
+        read = transaction.nodes if transaction.advanced else transaction.lock_nodes
+        nodes = read(EVENT.label, sorted(keys), ("embedding_model",)) if keys else {}
         present = {
             (key[0], key[1]): node.values["embedding_model"]
             for key, node in nodes.items()
@@ -179,7 +192,7 @@ class EnrichmentFacts:
     # -- the chains around the batch ---------------------------------------------------------------
 
     def _stretches(
-        self, transaction: Transaction, events: Sequence[Derived]
+        self, transaction: Transaction, events: Sequence[Derived], forgotten: Set[EventKey]
     ) -> dict[SessionKey, list[list[Member]]]:
         batch = wanted_links(events)
         batch_ids = {
@@ -198,7 +211,8 @@ class EnrichmentFacts:
                     middle = len(links) // 2
                     again += [(session, links[:middle]), (session, links[middle:])]
                 else:
-                    places.setdefault(session, []).append(around)
+                    absent = [(link, True) for link in links if (session[0], link[1]) in forgotten]
+                    places.setdefault(session, []).append(sorted({*around, *absent}))
             wanted = again
         features_of = self._remembered.of(
             (session[0], link.event_id)
@@ -281,6 +295,27 @@ def _link(member: FoundNode) -> Link:
     return Link(member.values["occurred_at"], member.key[1])
 
 
+def _ordinary(batch: Sequence[Derived]) -> list[EventKey]:
+    return [one.event.key for one in batch if not is_system_event(one.event.event_type)]
+
+
+def _tombstones(
+    transaction: Transaction, batch: Sequence[Derived], present: Set[EventKey]
+) -> tuple[set[EventKey], set[EventKey]]:
+    """The batch's events that left, or are about to come back, and the tombstones to complete.
+
+    An event that is folded for the first time and is there was never forgotten.
+    """
+    keys = [k for k in _ordinary(batch) if not (transaction.advanced and k in present)]
+    if not keys or not transaction.has_tombstones:
+        return set(), set()
+    shown = ("session_id", _ENRICHED)
+    nodes = transaction.nodes(FORGOTTEN.label, keys, shown)
+    forgotten = {key for key in keys if key in nodes and key not in present}
+    blank = {k for k in keys if k in nodes and None in nodes[k].values.values()}
+    return forgotten, blank
+
+
 def _histories(
     transaction: Transaction, batch: Sequence[Derived]
 ) -> dict[HistoryKey, Sequence[str]]:
@@ -333,7 +368,7 @@ def _nearest(
 def _similar_edges(
     transaction: Transaction, keys: Iterable[EventKey]
 ) -> tuple[dict[EventKey, dict[str, float]], set[tuple[str, str, str]]]:
-    """The edges that events have, and the pairs of theirs that were dropped for good."""
+    """The edges that events have, if they are there, and the pairs that were dropped for good."""
     ordered = sorted(keys)
     if not ordered:
         return {}, set()
@@ -344,7 +379,8 @@ def _similar_edges(
             (edge.target if edge.source == key else edge.source)[1]: edge.values["score"]
             for edge in around.get(key, ())
         }
-        for key in nodes
+        for key, node in nodes.items()
+        if node.visible
     }
     parted = {
         (key[0], key[1], other)

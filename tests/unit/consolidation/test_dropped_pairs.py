@@ -12,7 +12,7 @@ from consolidation.pruning import MAX_DROPPED
 from consolidation.stage import Facts, consolidate, derive
 from consolidation.tombstones import Tombstone
 from projections.events import Event
-from projections.positions import Position
+from projections.positions import START, Position
 from projections.schema import EVENT, FORGOTTEN
 from tests.decided import forgotten, recalled, system
 from tests.factories import event_id
@@ -35,7 +35,7 @@ def parted(
     made = consolidate(
         derive([(Position(1, n), one) for n, one in enumerate(events)]),
         Facts(
-            present={ONE} if present else set(),
+            came={ONE: START} if present else {},
             parted={ONE: [*map(event_id, shown)]} if shown else {},
             tombstones=tombstones or {},
         ),
@@ -61,8 +61,14 @@ def test_what_is_remembered_goes_with_the_event_and_comes_back_with_it() -> None
     gone = {ONE: Tombstone(False, Position(0, 0))}
     back = parted(recalled(9, [1]), present=False, shown=[5], tombstones=gone)
     assert back == {EVENT.label: ids(5)}
-    both = parted(dropped(8, (1, 2)), forgotten(9, [1]), recalled(10, [1]))
-    assert both == {EVENT.label: ids(2)}
+
+
+def test_each_keeps_what_it_was_told_however_the_decisions_were_cut_into_batches() -> None:
+    both = parted(dropped(8, (1, 2)), forgotten(9, [1]), dropped(9, (1, 3)), recalled(10, [1]))
+    assert both == {FORGOTTEN.label: ids(2, 3), EVENT.label: ids(2, 3)}
+    assert parted(recalled(8, [1]), dropped(9, (1, 2)), forgotten(10, [1])) == {
+        FORGOTTEN.label: ids(2)
+    }
 
 
 def test_of_a_forgotten_event_the_tombstone_remembers() -> None:

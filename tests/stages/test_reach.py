@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -17,10 +16,10 @@ from projections.events import Event
 from projections.identity import partition_of
 from tests.decided import boosted
 from tests.factories import event, sessions
-from tests.integration.consolidation_support import Consolidated
-from tests.integration.stack import Stack
+from tests.memory_stack import MemoryStack
+from tests.stages.consolidated import ConsolidatedLedger
 
-pytestmark = pytest.mark.integration
+Consolidated = ConsolidatedLedger[MemoryStack]
 
 PARTITIONS = 5
 DECISIONS, ELSEWHERE = (
@@ -29,8 +28,8 @@ DECISIONS, ELSEWHERE = (
 
 
 @pytest.fixture
-def live(make_stack: Callable[..., Stack]) -> Consolidated:
-    made = Consolidated(make_stack(partitions=PARTITIONS))
+def live() -> Consolidated:
+    made = Consolidated(MemoryStack(PARTITIONS))
     made.take_in(*sessions(3, 2))
     return made
 
