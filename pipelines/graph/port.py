@@ -315,6 +315,39 @@ class Reads(Protocol):
         ...
 
 
+def pages(
+    graph: Reads,
+    label: str,
+    by: Sequence[str],
+    row: Sequence[Any],
+    properties: Sequence[str] = (),
+    *,
+    after: Sequence[Any] = (),
+    size: int,
+    **bounds: Any,
+) -> Iterator[list[FoundNode]]:
+    """What `Reads.scan` finds of one row, so many nodes at once.
+
+    Args:
+        graph: that is read.
+        label: of the nodes.
+        by: all properties of an index.
+        row: what the nodes begin with.
+        properties: to return; those of the index are among them.
+        after: the place behind which they stand.
+        size: of a page.
+        bounds: `least`, `most` and `descending` of the scan.
+    """
+    key = NODES[label].key
+    following = [*by[len(row) :], *(name for name in key if name not in by)]
+    names = tuple(dict.fromkeys((*properties, *following)))
+    while page := graph.scan(label, by, [row], names, after=after, limit=size, **bounds).get(
+        tuple(row)
+    ):
+        yield page
+        after = [page[-1].values[name] for name in following]
+
+
 class Transaction(Reads, Protocol):
     """What may happen between begin and commit. Take the checkpoint's lock first.
 

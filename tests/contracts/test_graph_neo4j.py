@@ -10,6 +10,7 @@ import pytest
 from pipelines.graph import cypher, questions
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import End
+from pipelines.graph.reads import due_passes
 from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
 from projections.operations import Operations
 from projections.schema import (
@@ -136,6 +137,7 @@ BY_KEY: dict[str, str] = {
     "advance": cypher.ADVANCE,
     "lock": cypher.LOCK,
     "read events": cypher.READ_EVENTS,
+    "recalled and away": due_passes._RETURNING,
     **{f"nodes {label}": questions.nodes_text(label, ()) for label in NODES},
     **{
         f"lock {label}{' making' if make else ''}": questions.lock_nodes_text(label, (), make=make)
@@ -230,6 +232,8 @@ PARAMETERS: dict[str, Any] = {
     "upper": {"occurred_at": 0},
     "most": 10,
     "limit": 10,
+    "enriched": True,
+    "event_id": "e",
     "tenant": "t",
     **dict.fromkeys(("before", "within", "after"), 10),
     **dict.fromkeys(("stage", "position", "to_position", "to_digest"), ""),
