@@ -13,7 +13,6 @@ from rich.table import Table
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK
 from pipelines.cli.rendering import moment, show_report
-from pipelines.graph.reads.tombstones import Selection
 from pipelines.operations import consolidate as operation
 from pipelines.operations import restore
 from pipelines.operations.passes.scopes import PassScope
@@ -154,7 +153,7 @@ def recall_forgotten(
             "name a --session, a --summary, an --event or a time, or say --all",
             param_hint="--session",
         )
-    selection = Selection(
+    selection = restore.Selection(
         tenant=tenant or DEFAULT_TENANT,
         event_ids=event_ids(event) if event else None,
         summary_id=None if summary is None else summary_hash(summary),

@@ -12,13 +12,14 @@ import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from operator import itemgetter
 from typing import Any, cast
 
 import numpy
 import numpy.typing
 
-from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
+from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from projections.errors import Fenced
 from projections.operations import Checkpoint, Key, MergeEdge, Operations
@@ -28,6 +29,7 @@ from projections.schema import (
     DEAD_LETTER,
     DECIDED_AT,
     EDGES,
+    EVENT,
     FORGOTTEN,
     NODES,
     TENANT_TERM,
@@ -82,6 +84,32 @@ class _Reads:
                     answer[row] = [_shown(label, key, table[key], properties) for key in keys]
             return answer
 
+    def scan(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+        *,
+        least: Mapping[str, Any] = UNBOUNDED,
+        most: Mapping[str, Any] = UNBOUNDED,
+        after: Sequence[Any] = (),
+        descending: bool = False,
+        limit: int,
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        index = scanned(label, by)
+        with self._lock:
+            table = self._tables.nodes[label]
+            order = self._tables.ordered(label, index)
+            answer = {}
+            for row in map(tuple, rows):
+                places = order.behind(row, tuple(after), descending=descending)
+                keys = (key for key in places if _is_within(table[key].values, least, most))
+                nodes = [_shown(label, key, table[key], properties) for key in islice(keys, limit)]
+                if nodes:
+                    answer[row] = nodes
+            return answer
+
     def edges(
         self,
         type_: str,
@@ -93,16 +121,10 @@ class _Reads:
     ) -> dict[Key, list[FoundEdge]]:
         target_label = label or EDGES[type_].target
         with self._lock:
-            tables = self._tables
             answer = {}
             for end in map(tuple, ends):
-                pairs: dict[Pair, None] = {}
-                if by is not End.TARGET:
-                    at = tables.targets[type_].get(end, ())
-                    pairs.update(((end, *to), None) for to in at if to[0] == target_label)
-                if by is not End.SOURCE:
-                    at_target = tables.sources[type_].get((target_label, end), ())
-                    pairs.update(((source, target_label, end), None) for source in at_target)
+                at = self._pairs_at(type_, end, by, target_label)
+                pairs = [pair for pair in at if pair[1] == target_label]
                 if pairs:
                     answer[end] = self._edges_of(type_, pairs, properties)
             return answer
@@ -124,6 +146,55 @@ class _Reads:
                     shown = self._edges_of(type_, [pair], properties)
                     answer[tuple(source), tuple(target)] = shown
             return answer
+
+    def degrees(
+        self, type_: str, ends: Iterable[Key], *, by: End = End.SOURCE, label: str = ""
+    ) -> dict[Key, int]:
+        row = EDGES[type_]
+        near = (label or row.target) if by is End.TARGET else row.source
+        with self._lock:
+            nodes, pairs = self._tables.nodes[near], self._tables.pairs[type_]
+            return {
+                end: sum(len(pairs[pair]) for pair in self._pairs_at(type_, end, by, near))
+                for end in map(tuple, ends)
+                if end in nodes
+            }
+
+    def across(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        name: str,
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+        most: int,
+    ) -> dict[Key, tuple[Any, ...]]:
+        row = EDGES[type_]
+        target = label or row.target
+        with self._lock:
+            answer = {}
+            for end in map(tuple, ends):
+                if by is End.TARGET:
+                    far = [(row.source, p[0]) for p in self._pairs_at(type_, end, by, target)]
+                else:
+                    far = [p[1:] for p in self._pairs_at(type_, end, by) if p[1] == target]
+                nodes = (self._tables.nodes[other][key] for other, key in far)
+                shown = (node.values.get(name) for node in nodes if node.visible)
+                values = sorted({value for value in shown if value is not None})
+                if values:
+                    answer[end] = tuple(values[:most])
+            return answer
+
+    def _pairs_at(self, type_: str, end: Key, by: End, target: str = "") -> list[Pair]:
+        """Pairs of a type with a node at the end `by`; `target` is its label where it is one."""
+        tables, pairs = self._tables, dict[Pair, None]()
+        if by is not End.TARGET:
+            pairs.update(((end, *to), None) for to in tables.targets[type_].get(end, ()))
+        if by is not End.SOURCE:
+            sources = tables.sources[type_].get((target, end), ())
+            pairs.update(((source, target, end), None) for source in sources)
+        return list(pairs)
 
     def stretch(
         self,
@@ -525,6 +596,24 @@ class MemoryGraph(_Reads):
     def store_id(self) -> str:
         return self._id
 
+    def counts(self) -> Counts:
+        with self._lock:
+            shown = {
+                label: sum(node.visible for node in nodes.values())
+                for label, nodes in self._tables.nodes.items()
+                if label in NODES
+            }
+            events = self._tables.nodes[EVENT.label]
+            edges = {
+                type_: sum(
+                    len(copies)
+                    for (_, label, target), copies in self._tables.pairs[type_].items()
+                    if label != EVENT.label or events[target].visible
+                )
+                for type_ in EDGES
+            }
+            return Counts(shown, edges, len(events) - shown[EVENT.label])
+
     def census(self) -> Census:
         with self._lock:
             tables = self._tables
@@ -603,6 +692,14 @@ def _is_own(row: EdgeRow, stage: str, values: Mapping[str, Any]) -> bool:
     if stage != row.stage:
         return bool(values.get(name) == by_stage[stage])
     return values.get(name) not in {value for s, value in by_stage.items() if s != stage}
+
+
+def _is_within(
+    values: Mapping[str, Any], least: Mapping[str, Any], most: Mapping[str, Any]
+) -> bool:
+    return all(values[name] >= bound for name, bound in least.items()) and all(
+        values[name] <= bound for name, bound in most.items()
+    )
 
 
 def _has_all(node: StoredNode, names: Iterable[str]) -> bool:

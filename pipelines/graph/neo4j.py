@@ -12,7 +12,7 @@ import neo4j
 
 from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
-from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
+from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
 from projections.operations import Checkpoint, Key, Operations
 from projections.positions import START, Position
@@ -88,6 +88,48 @@ class _Neo4jReads:
             nodes.sort(key=lambda node: node.key)
         return answer
 
+    def scan(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+        *,
+        least: Mapping[str, Any] = UNBOUNDED,
+        most: Mapping[str, Any] = UNBOUNDED,
+        after: Sequence[Any] = (),
+        descending: bool = False,
+        limit: int,
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        """Stretches along an index, from what they begin with, page by page or the first."""
+        index, names = scanned(label, by), tuple(properties)
+        width = len(NODES[label].key)
+        wanted = list(dict.fromkeys(map(tuple, rows)))
+        if not wanted:
+            return {}
+        text = questions.scan_text(
+            label,
+            index,
+            names,
+            depth=len(wanted[0]),
+            least=tuple(least),
+            most=tuple(most),
+            after=len(after),
+            descending=descending,
+        )
+        bounds: dict[str, Any] = {
+            "lower": dict(least),
+            "upper": dict(most),
+            "place": list(after),
+            "limit": limit,
+        }
+        answer = {}
+        for some in _chunks(enumerate(wanted), _ROWS):
+            for number, nodes in self._ask(text, rows=[[n, *row] for n, row in some], **bounds):
+                if nodes:
+                    answer[wanted[number]] = [_node(width, names, node) for node in nodes]
+        return answer
+
     def edges(
         self,
         type_: str,
@@ -130,6 +172,33 @@ class _Neo4jReads:
             for edge in decode.sorted(edges):
                 answer.setdefault((edge.source, edge.target), []).append(edge)
         return answer
+
+    def degrees(
+        self, type_: str, ends: Iterable[Key], *, by: End = End.SOURCE, label: str = ""
+    ) -> dict[Key, int]:
+        """How many edges of a type nodes have at the end `by`; a key without a node is missing."""
+        return dict(self._beside(questions.degrees_text(type_, by, label), ends))
+
+    def across(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        name: str,
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+        most: int,
+    ) -> dict[Key, tuple[Any, ...]]:
+        """What stands across edges of a type: values of a property, each once."""
+        text = questions.across_text(type_, name, by, label)
+        beside = self._beside(text, ends, most=most)
+        return {end: tuple(sorted(values)) for end, values in beside if values}
+
+    def _beside(self, text: str, ends: Iterable[Key], **bounds: int) -> Iterator[tuple[Key, Any]]:
+        """What a question with rows [end…, answer] says of each end."""
+        for some in _chunks(dict.fromkeys(ends), _ROWS):
+            for *end, answer in self._ask(text, rows=[list(key) for key in some], **bounds):
+                yield tuple(end), answer
 
     def stretch(
         self,
@@ -492,6 +561,10 @@ class Neo4jGraph(_Neo4jReads):
         """Which database this is, by whatever address it is reached."""
         (row,) = self.client.ask(cypher.STORE_ID)
         return str(row[0])
+
+    def counts(self) -> Counts:
+        """How much there is of each kind; the store keeps these numbers."""
+        return questions.counts_of(row[0] for row in self.client.ask(questions.COUNTS))
 
     def census(self) -> Census:
         """What kinds of things it holds, foreign ones too; reads all of it."""

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from projections.operations import Checkpoint, Key, Operations
+from projections.schema import NODES
 from projections.structural import Link, SessionKey
 
 
@@ -78,6 +79,29 @@ LAST = Link(253_402_300_800_000, "")
 """A place behind every event: the end of the year 9999."""
 
 
+def scanned(label: str, by: Sequence[str]) -> tuple[str, ...]:
+    """The properties of an index of a label, as `Reads.scan` takes them.
+
+    Raises:
+        ValueError: its row names no such index.
+    """
+    row, columns = NODES[label], tuple(by)
+    if columns != row.key and columns not in row.indexes:
+        raise ValueError(
+            f"a scan goes along the key or an index that the row of {label} names; "
+            f"({', '.join(columns)}) is none"
+        )
+    return columns
+
+
+class Counts(NamedTuple):
+    """Nodes by label and edges by type, over all tenants; placeholders are not counted."""
+
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    placeholders: int
+
+
 class Census(NamedTuple):
     """What kinds of things a store holds, whoever wrote them.
 
@@ -98,6 +122,10 @@ class Census(NamedTuple):
     indexes: frozenset[str]
     constraints: frozenset[str]
     stray: Mapping[str, int] = {}
+
+
+UNBOUNDED: Mapping[str, Any] = {}
+"""No bounds of a scan."""
 
 
 class Reads(Protocol):
@@ -126,6 +154,43 @@ class Reads(Protocol):
 
         Returns:
             By row, those of it sorted by key; a row without any is missing.
+        """
+        ...
+
+    def scan(
+        self,
+        label: str,
+        by: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        properties: Sequence[str] = (),
+        *,
+        least: Mapping[str, Any] = UNBOUNDED,
+        most: Mapping[str, Any] = UNBOUNDED,
+        after: Sequence[Any] = (),
+        descending: bool = False,
+        limit: int,
+    ) -> dict[tuple[Any, ...], list[FoundNode]]:
+        """Stretches along an index, placeholders too: pages of it, or the first so many.
+
+        Args:
+            label: of the nodes.
+            by: all properties of the row's key, or of one of its `indexes`; a node that lacks any
+                of them is not in it.
+            rows: what the stretches begin with: values of the first of these, as many in each.
+            properties: to return.
+            least: lower bounds of others of these, inclusive.
+            most: upper bounds, inclusive.
+            after: behind this place: values of those that follow the ones of `rows`, in their
+                order, and then of what of the key is not among them. Fewer are behind all that
+                begins with them.
+            descending: the largest first; of equal ones the smallest key all the same.
+            limit: nodes of each row.
+
+        Returns:
+            By row, in the order of the index and then of the key; a row without any is missing.
+
+        Raises:
+            ValueError: `by` is no index of the label.
         """
         ...
 
@@ -161,6 +226,37 @@ class Reads(Protocol):
         label: str = "",
     ) -> dict[tuple[Key, Key], list[FoundEdge]]:
         """Edges of a type from one node to another, for pairs (source, target)."""
+        ...
+
+    def degrees(
+        self, type_: str, ends: Iterable[Key], *, by: End = End.SOURCE, label: str = ""
+    ) -> dict[Key, int]:
+        """How many edges of a type nodes have at the end `by`; a key without a node is missing."""
+        ...
+
+    def across(
+        self,
+        type_: str,
+        ends: Iterable[Key],
+        name: str,
+        *,
+        by: End = End.SOURCE,
+        label: str = "",
+        most: int,
+    ) -> dict[Key, tuple[Any, ...]]:
+        """What stands across edges of a type: values of a property, each once.
+
+        Args:
+            type_: a type of the schema.
+            ends: keys of the nodes at the end `by`, which is not either.
+            name: a property of the visible nodes at the other end.
+            by: at which end those nodes stand.
+            label: of the target, where it is not the row's `target`.
+            most: values of each; where there are more, any of them.
+
+        Returns:
+            By end, sorted; an end without any is missing.
+        """
         ...
 
     def stretch(
@@ -217,6 +313,39 @@ class Reads(Protocol):
         Edges are sorted by source, target and the row's key. `tenants` restricts both to theirs.
         """
         ...
+
+
+def pages(
+    graph: Reads,
+    label: str,
+    by: Sequence[str],
+    row: Sequence[Any],
+    properties: Sequence[str] = (),
+    *,
+    after: Sequence[Any] = (),
+    size: int,
+    **bounds: Any,
+) -> Iterator[list[FoundNode]]:
+    """What `Reads.scan` finds of one row, so many nodes at once.
+
+    Args:
+        graph: that is read.
+        label: of the nodes.
+        by: all properties of an index.
+        row: what the nodes begin with.
+        properties: to return; those of the index are among them.
+        after: the place behind which they stand.
+        size: of a page.
+        bounds: `least`, `most` and `descending` of the scan.
+    """
+    key = NODES[label].key
+    following = [*by[len(row) :], *(name for name in key if name not in by)]
+    names = tuple(dict.fromkeys((*properties, *following)))
+    while page := graph.scan(label, by, [row], names, after=after, limit=size, **bounds).get(
+        tuple(row)
+    ):
+        yield page
+        after = [page[-1].values[name] for name in following]
 
 
 class Transaction(Reads, Protocol):
@@ -363,6 +492,10 @@ class Graph(Reads, Protocol):
 
     def store_id(self) -> str:
         """Which store this is, by whatever address it is reached."""
+        ...
+
+    def counts(self) -> Counts:
+        """How much there is of each kind; the store keeps these numbers."""
         ...
 
     def census(self) -> Census:

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
-from pipelines.graph.port import End
+from pipelines.graph.port import Counts, End
 from projections.schema import (
     EDGES,
+    EVENT,
     NODES,
+    PLACEHOLDER,
     EdgeRow,
     Kind,
     NodeRow,
@@ -130,6 +133,72 @@ def find_text(label: str, by: Names, names: Names) -> str:
     )
 
 
+@cache
+def scan_text(
+    label: str,
+    index: Names,
+    names: Names,
+    *,
+    depth: int,
+    least: Names = (),
+    most: Names = (),
+    after: int = 0,
+    descending: bool = False,
+) -> str:
+    """Rows [number, value…] of the first properties of an index → [number, nodes] in its order.
+
+    Nodes are as of `nodes_text`; `$lower` and `$upper` are bounds by name, `$place` is `after`.
+
+    Args:
+        label: of the nodes.
+        index: the row's key, or one of its indexes.
+        names: of properties to return.
+        depth: how many values a row has.
+        least: properties that have a lower bound.
+        most: properties that have an upper bound.
+        after: values of the place behind which nodes stand.
+        descending: the largest first.
+    """
+    row = NODES[label]
+    stored = {p.name: p for p in row.stored()}
+    following = index[depth:]
+    tests = [
+        f"n.{name} = {_parameter(stored[name], f'r[{1 + n}]')}"
+        for n, name in enumerate(index[:depth])
+    ]
+    tests += [f"n.{name} IS NOT NULL" for name in following]
+    tests += [f"n.{name} >= {_parameter(stored[name], f'$lower.{name}')}" for name in least]
+    tests += [f"n.{name} <= {_parameter(stored[name], f'$upper.{name}')}" for name in most]
+    places = [(name, "<" if descending else ">") for name in following]
+    places += [(name, ">") for name in row.key if name not in index]
+    if after:
+        tests += _behind([(stored[name], sign) for name, sign in places[:after]])
+    order = [f"n.{name}{' DESC' if descending and name in following else ''}" for name, _ in places]
+    ordered = [*(f"n.{name}{' DESC' if descending else ''}" for name in index[:depth]), *order]
+    return (
+        f"UNWIND $rows AS r RETURN [r[0], COLLECT {{ MATCH (n:{label}) "
+        f"USING INDEX n:{label}({', '.join(index)}) WHERE {' AND '.join(tests)} "
+        f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]"
+    )
+
+
+def _behind(places: Sequence[tuple[Property, str]]) -> list[str]:
+    """Tests of a node that stands behind `$place`: by the first place that differs."""
+    values = [_parameter(property_, f"$place[{n}]") for n, (property_, _) in enumerate(places)]
+    compared = [
+        (f"n.{property_.name}", sign, value)
+        for (property_, sign), value in zip(places, values, strict=True)
+    ]
+    name, sign, value = compared[0]
+    if len(compared) == 1:
+        return [f"{name} {sign} {value}"]
+    cases = " ".join(
+        f"WHEN {name} <> {value} THEN {name} {sign} {value}" for name, sign, value in compared[:-1]
+    )
+    last, last_sign, last_value = compared[-1]
+    return [f"{name} {sign}= {value}", f"CASE {cases} ELSE {last} {last_sign} {last_value} END"]
+
+
 def _parameter(property_: Property, value: str) -> str:
     return f"datetime({{epochMillis: {value}}})" if property_.kind is Kind.TIME else value
 
@@ -168,6 +237,39 @@ def between_text(type_: str, names: Names, label: str) -> str:
         f"MATCH (b:{target.label} {{{key_pattern(target.key, 'k', len(source.key))}}}) "
         f"MATCH (a)-[e:{type_}]->(b) {_returned(_edge(source, target, row, names))}"
     )
+
+
+@cache
+def degrees_text(type_: str, by: End, label: str) -> str:
+    """Rows of keys of ends → [end…, number of edges]."""
+    near, _, (left, right) = _ends(type_, by, label)
+    return (
+        f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
+        f"{_returned([*_key(near, 'x'), f'COUNT {{ (x){left}[:{type_}]{right}() }}'])}"
+    )
+
+
+@cache
+def across_text(type_: str, name: str, by: End, label: str) -> str:
+    """Rows of keys of ends → [end…, values], each value once, `$most` of them."""
+    near, far, (left, right) = _ends(type_, by, label)
+    (value,) = _node_values(far, "o", [name])
+    visible = f" AND NOT o:{far.placeholder}" if far.placeholder else ""
+    return (
+        f"UNWIND $rows AS k MATCH (x:{near.label} {{{key_pattern(near.key, 'k')}}}) "
+        f"RETURN [{', '.join(_key(near, 'x'))}, COLLECT {{ "
+        f"MATCH (x){left}[:{type_}]{right}(o:{far.label}) WHERE o.{name} IS NOT NULL{visible} "
+        f"RETURN DISTINCT {value} LIMIT $most }}]"
+    )
+
+
+def _ends(type_: str, by: End, label: str) -> tuple[NodeRow, NodeRow, tuple[str, str]]:
+    """Rows of the nodes at the end `by` and at the other, and how the edge is drawn between."""
+    row = EDGES[type_]
+    source, target = NODES[row.source], NODES[label or row.target]
+    if by is End.TARGET:
+        return target, source, ("<-", "-")
+    return source, target, ("-", "-" if by is End.EITHER else "->")
 
 
 # -- chains ----------------------------------------------------------------------------------------
@@ -315,6 +417,42 @@ def stream_edges_text(type_: str, names: Names, *, one_tenant: bool = False) -> 
         f"WITH a, e, end ORDER BY {', '.join([*_key(source, 'a'), *end, 'end[0]'])} "
         f"{_returned(columns)}"
     )
+
+
+# -- how much there is ----------------------------------------------------------------------------
+
+_PLACEHOLDERS = {row.label: row.placeholder for row in NODES.values() if row.placeholder}
+
+
+def _counts() -> str:
+    """One count per label and type, each answered by Neo4j's count store without a scan."""
+    patterns = [("node", label, f"(x:{label})") for label in (*NODES, *_PLACEHOLDERS.values())]
+    patterns += [("edge", kind, f"()-[x:{kind}]->()") for kind in EDGES]
+    patterns += [
+        ("hidden", row.type, f"()-[x:{row.type}]->(:{PLACEHOLDER})")
+        for row in EDGES.values()
+        if row.target == EVENT.label
+    ]
+    # Aggregated before the constants join it: beside them, no match would be no row.
+    return "\nUNION ALL\n".join(
+        f"MATCH {pattern} WITH count(x) AS number RETURN ['{group}', '{name}', number] AS counted"
+        for group, name, pattern in patterns
+    )
+
+
+COUNTS = _counts()
+"""How much there is of each kind: rows for `counts_of`."""
+
+
+def counts_of(rows: Iterable[Sequence[Any]]) -> Counts:
+    """What the rows of `COUNTS` come to."""
+    numbers = {(group, name): number for group, name, number in rows}
+    hidden = numbers["node", PLACEHOLDER]
+    nodes = {label: numbers["node", label] for label in NODES}
+    for label, placeholder in _PLACEHOLDERS.items():
+        nodes[label] -= numbers["node", placeholder]
+    edges = {kind: numbers["edge", kind] - numbers.get(("hidden", kind), 0) for kind in EDGES}
+    return Counts(nodes, edges, hidden)
 
 
 # -- what kinds of things there are ----------------------------------------------------------------

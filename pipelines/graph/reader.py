@@ -15,6 +15,8 @@ import neo4j
 from neo4j.time import DateTime
 
 from pipelines.graph.client import GraphClient, limited_rows
+from pipelines.graph.port import Counts
+from pipelines.graph.questions import COUNTS, counts_of
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.errors import QueryTimeout
 from projections.operations import Checkpoint
@@ -25,7 +27,6 @@ from projections.schema import (
     DROPPED,
     EDGES,
     EVENT,
-    NODES,
     PLACEHOLDER,
     EdgeRow,
     Kind,
@@ -77,14 +78,6 @@ class SessionCandidate(NamedTuple):
     access_count: int
 
 
-class Counts(NamedTuple):
-    """Nodes by label and edges by type, over all tenants; placeholders are not counted."""
-
-    nodes: Mapping[str, int]
-    edges: Mapping[str, int]
-    placeholders: int
-
-
 class DeadLetter(NamedTuple):
     """An entry that a stage could not fold and has passed."""
 
@@ -128,7 +121,6 @@ def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
     return f"coalesce({', '.join([*asked, default])})"
 
 
-_PLACEHOLDERS = {row.label: row.placeholder for row in NODES.values() if row.placeholder}
 EVENT_COLUMNS = node_columns("e", EVENT)
 _IMPORTANCE = _coalesce("e", ("importance_score", "importance_hint"), "$default_importance")
 _ACCESS_COUNT = _coalesce("e", ("access_count",), "0")
@@ -195,24 +187,6 @@ RETURN {EVENT_COLUMNS} AS node
 """
 
 
-def _counts() -> str:
-    """One count per label and type, each answered by Neo4j's count store without a scan."""
-    patterns = [("node", label, f"(x:{label})") for label in (*NODES, *_PLACEHOLDERS.values())]
-    patterns += [("edge", kind, f"()-[x:{kind}]->()") for kind in EDGES]
-    patterns += [
-        ("hidden", row.type, f"()-[x:{row.type}]->(:{PLACEHOLDER})")
-        for row in EDGES.values()
-        if row.target == EVENT.label
-    ]
-    # Aggregated before the constants join it: beside them, no match would be no row.
-    return "\nUNION ALL\n".join(
-        f"MATCH {pattern} WITH count(x) AS number "
-        f"RETURN '{group}' AS kind, '{name}' AS name, number"
-        for group, name, pattern in patterns
-    )
-
-
-_COUNTS = _counts()
 _CHECKPOINTS = f"""
 MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
 RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
@@ -317,13 +291,7 @@ class GraphRead:
 
     def counts(self) -> Counts:
         """How much there is of each kind, from the count store."""
-        numbers = {(row["kind"], row["name"]): row["number"] for row in self.rows(_COUNTS)}
-        hidden = numbers["node", PLACEHOLDER]
-        nodes = {label: numbers["node", label] for label in NODES}
-        for label, placeholder in _PLACEHOLDERS.items():
-            nodes[label] -= numbers["node", placeholder]
-        edges = {kind: numbers["edge", kind] - numbers.get(("hidden", kind), 0) for kind in EDGES}
-        return Counts(nodes, edges, hidden)
+        return counts_of(row["counted"] for row in self.rows(COUNTS))
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
         """Checkpoints of one stage or of all, sorted by stage and partition."""

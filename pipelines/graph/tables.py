@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -81,6 +81,69 @@ class Vectors:
         return [(key, -negative) for negative, key in ranked[:most]]
 
 
+@dataclass(slots=True)
+class Order:
+    """The keys of a label's nodes that have all of some properties, in the order of these.
+
+    Attributes:
+        names: of the properties.
+        tail: places of the key that are not among them, which decide between equals.
+        places: values, then that part of the key, then the key; sorted, of any type.
+    """
+
+    names: tuple[str, ...]
+    tail: tuple[int, ...]
+    places: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def put(self, key: Key, node: StoredNode) -> None:
+        """Take a node in, if it has all of the properties."""
+        place = self._place(key, node)
+        if place is not None:
+            insort(self.places, place)
+
+    def drop(self, key: Key, node: StoredNode) -> None:
+        """Take a node out, as it was when it was taken in."""
+        place = self._place(key, node)
+        if place is not None:
+            del self.places[bisect_left(self.places, place)]
+
+    def behind(
+        self, row: tuple[Any, ...], after: tuple[Any, ...], *, descending: bool
+    ) -> Iterator[Key]:
+        """The keys of nodes that begin with a row, behind a place, in their order."""
+        low, high = self._range(row)
+        if not descending:
+            yield from self._keys(self._range((*row, *after))[1] if after else low, high)
+            return
+        groups, place = len(self.names), (*row, *after)
+        if len(place) > groups:  # the rest of the group in which the place is
+            start, end = self._range(place[:groups])
+            yield from self._keys(self._range(place)[1], end)
+            high = start
+        elif after:
+            high = self._range(place)[0]
+        while high > low:
+            values = self.places[high - 1][:groups]
+            start = bisect_left(self.places, values, low, high, key=lambda one: one[:groups])
+            yield from self._keys(start, high)
+            high = start
+
+    def _range(self, row: tuple[Any, ...]) -> tuple[int, int]:
+        """Where the places are that begin with a row: the first, and the one behind the last."""
+        start = _ranked(row)
+        low = bisect_left(self.places, start)
+        return low, bisect_right(self.places, start, low, key=lambda one: one[: len(start)])
+
+    def _keys(self, low: int, high: int) -> Iterator[Key]:
+        return (self.places[place][-1] for place in range(low, high))
+
+    def _place(self, key: Key, node: StoredNode) -> tuple[Any, ...] | None:
+        values = _picked(node, self.names)
+        if None in values:
+            return None
+        return (*_ranked((*values, *(key[n] for n in self.tail))), key)
+
+
 class Tables:
     """What the store holds, its indexes, and how to take back what a transaction changed."""
 
@@ -100,6 +163,7 @@ class Tables:
         }
         self.vectors: dict[tuple[str, Any], Vectors] = {}
         self.found_by: dict[tuple[str, tuple[str, ...]], dict[tuple[Any, ...], set[Key]]] = {}
+        self.orders: dict[tuple[str, tuple[str, ...]], Order] = {}
 
     def put_node(self, label: str, key: Key, node: StoredNode | None) -> None:
         """Replace a node, or take it away; its edges are the caller's business."""
@@ -164,6 +228,17 @@ class Tables:
                 index.setdefault(_picked(node, names), set()).add(key)
         return index
 
+    def ordered(self, label: str, names: tuple[str, ...]) -> Order:
+        """The nodes of a label along an index; kept from then on."""
+        order = self.orders.get((label, names))
+        if order is None:
+            key_names = NODES[label].key
+            tail = tuple(n for n, name in enumerate(key_names) if name not in names)
+            order = self.orders[label, names] = Order(names, tail)
+            for key, node in self.nodes[label].items():
+                order.put(key, node)
+        return order
+
     def _index(
         self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None
     ) -> None:
@@ -175,6 +250,12 @@ class Tables:
                     _discard(index, _picked(before, names), key)
                 if after is not None:
                     index.setdefault(_picked(after, names), set()).add(key)
+        for (indexed, _), order in self.orders.items():
+            if indexed == label:
+                if before is not None:
+                    order.drop(key, before)
+                if after is not None:
+                    order.put(key, after)
         name = NODES[label].vector if label in NODES else None
         if name is not None:
             self._index_vector(label, key, name, before, after)
@@ -216,6 +297,11 @@ def _place(key: Key, node: StoredNode | None) -> tuple[SessionKey, Link] | None:
     if session is None or occurred_at is None:
         return None
     return (key[0], session), Link(occurred_at, key[1])
+
+
+def _ranked(values: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    """Values among others that may be of another type, where somebody else wrote one."""
+    return tuple((type(value).__name__, value) for value in values)
 
 
 def _picked(node: StoredNode, names: Iterable[str]) -> tuple[Any, ...]:

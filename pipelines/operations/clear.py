@@ -50,13 +50,13 @@ def clear_graph(services: Services) -> Cleared:
         GraphUnavailable: Neo4j is away.
     """
     target = services.active()
-    counts = services.reader(target).counts()
+    graph = services.graph(target, timeout_s=TIMEOUT_S)
+    counts = graph.counts()
     nodes = {name: number for name, number in counts.nodes.items() if number}
     edges = {name: number for name, number in counts.edges.items() if number}
     event_id, position = _recorded(
         services, {"target": target.name, "nodes": nodes, "edges": edges}
     )
-    graph = services.graph(target, timeout_s=TIMEOUT_S)
     with graph.transaction() as transaction:
         checkpoints = [
             locked

@@ -19,23 +19,17 @@ import structlog
 from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
-from consolidation.stage import ARCHIVED
-from pipelines.graph.reads.consolidation import ConsolidationReader
-from pipelines.graph.reads.due_passes import PassReads
-from pipelines.graph.reads.forgetting import ForgettingReader, ShownEntity
-from pipelines.graph.reads.requests import RequestReader
-from pipelines.graph.reads.tombstones import Selection
-from pipelines.graph.reads.undecided import UndecidedReader
 from pipelines.ledger.leases import PassLease
 from pipelines.ledger.reports import CONSOLIDATE_REPORT, Report
 from pipelines.ledger.targets import Target
 from pipelines.observe import metrics
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.operations.passes.deciding import PassReport
-from pipelines.operations.passes.forgetting import Forgetting, forgetting_plan
+from pipelines.operations.passes.forgetting import forgetting_plan
+from pipelines.operations.passes.retained import ShownEntity, ages, shown_entities
 from pipelines.operations.passes.run import CommunitySettings, Pass
-from pipelines.operations.passes.scopes import PassScope
-from pipelines.operations.restore import recall_forgotten
+from pipelines.operations.passes.scopes import PassScope, tenants_of
+from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
@@ -183,28 +177,17 @@ def planned_forgetting(
         tenants: only these; None: all.
         now_ms: the clock; None: the ledger's.
     """
-    target = services.active()
+    graph, policy_of = services.graph(services.active()), services.settings.retention_of
     clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
-    forgetting = _forgetting(services, target)
-    if tenants is None:
-        tenants = RequestReader(services.driver(target), target.database).tenants()
     return {
-        tenant: forgetting_plan(forgetting.reader, tenant, forgetting.policy_of(tenant), clock_ms)
-        for tenant in tenants
+        tenant: forgetting_plan(graph, tenant, policy_of(tenant), clock_ms)
+        for tenant in (tenants_of(graph) if tenants is None else tenants)
     }
 
 
 def _communities(settings: Settings) -> CommunitySettings:
     every_ms = round(1_000 * settings.communities_every_s)
     return CommunitySettings(every_ms, settings.communities_chunk_edges)
-
-
-def _forgetting(services: Services, target: Target) -> Forgetting:
-    settings = services.settings
-    reader = ForgettingReader(
-        services.driver(target), target.database, timeout_s=settings.transaction_timeout_s
-    )
-    return Forgetting(reader, settings.retention_of)
 
 
 def _unarchived(tenant: str, page: Iterable[ShownEntity], now_ms: int) -> list[Event]:
@@ -242,32 +225,32 @@ class _Run:
         if self._folds:
             self._require_enriched()
             self._fold()
-        return self._pass(ConsolidationReader, scopes)
+        return self._pass(scopes)
 
     def redecide(self) -> ConsolidationReport:
         """Look at all tenants as if nothing were decided."""
         self._require_enriched()
         self._fold()
         self._bring_back()
-        return self._pass(UndecidedReader, None)
+        return self._pass(None, anew=True)
 
     def _pass(
-        self, kind: type[ConsolidationReader], scopes: Sequence[PassScope] | None
+        self, scopes: Sequence[PassScope] | None, *, anew: bool = False
     ) -> ConsolidationReport:
-        services, target = self._services, self._target
-        driver, timeout_s = services.driver(target), services.settings.transaction_timeout_s
+        settings, target = self._services.settings, self._target
         run_id = str(uuid.uuid4())
         log = logger.bind(target=target.name, run_id=run_id)
         log.info("pass begins")
         running = Pass(
-            kind(driver, target.database, timeout_s=timeout_s),
+            self._graph,
             self._append,
             self._await_applied,
             now_ms=self._now_ms,
             run_id=run_id,
             in_time=self._in_time,
-            forgetting=_forgetting(services, target),
-            communities=_communities(services.settings),
+            policy_of=settings.retention_of,
+            communities=_communities(settings),
+            anew=anew,
         )
         report = running.run() if scopes is None else running.run_scopes(scopes)
         duration_s = time.monotonic() - self._begun
@@ -286,8 +269,7 @@ class _Run:
     def _bring_back(self) -> None:
         """Let everything come back that was forgotten or archived, as old as it is."""
         services, target = self._services, self._target
-        reader = _forgetting(services, target).reader
-        for tenant in RequestReader(services.driver(target), target.database).tenants():
+        for tenant in tenants_of(self._graph):
             events = recall_forgotten(
                 services, Selection(tenant), accessed=False, now_ms=self._now_ms, prepare=make_fold
             )
@@ -296,23 +278,19 @@ class _Run:
                     reason=f"{target.name} has not brought back yet what {tenant} forgot; "
                     "see to its workers, and ask again"
                 )
-            for page in reader.entities(
-                tenant, now_ms=self._now_ms, archived=ARCHIVED, confidence=0.0
-            ):
+            for page in shown_entities(self._graph, tenant, now_ms=self._now_ms, confidence=0.0):
                 self._append(_unarchived(tenant, page, self._now_ms))
         self._await_applied()
 
     def _tell(self, duration_s: float, *, whole: bool) -> dict[str, int]:
         """Tell metrics and status what there is after the pass; returns the events by tier."""
         services, target = self._services, self._target
-        timeout_s = services.settings.transaction_timeout_s
-        reads = PassReads(services.driver(target), target.database, timeout_s=timeout_s)
         before = _last_values(services, target.name)
         tiers = {tier.value: round(before.get(f"tier_{tier}", 0)) for tier in Tier}
         # a pass of a few sessions would take longer to count all events than for its work
         if whole or not before:
-            tiers = reads.tiers(self._now_ms)
-            for score in reads.decay_scores(self._now_ms, SAMPLE):
+            tiers, scores = ages(self._graph, self._now_ms, SAMPLE)
+            for score in scores:
                 metrics.DECAY_SCORES.labels(target.name).observe(score)
         now_s = time.time()
         values = {f"tier_{tier}": float(number) for tier, number in tiers.items()}

@@ -9,15 +9,15 @@ the graph shows and does what is left; whoever was interrupted is taken up by wh
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
-from pipelines.graph.reads.tombstones import Gone, Selection, TombstoneReader
+from pipelines.graph.port import FoundNode, Reads, pages
 from pipelines.ledger.ledger import Tail
 from pipelines.ledger.targets import Target
 from pipelines.operations.fold_to_tail import fold_unserved
@@ -31,11 +31,51 @@ from pipelines.work.stages import CONSOLIDATION, Stage, stages_before
 from projections.errors import GraphUnavailable
 from projections.events import Event
 from projections.identity import partition_of
+from projections.operations import Key
+from projections.positions import Position
+from projections.schema import EVENT, FORGOTTEN, SUMMARIZES, SUMMARY
 from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 
+TOMBSTONES_AT_ONCE = 1_000
 _POLL_S = 0.05
+_GONE = ("session_id", "occurred_at", "recalled", "recalled_decided_at")
+
+
+class Selection(NamedTuple):
+    """Which forgotten events: of the tenant, within all that is named.
+
+    Attributes:
+        event_ids: these; None: not by id.
+        summary_id: those that this Summary lists, or those below it; the bare hash.
+        session_id: of this session.
+        since_ms: that occurred at that moment or later.
+        until_ms: that occurred until then.
+    """
+
+    tenant: str
+    event_ids: tuple[str, ...] | None = None
+    summary_id: str | None = None
+    session_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class Gone(NamedTuple):
+    """An event that was forgotten.
+
+    Attributes:
+        recalled: it may come back.
+        decided_at: position of the decision that it left, or that it may come back.
+        back: it is there again, enriched.
+    """
+
+    tenant: str
+    event_id: str
+    recalled: bool
+    decided_at: Position | None
+    back: bool
 
 
 @dataclass
@@ -97,7 +137,7 @@ def recall_forgotten(
     report = RecallReport(selection.tenant, apply)
     clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
     decide = Decisions(services, active.name)
-    for page in _reader(services, active).pages(selection):
+    for page in tombstones(services.graph(active), selection):
         report.found += len(page)
         report.away += sum(not one.back for one in page)
         away = [one for one in page if not one.recalled]
@@ -123,11 +163,6 @@ def recall_forgotten(
     return report
 
 
-def _reader(services: Services, target: Target) -> TombstoneReader:
-    timeout_s = services.settings.transaction_timeout_s
-    return TombstoneReader(services.driver(target), target.database, timeout_s=timeout_s)
-
-
 def _decisions(tenant: str, away: Sequence[Gone], now_ms: int, *, accessed: bool) -> list[Event]:
     """Events that say who comes back."""
     payloads = recalled_payloads((one.event_id for one in away), accessed=accessed)
@@ -140,7 +175,7 @@ class _Returning:
     def __init__(self, services: Services, target: Target, prepare: MakeFold) -> None:
         self._services = services
         self._target = target
-        self._reader = _reader(services, target)
+        self._graph = services.graph(target)
         self._prepare = prepare
         self._made: dict[str, Runner] = {}
 
@@ -149,7 +184,7 @@ class _Returning:
             services, target = self._services, self._target
             self._made[stage.name] = Runner(
                 self._prepare(stage, services, target),
-                services.graph(target),
+                self._graph,
                 target=target.name,
                 policy=PoisonPolicy.of_command(services.settings),
             )
@@ -157,10 +192,9 @@ class _Returning:
 
     def await_marks(self, partition: int, tail: Tail, patience_s: float) -> bool:
         """Wait until the decisions are applied, here where no worker runs; False: not in time."""
-        graph = self._services.graph(self._target)
         end = time.monotonic() + patience_s
         while True:
-            seqs = {c.partition: c.seq for c in graph.checkpoints(CONSOLIDATION.name)}
+            seqs = {c.partition: c.seq for c in self._graph.checkpoints(CONSOLIDATION.name)}
             if seqs.get(partition, 0) >= tail.seq:
                 return True
             if time.monotonic() >= end:
@@ -172,7 +206,7 @@ class _Returning:
         """Fold those of the selected events that are recalled and not there."""
         runners = [self._runner(stage) for stage in stages_before(CONSOLIDATION)]
         folded = 0
-        for page in self._reader.pages(selection):
+        for page in tombstones(self._graph, selection):
             keys = [(one.tenant, one.event_id) for one in page if one.recalled and not one.back]
             done, failed = fold_again(self._services.ledger, runners, keys)
             folded += done
@@ -184,3 +218,97 @@ class _Returning:
             if progress:
                 progress(folded, report.away, f"folding again into {self._target.name}")
         logger.info("recalled", target=self._target.name, entries=folded)
+
+
+# -- who was forgotten -----------------------------------------------------------------------------
+
+
+def tombstones(
+    graph: Reads, selection: Selection, *, page: int = TOMBSTONES_AT_ONCE
+) -> Iterator[list[Gone]]:
+    """Tombstones of the selected events, page by page."""
+    if selection.summary_id is not None:
+        listed = _listed(graph, (selection.tenant, selection.summary_id))
+        named = selection.event_ids
+        chosen = listed if named is None else listed & set(named)
+        nodes = _by_id(graph, selection, sorted(chosen), page)
+    elif selection.event_ids is not None:
+        nodes = _by_id(graph, selection, sorted(set(selection.event_ids)), page)
+    else:
+        nodes = _by_place(graph, selection, page)
+    for some in nodes:
+        yield _gone(graph, some)
+
+
+def _by_id(
+    graph: Reads, selection: Selection, ids: Sequence[str], page: int
+) -> Iterator[list[FoundNode]]:
+    for start in range(0, len(ids), page):
+        keys = [(selection.tenant, event_id) for event_id in ids[start : start + page]]
+        nodes = graph.nodes(FORGOTTEN.label, keys, _GONE)
+        yield [node for node in nodes.values() if _is_within(node, selection)]
+
+
+def _by_place(graph: Reads, selection: Selection, page: int) -> Iterator[list[FoundNode]]:
+    row = [selection.tenant, *([] if selection.session_id is None else [selection.session_id])]
+    since_ms, until_ms = selection.since_ms, selection.until_ms
+    return pages(
+        graph,
+        FORGOTTEN.label,
+        FORGOTTEN.indexes[0],
+        row,
+        _GONE,
+        size=page,
+        least={} if since_ms is None else {"occurred_at": since_ms},
+        most={} if until_ms is None else {"occurred_at": until_ms},
+    )
+
+
+def _is_within(node: FoundNode, selection: Selection) -> bool:
+    """Whether an event that was found by its id is in the rest of the selection too."""
+    session_id, at_ms = node.values["session_id"], node.values["occurred_at"]
+    if selection.session_id not in (None, session_id):
+        return False
+    if at_ms is None:
+        return selection.since_ms is None and selection.until_ms is None
+    since_ms = at_ms if selection.since_ms is None else selection.since_ms
+    until_ms = at_ms if selection.until_ms is None else selection.until_ms
+    return bool(since_ms <= at_ms <= until_ms)
+
+
+def _gone(graph: Reads, nodes: Sequence[FoundNode]) -> list[Gone]:
+    events = graph.nodes(EVENT.label, [node.key for node in nodes], ("importance_score",))
+    back = {
+        key
+        for key, event in events.items()
+        if event.visible and event.values["importance_score"] is not None
+    }
+    shown = []
+    for node in nodes:
+        decided_at = node.values["recalled_decided_at"]
+        position = None if decided_at is None else Position(*decided_at)
+        recalled = bool(node.values["recalled"])
+        shown.append(
+            Gone(
+                tenant=node.key[0],
+                event_id=node.key[1],
+                recalled=recalled,
+                decided_at=position,
+                back=node.key in back,
+            )
+        )
+    return shown
+
+
+def _listed(graph: Reads, key: Key) -> set[str]:
+    """The events that a Summary lists, or those up to two levels below it."""
+    keys: set[Key] = {key}
+    listed: set[str] = set()
+    for _ in range(3):
+        nodes = graph.nodes(SUMMARY.label, keys, ("level", "source_event_ids"))
+        for node in nodes.values():
+            if node.values["level"] == 1:
+                listed.update(node.values["source_event_ids"])
+        below = graph.edges(SUMMARIZES.type, keys, label=SUMMARY.label)
+        keys = {edge.target for edges in below.values() for edge in edges}
+    return listed

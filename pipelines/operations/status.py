@@ -6,10 +6,12 @@ a ledger that fell behind its graph.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import Any, cast
 
-from pipelines.graph.reader import GraphReader
-from pipelines.graph.reads.last_passes import last_passes
+from pipelines.graph.port import FoundNode, Reads
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.reports import Hold
 from pipelines.ledger.targets import Target
@@ -20,7 +22,11 @@ from projections.errors import GraphError, RecollectError
 from projections.events import timestamp_text
 from projections.operations import Checkpoint
 from projections.positions import Position
+from projections.schema import CONSOLIDATION_REQUEST, DEAD_LETTER, DROPPED, PASS
 
+TIMEOUT_S = 30.0
+"""Of one question. They are small; but a Neo4j that has just started on a busy machine takes many
+seconds to plan the first of them."""
 TENANTS = 100
 """Of which the last pass is told."""
 
@@ -42,12 +48,12 @@ def status(services: Services) -> dict[str, Any]:
     checkpoints: dict[str, list[Checkpoint]] = {}
     dead_letters: dict[str, int] = {}
     try:
-        reader = services.reader(target)
-        for checkpoint in reader.checkpoints():
+        store = services.graph(target, timeout_s=TIMEOUT_S)
+        for checkpoint in store.checkpoints():
             checkpoints.setdefault(checkpoint.stage, []).append(checkpoint)
-        dead_letters = reader.dead_letter_counts()
-        counts = reader.counts()
-        passes = _passes(reader)
+        dead_letters = _dead_letter_counts(store)
+        counts = store.counts()
+        passes = _passes(store)
         graph = {
             "nodes": dict(counts.nodes),
             "edges": dict(counts.edges),
@@ -104,17 +110,40 @@ def status(services: Services) -> dict[str, Any]:
     }
 
 
-def _passes(reader: GraphReader) -> list[dict[str, Any]]:
-    """The last pass of consolidation of each tenant; times by the clock of the pass."""
+def _dead_letter_counts(graph: Reads) -> dict[str, int]:
+    """How many dead letters each stage has that nobody dropped; without any it is missing."""
+    letters = cast(Iterator[FoundNode], graph.stream(DEAD_LETTER.label, ("kind",)))
+    return dict(Counter(one.key[0] for one in letters if one.values["kind"] != DROPPED))
+
+
+def _passes(graph: Reads) -> list[dict[str, Any]]:
+    """The last pass of consolidation of each tenant; times by the clock of the pass.
+
+    Those of so many tenants at most: for whom requests wait before the rest, then by age. There is
+    one node for each tenant, and few requests.
+    """
+    requests = cast(Iterator[FoundNode], graph.stream(CONSOLIDATION_REQUEST.label))
+    waiting = Counter(node.key[0] for node in requests)
+    ended = cast(Iterator[FoundNode], graph.stream(PASS.label, ("ended_at",)))
+    ended_at_ms = {node.key[0]: node.values["ended_at"] or 0 for node in ended}
+    tenants = nsmallest(
+        TENANTS,
+        waiting.keys() | ended_at_ms.keys(),
+        key=lambda tenant: (tenant not in waiting, ended_at_ms.get(tenant, 0), tenant),
+    )
+    names = ("ended_at", "complete", "communities_at")
+    nodes = graph.nodes(PASS.label, [(tenant,) for tenant in tenants], names)
+    told = {key[0]: node.values for key, node in nodes.items()}
+    nothing = dict.fromkeys(names)
     return [
         {
-            "tenant": one.tenant,
-            "ended_at": _time(one.ended_at_ms),
-            "complete": one.complete,
-            "communities_at": _time(one.communities_at_ms),
-            "requests_waiting": one.waiting,
+            "tenant": tenant,
+            "ended_at": _time(told.get(tenant, nothing)["ended_at"]),
+            "complete": told.get(tenant, nothing)["complete"],
+            "communities_at": _time(told.get(tenant, nothing)["communities_at"]),
+            "requests_waiting": waiting[tenant],
         }
-        for one in last_passes(reader, TENANTS)
+        for tenant in tenants
     ]
 
 

@@ -14,11 +14,9 @@ from typing import NamedTuple
 import structlog
 
 from consolidation.tombstones import EventKey
-from pipelines.graph.reads.consolidation import ConsolidationReader
-from pipelines.graph.reads.due_passes import PassReads
 from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
-from pipelines.operations.passes.scopes import PassScope, due
+from pipelines.operations.passes.scopes import PassScope, are_requests, due
 from pipelines.work.app import StageApp
 from pipelines.work.restored import bring_back, missing
 from pipelines.work.services import Services
@@ -141,16 +139,14 @@ class Decider:
         target = self._services.active()
         if target.name != self._target:
             return None
-        driver = self._services.driver(target)
-        requested = PassReads(driver, target.database).are_requests()
-        if not requested and monotonic() < self._looks_at_s:
+        graph = self._services.graph(target)
+        if not are_requests(graph) and monotonic() < self._looks_at_s:
             return None
         self._looks_at_s = monotonic() + self._settings.consolidation_look_s
         late_s = time.time() - last_whole_s(self._services, self._target)
         if late_s >= self._settings.consolidation_every_s:
             return Due("timer", None)
-        reader = ConsolidationReader(driver, target.database)
-        scopes = due(reader, self._settings.reflection_importance)
+        scopes = due(graph, self._settings.reflection_importance)
         reflecting = sum(scope.least > 1 for scope in scopes)
         metrics.REFLECTION_TRIGGERS.labels(self._target).inc(reflecting)
         if not scopes:

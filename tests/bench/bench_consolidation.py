@@ -19,7 +19,7 @@ from typing import Any
 from enrichment.entities import canonical_name, entity_id
 from enrichment.importance import importance_score
 from enrichment.text import event_text
-from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.observe.logs import configure_logging
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.operations.passes.deciding import PassReport
@@ -161,9 +161,8 @@ class _Bench:
         return cpu_seconds(self._stack.local.neo4j["blue"].pid or 0)
 
     def _run(self, communities: CommunitySettings | None) -> PassReport:
-        reader = ConsolidationReader(self._stack.blue, timeout_s=600.0)
         made = Pass(
-            reader,
+            Neo4jGraph(self._stack.blue, timeout_s=600.0),
             self._append,
             self.fold,
             now_ms=self._stack.ledger.now_ms(),

@@ -134,6 +134,29 @@ BY_CHAIN = {
         EVENT.label, (), before=True, within=False, after=False, having=""
     ),
     "stream events": chains.STREAM_EVENTS,
+    "page of a chain": questions.scan_text(
+        EVENT.label, EVENT.indexes[0], _NAMED, depth=1, after=3, most=_NAMED[1:]
+    ),
+    f"page of a chain of {FORGOTTEN.label}": questions.scan_text(
+        FORGOTTEN.label,
+        FORGOTTEN.indexes[0],
+        (),
+        depth=2,
+        after=2,
+        least=_NAMED[1:],
+        most=_NAMED[1:],
+    ),
+}
+BY_INDEX = {
+    f"scan of {label} by {', '.join(index)} from {depth}{' down' if down else ''}": (
+        questions.scan_text(
+            label, index, (), depth=depth, after=0 if down else len(index) - depth, descending=down
+        )
+    )
+    for label, row in NODES.items()
+    for index in (row.key, *row.indexes)
+    for depth in {0, len(index) - 1}
+    for down in (False, True)
 }
 BY_KEY: dict[str, str] = {
     "advance": cypher.ADVANCE,
@@ -152,6 +175,17 @@ BY_KEY: dict[str, str] = {
         for type_, row in EDGES.items()
         for by in End
         if by is not End.EITHER or row.source == row.target
+    },
+    **{
+        f"degrees of {type_} by {by}": questions.degrees_text(type_, by, "")
+        for type_, row in EDGES.items()
+        for by in End
+        if by is not End.EITHER or row.source == row.target
+    },
+    **{
+        f"across {type_} by {by}": questions.across_text(type_, "tenant", by, "")
+        for type_, row in EDGES.items()
+        for by in (End.SOURCE, End.TARGET)
     },
     "summaries above": questions.edges_text(SUMMARIZES.type, (), End.TARGET, SUMMARY.label),
     **{f"between {type_}": questions.between_text(type_, (), "") for type_ in EDGES},
@@ -216,6 +250,13 @@ PARAMETERS: dict[str, Any] = {
     "rows": [["t", "e", "x", "y", 0, "v", 0, []] + ["x"] * 40],
     "sessions": [["t", "s"]],
     "keys": [["t", "e"]],
+    "place": ["x"] * 4,
+    "lower": {"occurred_at": 0},
+    "upper": {"occurred_at": 0},
+    "most": 10,
+    "limit": 10,
+    "enriched": True,
+    "event_id": "e",
     "tenant": "t",
     **dict.fromkeys(("before", "within", "after"), 10),
     **dict.fromkeys(("stage", "position", "to_position", "to_digest"), ""),
@@ -249,6 +290,15 @@ def test_chains_are_read_in_the_order_of_their_index(planned: Neo4jGraph) -> Non
         chain = ", ".join(label.indexes[0])
         assert [details for kind, details in found if "Index" in kind and chain in details], name
         assert not {kind for kind, _ in found} & SORTS, name
+
+
+def test_scans_are_sorted_by_their_index(planned: Neo4jGraph) -> None:
+    """What of the key is not in the index is sorted among equals alone."""
+    for name, text in BY_INDEX.items():
+        found = operators(planned.client.driver, text, PARAMETERS)
+        kinds = {kind for kind, _ in found}
+        assert not kinds & SCANS, (name, kinds)
+        assert not kinds & {"Sort", "Top"}, (name, kinds)
 
 
 def test_streams_are_sorted_by_an_index(planned: Neo4jGraph) -> None:

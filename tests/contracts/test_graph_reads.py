@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -32,6 +33,8 @@ from projections.schema import (
     RELATES_TO,
     SCOPE,
     SIMILAR_TO,
+    SUMMARIZES,
+    SUMMARY,
     TENANT_TERM,
     VECTOR_DIMENSIONS,
     constraint_names,
@@ -192,6 +195,152 @@ def test_an_index_holds_what_has_all_of_its_properties(graph: Graph) -> None:
     assert [ids(nodes) for nodes in found.values()] == [[3]]
 
 
+# -- along an index --------------------------------------------------------------------------------
+
+
+def scope(session_id: str, pending: int, tenant: str = "t") -> MergeNode:
+    values = {p.name: pending for p in SCOPE.owned("consolidation")}
+    return MergeNode(label=SCOPE.label, key=(tenant, session_id), values=values)
+
+
+SCOPES = [
+    *(scope(name, at) for name, at in (("d", 5), ("a", 5), ("c", 9), ("b", 0), ("e", 7))),
+    scope("x", 8, "u"),
+]
+
+
+def pending(graph: Graph, *row: Any, **options: Any) -> str:
+    """Sessions along the index of what is pending, in their order."""
+    chosen: dict[str, Any] = {"limit": 9, **options}
+    nodes = graph.scan(SCOPE.label, SCOPE.indexes[0], [row], ("pending_importance",), **chosen)
+    assert nodes.keys() <= {row}
+    return "".join(one.key[1] for one in nodes.get(row, ()))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "badec"),
+        ({"descending": True}, "ceadb"),
+        ({"descending": True, "limit": 3}, "cea"),
+        ({"least": {"pending_importance": 5}}, "adec"),
+        ({"least": {"pending_importance": 5}, "most": {"pending_importance": 7}}, "ade"),
+        ({"after": (5,)}, "ec"),
+        ({"after": (5, "a")}, "dec"),
+        ({"after": (5, "d")}, "ec"),
+        ({"after": (5,), "descending": True}, "b"),
+        ({"after": (5, "a"), "descending": True}, "db"),
+        ({"after": (6, "a"), "descending": True}, "adb"),
+        ({"after": (9, "c"), "descending": True, "least": {"pending_importance": 7}}, "e"),
+    ],
+)
+def test_a_scan_goes_along_an_index(graph: Graph, options: dict[str, Any], expected: str) -> None:
+    put(graph, *SCOPES, stage="consolidation")
+    assert pending(graph, "t", **options) == expected
+
+
+def test_a_scan_of_a_whole_index_goes_from_one_beginning_to_the_next(graph: Graph) -> None:
+    put(graph, *SCOPES, stage="consolidation")
+    with graph.transaction() as transaction:  # has no place in the index
+        transaction.lock_nodes(SCOPE.label, [("t", "z")], make=True)
+    assert pending(graph) == "badecx"
+    assert pending(graph, after=("t",)) == "x"
+    assert pending(graph, after=("t", 9)) == "x"
+    assert pending(graph, after=("u",)) == ""
+    assert pending(graph, descending=True, limit=2) == "xc"
+    assert pending(graph, "t", 5) == "ad"
+    assert pending(graph, "t", 5, after=("a",)) == "d"
+
+
+def test_a_scan_answers_many_rows_at_once(graph: Graph) -> None:
+    put(graph, *SCOPES, stage="consolidation")
+    rows = [("t",), ("u",), ("none",)]
+    nodes = graph.scan(
+        SCOPE.label,
+        SCOPE.indexes[0],
+        rows,
+        ("pending_importance",),
+        least={"pending_importance": 1},
+        descending=True,
+        limit=1,
+    )
+    assert {
+        row: [one.values["pending_importance"] for one in some] for row, some in nodes.items()
+    } == {
+        ("t",): [9],
+        ("u",): [8],
+    }
+    assert graph.scan(SCOPE.label, SCOPE.indexes[0], [], limit=1) == {}
+
+
+def test_a_scan_by_key_shows_placeholders_too(graph: Graph) -> None:
+    put(
+        graph,
+        named("2", "ann"),
+        named("1", "bob"),
+        named("9", "ann", "other"),
+        EnsureNode(ENTITY.label, ("t", "3")),
+        stage="enrichment",
+    )
+
+    def page(**options: Any) -> list[tuple[str, bool]]:
+        nodes = graph.scan(ENTITY.label, ENTITY.key, [("t",)], ("name",), **options)
+        return [(one.key[1], one.visible) for one in nodes.get(("t",), ())]
+
+    assert page(limit=2) == [("1", True), ("2", True)]
+    assert page(limit=2, after=("2",)) == [("3", False)]
+    assert page(limit=2, after=("3",)) == []
+
+
+def test_a_scan_of_a_chain_is_bounded_by_time(graph: Graph) -> None:
+    put(
+        graph,
+        *(node(number) for number in (1, 2, 3, 4)),
+        node(7, at=2),
+        node(9, session_id="session-2", at=3),
+        EnsureNode(EVENT.label, event(8).key),
+    )
+    by = EVENT.indexes[0]
+
+    def chain_of(*row: str, **options: Any) -> list[int]:
+        nodes = graph.scan(EVENT.label, by, [row], ("occurred_at",), **{"limit": 9, **options})
+        return ids(nodes.get(row, ()))
+
+    assert chain_of(*SESSION) == [1, 2, 7, 3, 4]
+    assert chain_of("default", most={"occurred_at": START_MS + 3}) == [1, 2, 7, 3, 9]
+    place = ("session-1", START_MS + 2, event_id(2))
+    assert chain_of("default", after=place) == [7, 3, 4, 9]
+    assert chain_of("default", after=place[:2]) == [3, 4, 9]
+    bounds = {"least": {"occurred_at": START_MS + 2}, "most": {"occurred_at": START_MS + 3}}
+    assert chain_of("default", after=place, **bounds) == [7, 3, 9]
+    assert chain_of(*SESSION, after=place[1:], limit=1) == [7]
+    assert chain_of(*SESSION, descending=True, limit=2) == [4, 3]
+    assert chain_of(*SESSION, descending=True, after=place[1:]) == [1]
+
+
+def test_a_scan_sees_what_a_transaction_took_back(graph: Graph) -> None:
+    put(graph, node(1))
+    graph.scan(EVENT.label, EVENT.indexes[0], [SESSION], limit=9)
+    batch = Operations()
+    batch.add(node(2))
+
+    def write() -> None:
+        with graph.transaction() as transaction:
+            transaction.apply(batch, STAGE)
+            inside = transaction.scan(EVENT.label, EVENT.indexes[0], [SESSION], limit=9)
+            assert ids(inside[SESSION]) == [1, 2]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write()
+    assert ids(graph.scan(EVENT.label, EVENT.indexes[0], [SESSION], limit=9)[SESSION]) == [1]
+
+
+def test_only_an_index_can_be_scanned(graph: Graph) -> None:
+    with pytest.raises(ValueError, match="an index that the row of Scope names"):
+        graph.scan(SCOPE.label, ("tenant", "event_count"), [("t",)], limit=1)
+
+
 # -- edges -----------------------------------------------------------------------------------------
 
 
@@ -243,6 +392,70 @@ def test_edges_between_pairs(graph: Graph) -> None:
         {**fact_key(at_ms), "support_count": 1, "valid_to": None} for at_ms in (10, 20)
     ]
     assert graph.between(RELATES_TO.type, []) == {}
+
+
+def test_degrees_count_edges(graph: Graph) -> None:
+    put(graph, *(EnsureNode(EVENT.label, ("t", name)) for name in "abcd"), cause(DIRECT))
+    put(
+        graph,
+        cause(INFERRED),
+        cause(INFERRED, "c"),
+        similar("a", "b", 0.9),
+        similar("b", "c", 0.8),
+        similar("d", "d", 0.7),
+        stage="enrichment",
+    )
+    a, b, c, d = (("t", name) for name in "abcd")
+    wanted = [a, b, c, d, ("t", "none")]
+    assert graph.degrees(CAUSED_BY.type, wanted) == {a: 3, b: 0, c: 0, d: 0}
+    assert graph.degrees(CAUSED_BY.type, wanted, by=End.TARGET) == {a: 0, b: 2, c: 1, d: 0}
+    assert graph.degrees(SIMILAR_TO.type, wanted, by=End.EITHER) == {a: 1, b: 2, c: 1, d: 1}
+
+
+def test_what_stands_across_edges_is_told_once(graph: Graph) -> None:
+    put(graph, *(event_named(name) for name in "abc"), EnsureNode(EVENT.label, ("other", "d")))
+    a, b, c, d = (("other", name) for name in "abcd")
+    causes = [(a, b, DIRECT), (a, b, INFERRED), (c, b, INFERRED), (d, b, INFERRED), (a, d, DIRECT)]
+    for stage, mechanism in ((STAGE, DIRECT), ("enrichment", INFERRED)):
+        put(
+            graph,
+            *(
+                replace(cause(mechanism), source=source, target=target)
+                for source, target, one in causes
+                if one == mechanism
+            ),
+            stage=stage,
+        )
+    ends = [a, b, ("t", "none")]
+    across = graph.across(CAUSED_BY.type, ends, "event_id", by=End.TARGET, most=9)
+    assert across == {b: ("a", "c")}
+    assert graph.across(CAUSED_BY.type, ends, "occurred_at", most=9) == {a: (START_MS + 1,)}
+    few = graph.across(CAUSED_BY.type, ends, "event_id", by=End.TARGET, most=1)
+    assert len(few[b]) == 1
+    assert graph.across(CAUSED_BY.type, ends, "tool_name", by=End.TARGET, most=9) == {}
+
+
+def test_across_ends_of_a_second_label(graph: Graph) -> None:
+    put(graph, EnsureNode(SUMMARY.label, ("t", "one")), summary("two"), stage="consolidation")
+    link = MergeEdge(
+        type=SUMMARIZES.type,
+        source=("t", "two"),
+        target=("t", "one"),
+        values={},
+        label=SUMMARY.label,
+    )
+    put(graph, link, stage="consolidation")
+    options: dict[str, Any] = {"by": End.TARGET, "label": SUMMARY.label}
+    key = ("t", "one")
+    above = graph.across(SUMMARIZES.type, [key], "summary_id", most=2, **options)
+    assert above == {key: ("two",)}
+    assert graph.degrees(SUMMARIZES.type, [key], **options) == {key: 1}
+    assert graph.degrees(SUMMARIZES.type, [key], by=End.TARGET) == {}
+
+
+def summary(own_id: str) -> MergeNode:
+    nothing = dict.fromkeys(p.name for p in SUMMARY.owned("consolidation"))
+    return MergeNode(label=SUMMARY.label, key=("t", own_id), values=nothing)
 
 
 # -- chains ----------------------------------------------------------------------------------------
@@ -445,6 +658,24 @@ def test_edges_are_streamed_by_source_then_target(graph: Graph) -> None:
     some = cast(Iterator[FoundEdge], graph.stream(FOLLOWS.type, tenants=["default"]))
     assert [one.source for one in some] == [event(1).key, event(2).key]
     assert list(graph.stream(FOLLOWS.type, tenants=["t"])) == []
+
+
+# -- how much there is -----------------------------------------------------------------------------
+
+
+def test_counts_leave_placeholders_out(graph: Graph) -> None:
+    put(graph, node(1), node(2), follows(1, 2), EnsureNode(EVENT.label, ("t", "b")))
+    put(graph, EnsureNode(EVENT.label, ("t", "a")), cause(DIRECT))
+    put(graph, EnsureNode(ENTITY.label, ("t", "1")), named("2", "x"), stage="enrichment")
+    counts = graph.counts()
+    assert counts.nodes.keys() == NODES.keys()
+    assert counts.edges.keys() == EDGES.keys()
+    assert {name: number for name, number in counts.nodes.items() if number} == {
+        EVENT.label: 2,
+        ENTITY.label: 1,
+    }
+    assert {name: number for name, number in counts.edges.items() if number} == {FOLLOWS.type: 1}
+    assert counts.placeholders == 2
 
 
 # -- the census ------------------------------------------------------------------------------------

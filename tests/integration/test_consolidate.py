@@ -30,7 +30,8 @@ from projections.events import decode_event
 from projections.schema import SUMMARIZES
 from tests.decided import requested
 from tests.factories import NOW_MS, START_MS, event, sessions
-from tests.integration.consolidation_support import SCORED, Consolidated, without_models
+from tests.fakes.stages import SCORED
+from tests.integration.consolidation_support import Consolidated, without_models
 from tests.integration.stack import PARTITIONS, Stack
 from tests.servers import emptied_neo4j
 from tests.waiting import wait_until

@@ -8,20 +8,21 @@ import pytest
 
 from consolidation.decay import DAY_MS
 from consolidation.forgetting_payloads import RECALLED_EVENT
-from consolidation.retention import Tier
-from pipelines.graph.reads.tombstones import Selection, TombstoneReader
+from consolidation.retention import RetentionPolicy, Tier
 from pipelines.ledger.targets import Target
 from pipelines.operations import restore as recalling
-from pipelines.operations.restore import RecallReport, recall_forgotten
+from pipelines.operations.restore import RecallReport, Selection, recall_forgotten, tombstones
 from pipelines.work import restored as returning
 from pipelines.work.folds import StageFold, make_fold
+from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import ENRICHMENT, Stage
 from tests.decided import system
 from tests.factories import START_MS, event, event_id, sessions
-from tests.integration.consolidation_support import SCORED
-from tests.integration.forgetting_support import LONG_AFTER, Forgetful
+from tests.fakes.stages import SCORED
+from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
+from tests.passing import LONG_AFTER
 
 pytestmark = pytest.mark.integration
 
@@ -41,14 +42,15 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def live(stack: Stack) -> Forgetful:
+def live(stack: Stack) -> PassingStack:
     """Three sessions of six events."""
-    made = Forgetful(stack)
+    made = PassingStack(stack)
+    made.policy = RetentionPolicy()
     made.take_in(*sessions(3, 6))
     return made
 
 
-def recall(live: Forgetful, **selection: Any) -> RecallReport:
+def recall(live: PassingStack, **selection: Any) -> RecallReport:
     apply = selection.pop("apply", True)
     return recall_forgotten(
         live.stack.services,
@@ -59,7 +61,7 @@ def recall(live: Forgetful, **selection: Any) -> RecallReport:
     )
 
 
-def edges(live: Forgetful) -> list[Any]:
+def edges(live: PassingStack) -> list[Any]:
     """All edges between what events, summaries and tombstones there are."""
     text = (
         "MATCH (a)-[r]->(b) RETURN coalesce(a.event_id, a.summary_id), type(r), properties(r), "
@@ -68,8 +70,8 @@ def edges(live: Forgetful) -> list[Any]:
     return sorted(map(repr, live.stack.cypher(text)))
 
 
-def test_all_come_back_with_all_their_edges(live: Forgetful) -> None:
-    live.run(START_MS + DAY_MS)
+def test_all_come_back_with_all_their_edges(live: PassingStack) -> None:
+    live.run(now_ms=START_MS + DAY_MS)
     nodes, before = live.retained(), edges(live)
     live.run()
     assert live.retained() == []
@@ -91,7 +93,7 @@ def test_all_come_back_with_all_their_edges(live: Forgetful) -> None:
     ],
 )
 def test_what_is_named_comes_back_and_nothing_else(
-    live: Forgetful, selection: dict[str, Any], expected: set[int]
+    live: PassingStack, selection: dict[str, Any], expected: set[int]
 ) -> None:
     live.run()
     recall(live, **selection)
@@ -100,7 +102,7 @@ def test_what_is_named_comes_back_and_nothing_else(
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_what_a_summary_lists_comes_back(live: Forgetful, level: int) -> None:
+def test_what_a_summary_lists_comes_back(live: PassingStack, level: int) -> None:
     live.run()
     (found,) = live.stack.cypher(
         "MATCH (s:Summary {level: $level}) "
@@ -111,7 +113,7 @@ def test_what_a_summary_lists_comes_back(live: Forgetful, level: int) -> None:
     assert len(live.retained()) == (18 if level == 3 else 6)
 
 
-def test_looking_first_changes_nothing(live: Forgetful) -> None:
+def test_looking_first_changes_nothing(live: PassingStack) -> None:
     live.run()
     before = live.seqs()
     report = recall(live, apply=False)
@@ -119,7 +121,7 @@ def test_looking_first_changes_nothing(live: Forgetful) -> None:
     assert (live.seqs(), live.retained()) == (before, [])
 
 
-def test_asked_again_there_is_nothing_to_do(live: Forgetful) -> None:
+def test_asked_again_there_is_nothing_to_do(live: PassingStack) -> None:
     live.run()
     recall(live)
     before = live.seqs()
@@ -128,7 +130,7 @@ def test_asked_again_there_is_nothing_to_do(live: Forgetful) -> None:
     assert live.seqs() == before
 
 
-def test_a_rebuilt_graph_is_the_same(live: Forgetful) -> None:
+def test_a_rebuilt_graph_is_the_same(live: PassingStack) -> None:
     live.run()
     recall(live, session_id="session-0")
     live.take_in(event(90, at=500, session_id="session-0"))
@@ -143,7 +145,7 @@ def test_a_rebuilt_graph_is_the_same(live: Forgetful) -> None:
 
 @pytest.mark.parametrize("after", ["append", "marks", "projection"])
 def test_killed_on_the_way_it_is_taken_up_by_the_next(
-    live: Forgetful, after: str, monkeypatch: pytest.MonkeyPatch
+    live: PassingStack, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live.run()
 
@@ -156,14 +158,14 @@ def test_killed_on_the_way_it_is_taken_up_by_the_next(
         elif after == "marks":
             patched.setattr(recalling._Returning, "fold", die)
         else:
-            fold = live.projection.__class__.refold
+            fold = Runner.refold
 
             def half(runner: Any, partition: int, entries: Any) -> Any:
                 if runner.stage.name == ENRICHMENT.name:
                     raise Interrupted
                 return fold(runner, partition, entries)
 
-            patched.setattr(live.projection.__class__, "refold", half)
+            patched.setattr(Runner, "refold", half)
         with pytest.raises(Interrupted):
             recall(live)
     seqs = live.seqs()
@@ -173,19 +175,19 @@ def test_killed_on_the_way_it_is_taken_up_by_the_next(
     assert live.stack.verify().ok
 
 
-def test_the_next_pass_lets_them_be_and_a_later_one_does_not(live: Forgetful) -> None:
+def test_the_next_pass_lets_them_be_and_a_later_one_does_not(live: PassingStack) -> None:
     arrived_ms = max(tail.position.ms for tail in live.stack.ledger.tails())
     long_after = arrived_ms + 40 * DAY_MS
-    live.run(long_after)
+    live.run(now_ms=long_after)
     assert live.retained() == []
     selection = Selection("default", session_id="session-0")
     recall_forgotten(live.stack.services, selection, now_ms=long_after, prepare=scored)
-    assert live.run(long_after + DAY_MS).events_forgotten == {}
-    assert live.run(long_after + 7 * DAY_MS).events_forgotten == {Tier.COLD: 6}
+    assert live.run(now_ms=long_after + DAY_MS).events_forgotten == {}
+    assert live.run(now_ms=long_after + 7 * DAY_MS).events_forgotten == {Tier.COLD: 6}
     assert recall(live).recalled == 18
 
 
-def test_a_target_that_is_away_is_named_and_the_others_do_not_wait(live: Forgetful) -> None:
+def test_a_target_that_is_away_is_named_and_the_others_do_not_wait(live: PassingStack) -> None:
     live.run()
     services = live.stack.services
     away = Target("green", "bolt://127.0.0.1:9", "neo4j", "standby")
@@ -196,7 +198,7 @@ def test_a_target_that_is_away_is_named_and_the_others_do_not_wait(live: Forgetf
 
 
 def test_those_that_cannot_come_back_keep_nobody_else_away(
-    live: Forgetful, monkeypatch: pytest.MonkeyPatch
+    live: PassingStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live.run()
     monkeypatch.setattr(returning, "make_fold", scored)
@@ -214,11 +216,14 @@ def test_those_that_cannot_come_back_keep_nobody_else_away(
     assert returning.bring_back(live.stack.services, live.stack.target) == 0
 
 
-def test_pages_of_tombstones_meet_without_gap_or_overlap(live: Forgetful) -> None:
+def test_pages_of_tombstones_meet_without_gap_or_overlap(live: PassingStack) -> None:
     live.run()
-    reader = TombstoneReader(live.stack.driver)
     for size in (1, 4, 100):
         for selection in (Selection("default"), Selection("default", session_id="session-2")):
-            found = [one.event_id for page in reader.pages(selection, page=size) for one in page]
+            found = [
+                one.event_id
+                for page in tombstones(live.stack.graph, selection, page=size)
+                for one in page
+            ]
             assert len(found) == len(set(found)) == (6 if selection.session_id else 18)
-    assert list(reader.pages(Selection("acme"))) == []
+    assert list(tombstones(live.stack.graph, Selection("acme"))) == []

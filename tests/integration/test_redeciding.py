@@ -16,8 +16,9 @@ from pipelines.work.live import Decisions
 from tests.decided import system
 from tests.factories import START_MS, event_id, sessions
 from tests.integration.consolidation_support import without_models
-from tests.integration.pass_support import Passing, entity_id
+from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
+from tests.passing import entity_id
 
 pytestmark = pytest.mark.integration
 
@@ -39,9 +40,9 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def live(make_stack: Callable[..., Stack]) -> Passing:
+def live(make_stack: Callable[..., Stack]) -> PassingStack:
     """Three sessions of six events, summarised, and forgotten since."""
-    made = Passing(make_stack())
+    made = PassingStack(make_stack())
     made.take_in(*sessions(3, 6))
     services = made.stack.services
     consolidate(services, now_ms=START_MS + DAY_MS)
@@ -50,17 +51,17 @@ def live(make_stack: Callable[..., Stack]) -> Passing:
     return made
 
 
-def decide_anew(live: Passing, **settings: Any) -> ConsolidationReport:
+def decide_anew(live: PassingStack, **settings: Any) -> ConsolidationReport:
     services = live.stack.services
     services.settings = services.settings.model_copy(update=settings)
     return redecide(services, now_ms=LATER_MS)
 
 
-def retained(live: Passing) -> list[str]:
+def retained(live: PassingStack) -> list[str]:
     return sorted(live.stack.cypher("MATCH (e:Event) WHERE NOT e:Placeholder RETURN e.event_id"))
 
 
-def contents(live: Passing) -> list[Any]:
+def contents(live: PassingStack) -> list[Any]:
     """What summaries say, and whom they list."""
     return live.stack.cypher(
         "MATCH (s:Summary) WHERE NOT s:Unwritten "
@@ -68,7 +69,7 @@ def contents(live: Passing) -> list[Any]:
     )
 
 
-def assert_a_plain_rebuild_is_the_same(live: Passing) -> None:
+def assert_a_plain_rebuild_is_the_same(live: PassingStack) -> None:
     """Folded from the ledger alone, the graph is what it is now."""
     report = verify(live.stack.services)
     assert report.ok, report.differences
@@ -81,7 +82,7 @@ def assert_a_plain_rebuild_is_the_same(live: Passing) -> None:
     assert [one for one in again if one not in shown] == []
 
 
-def test_under_the_same_rules_the_same_is_said_again(live: Passing) -> None:
+def test_under_the_same_rules_the_same_is_said_again(live: PassingStack) -> None:
     said, before = contents(live), live.seqs()
     report = decide_anew(live)
     assert (report.complete, report.found.sessions_written) == (True, 3)
@@ -91,7 +92,9 @@ def test_under_the_same_rules_the_same_is_said_again(live: Passing) -> None:
     assert_a_plain_rebuild_is_the_same(live)
 
 
-def test_what_was_forgotten_is_there_again_where_nobody_forgets_any_more(live: Passing) -> None:
+def test_what_was_forgotten_is_there_again_where_nobody_forgets_any_more(
+    live: PassingStack,
+) -> None:
     decide_anew(live, retention=NOBODY_FORGETS)
     assert retained(live) == sorted(one.event_id for one in sessions(3, 6))
     asked_for = "MATCH (e:Event) WHERE e.access_count > 0 RETURN e.event_id"
@@ -103,7 +106,7 @@ def test_what_was_forgotten_is_there_again_where_nobody_forgets_any_more(live: P
 
 
 def test_another_rule_counts_although_nothing_it_is_made_from_changed(
-    live: Passing, monkeypatch: pytest.MonkeyPatch
+    live: PassingStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def otherwise(*arguments: Any) -> Any:
         made = summarize_episode(*arguments)
@@ -119,7 +122,7 @@ def test_another_rule_counts_although_nothing_it_is_made_from_changed(
     assert consolidate(services, now_ms=LATER_MS).found.episodes_written == 0
 
 
-def test_communities_are_found_anew_and_stay_who_they_were(live: Passing) -> None:
+def test_communities_are_found_anew_and_stay_who_they_were(live: PassingStack) -> None:
     live.relate("Ann", "Acme")
     live.relate("Bob", "Acme")
     shown = "MATCH (c:Community) WHERE c.name IS NOT NULL RETURN c.community_id, c.decided_at"
@@ -131,7 +134,9 @@ def test_communities_are_found_anew_and_stay_who_they_were(live: Passing) -> Non
     assert (again, redecided_at > decided_at) == (own_id, True)
 
 
-def test_an_archived_entity_comes_back_unless_the_rule_archives_it_again(live: Passing) -> None:
+def test_an_archived_entity_comes_back_unless_the_rule_archives_it_again(
+    live: PassingStack,
+) -> None:
     live.stack.cypher(
         "CREATE (:Entity {tenant: 'default', entity_id: $id, name: 'Ann'})", id=entity_id("Ann")
     )
@@ -146,7 +151,7 @@ def test_an_archived_entity_comes_back_unless_the_rule_archives_it_again(live: P
 
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_one_that_was_interrupted_leaves_a_graph_that_is_right_and_begins_again(
-    live: Passing, monkeypatch: pytest.MonkeyPatch, after: int
+    live: PassingStack, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     append, left = Decisions.append, [after]
 
@@ -169,7 +174,7 @@ def test_one_that_was_interrupted_leaves_a_graph_that_is_right_and_begins_again(
     assert_a_plain_rebuild_is_the_same(live)
 
 
-def test_event_ids_that_were_forgotten_stay_listed(live: Passing) -> None:
+def test_event_ids_that_were_forgotten_stay_listed(live: PassingStack) -> None:
     decide_anew(live)
     text = "MATCH (s:Summary {level: 1}) UNWIND s.source_event_ids AS id RETURN id"
     listed = live.stack.cypher(text)

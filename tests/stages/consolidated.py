@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar, cast
 
-from enrichment.importance import importance_score
-from enrichment.text import event_text
 from pipelines.graph.port import FoundEdge
 from pipelines.ledger.targets import Target
-from pipelines.work.folds import Placed, StageFold, make_fold
+from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
-from projections.operations import Operations, SetNode
-from projections.schema import EVENT, FOLLOWS
-from projections.system_events import is_system_event
+from projections.schema import FOLLOWS
 from tests.decided import (
     COMMUNITIES,
     ENTITIES,
@@ -36,27 +31,11 @@ from tests.decided import (
     system,
 )
 from tests.factories import event, event_id, sessions
+from tests.fakes.stages import SCORED as SCORED
 from tests.memory_stack import LedgerStack
 
 MINE = [1, 4, 7, 10, 13, 16]
 """Numbers of the events of session-0, in its order."""
-
-
-def _score(batch: Sequence[Placed], _: object) -> Operations:
-    operations = Operations()
-    for _, one in batch:
-        if not is_system_event(one.event_type):
-            importance = importance_score(one, event_text(one))
-            nothing = dict.fromkeys(p.name for p in EVENT.owned(ENRICHMENT.name))
-            values = {**nothing, "importance_score": importance}
-            operations.add(SetNode(label=EVENT.label, key=one.key, values=values))
-    return operations
-
-
-SCORED = StageFold(
-    replace(ENRICHMENT, fold_version=1, upstream=None), lambda transaction, batch: None, _score
-)
-"""Enrichment, as far as the sums of sessions need it."""
 
 
 def without_models(stage: Stage, services: Services, target: Target) -> StageFold:

@@ -8,7 +8,7 @@ from typing import Any
 
 from consolidation.decisions import decision_event
 from consolidation.payloads import CONSOLIDATED_EVENT
-from pipelines.graph.reads.consolidation import ConsolidationReader
+from pipelines.graph.port import Reads
 from projections.events import Event
 
 Append = Callable[[Sequence[Event]], None]
@@ -58,20 +58,26 @@ class Deciding:
     """How the parts of a pass read, and decide.
 
     Attributes:
-        reader: of the graph.
+        graph: that is read.
         append: takes decisions; those that the ledger holds already are the ledger's.
         applied: waits until the stage has applied what was appended.
         now_ms: the clock, which decisions bear.
         in_time: whether the pass may go on.
         run_id: of the pass.
+        anew: nothing that was decided counts. Whatever a pass would leave as it is, because nothing
+            changed since it was decided, looks changed: every session, every digest, every
+            fingerprint. Positions of decisions are read as they are, so that what is decided now is
+            another decision than the one before, and what is no more is told. Links and boosts are
+            compared by what they say, whenever they were decided.
     """
 
-    reader: ConsolidationReader
+    graph: Reads
     append: Append
     applied: Callable[[], None]
     now_ms: int
     in_time: Callable[[], bool]
     run_id: str
+    anew: bool = False
 
     def decision(
         self,

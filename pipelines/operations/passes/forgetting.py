@@ -7,7 +7,6 @@ Only what a recorded Summary lists leaves, so a pass that had no time for summar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import floor
 from typing import Any
 
@@ -38,48 +37,47 @@ from consolidation.retention import (
     explain,
     tier_of,
 )
-from consolidation.stage import ARCHIVED
 from enrichment.similarity import THRESHOLD
-from pipelines.graph.reads.forgetting import Aged, Alike, ForgettingReader
+from pipelines.graph.port import Reads
 from pipelines.operations.passes.deciding import Deciding, PassReport
+from pipelines.operations.passes.retained import (
+    Aged,
+    Alike,
+    alike_events,
+    retained_events,
+    shown_entities,
+    tombstones,
+)
 from projections.events import Event, canonical_json
 from projections.positions import Position
 
-
-@dataclass(frozen=True)
-class Forgetting:
-    """What a pass forgets by.
-
-    Attributes:
-        reader: of the graph.
-        policy_of: the policy of a tenant.
-    """
-
-    reader: ForgettingReader
-    policy_of: Callable[[str], RetentionPolicy]
+PolicyOf = Callable[[str], RetentionPolicy]
+"""The policy of a tenant."""
 
 
 def forgetting_plan(
-    reader: ForgettingReader, tenant: str, policy: RetentionPolicy, now_ms: int
+    graph: Reads, tenant: str, policy: RetentionPolicy, now_ms: int
 ) -> list[ExplainedRow]:
     """What a pass would forget of a tenant's events and what not, and why; nothing is decided.
 
     All events that occurred until now are read, page by page.
 
     Args:
-        reader: of the graph.
+        graph: that is read.
         tenant: whose events.
         policy: of the tenant.
         now_ms: the clock.
     """
-    return explain(_verdicts(reader, tenant, policy, now_ms, until_ms=now_ms))
+    return explain(_verdicts(graph, tenant, policy, now_ms, until_ms=now_ms))
 
 
 def _verdicts(
-    reader: ForgettingReader, tenant: str, policy: RetentionPolicy, now_ms: int, *, until_ms: int
+    graph: Reads, tenant: str, policy: RetentionPolicy, now_ms: int, *, until_ms: int
 ) -> Iterator[Verdict]:
     judging = Judging(policy, now_ms)
-    for page in reader.events(tenant, until_ms=until_ms, protected=policy.protected_in_degree):
+    for page in retained_events(
+        graph, tenant, until_ms=until_ms, protected=policy.protected_in_degree
+    ):
         yield from judging.judge(page)
     yield from judging.rest()
 
@@ -87,15 +85,14 @@ def _verdicts(
 # -- events ----------------------------------------------------------------------------------------
 
 
-def decide_events(
-    deciding: Deciding, forgetting: Forgetting, tenant: str, report: PassReport
-) -> None:
+def decide_events(deciding: Deciding, policy_of: PolicyOf, tenant: str, report: PassReport) -> None:
     """Forget the events of a tenant that are old enough, and that nothing keeps."""
-    policy, now_ms = forgetting.policy_of(tenant), deciding.now_ms
+    policy, now_ms = policy_of(tenant), deciding.now_ms
     if not policy.enabled:
         return
     judging = Judging(policy, now_ms)
-    for page in forgetting.reader.events(
+    for page in retained_events(
+        deciding.graph,
         tenant,
         until_ms=_moment_ms(now_ms, policy.cold_after_h),
         protected=policy.protected_in_degree,
@@ -103,13 +100,12 @@ def decide_events(
         if not deciding.in_time():
             report.complete = False
             return
-        _forget(deciding, forgetting, tenant, judging.judge(page), report=report)
-    _forget(deciding, forgetting, tenant, judging.rest(), report=report)
+        _forget(deciding, tenant, judging.judge(page), report=report)
+    _forget(deciding, tenant, judging.rest(), report=report)
 
 
 def _forget(
     deciding: Deciding,
-    forgetting: Forgetting,
     tenant: str,
     judged: Iterable[Verdict],
     *,
@@ -118,7 +114,7 @@ def _forget(
     leaving = departures(judged)
     if not leaving:
         return
-    decided_at = forgetting.reader.tombstones(tenant, (one.event_id for one in leaving))
+    decided_at = tombstones(deciding.graph, tenant, (one.event_id for one in leaving))
     decided = []
     for payload in forgotten_payloads(leaving):
         ids = [one for tier in payload["event_ids"].values() for one in tier]
@@ -133,28 +129,21 @@ def _forget(
 # -- what hangs on who is left ---------------------------------------------------------------------
 
 
-def decide_others(
-    deciding: Deciding, forgetting: Forgetting, tenant: str, report: PassReport
-) -> None:
+def decide_others(deciding: Deciding, policy_of: PolicyOf, tenant: str, report: PassReport) -> None:
     """Drop similar pairs from warm on, archive entities without edges, let ended facts fade."""
-    policy = forgetting.policy_of(tenant)
+    policy = policy_of(tenant)
     if policy.enabled:
-        _drop_pairs(deciding, forgetting.reader, tenant, policy, report=report)
-    _decide_entities(deciding, forgetting.reader, tenant, policy, report=report)
+        _drop_pairs(deciding, tenant, policy, report)
+    _decide_entities(deciding, tenant, policy, report)
 
 
 def _drop_pairs(
-    deciding: Deciding,
-    reader: ForgettingReader,
-    tenant: str,
-    policy: RetentionPolicy,
-    *,
-    report: PassReport,
+    deciding: Deciding, tenant: str, policy: RetentionPolicy, report: PassReport
 ) -> None:
     # an event with no more edges than it keeps loses one to the score alone
     least = 1 if policy.similar_score > THRESHOLD else policy.similar_keep + 1
     until_ms = _moment_ms(deciding.now_ms, policy.warm_after_h)
-    for page in reader.alike(tenant, until_ms=until_ms, least=least):
+    for page in alike_events(deciding.graph, tenant, until_ms=until_ms, least=least):
         if not deciding.in_time():
             report.complete = False
             return
@@ -201,17 +190,12 @@ def similar_edges(page: Iterable[Alike], policy: RetentionPolicy, now_ms: int) -
 
 
 def _decide_entities(
-    deciding: Deciding,
-    reader: ForgettingReader,
-    tenant: str,
-    policy: RetentionPolicy,
-    *,
-    report: PassReport,
+    deciding: Deciding, tenant: str, policy: RetentionPolicy, report: PassReport
 ) -> None:
-    for page in reader.entities(
+    for page in shown_entities(
+        deciding.graph,
         tenant,
         now_ms=deciding.now_ms,
-        archived=ARCHIVED,
         confidence=policy.fact_min_confidence,
     ):
         if not deciding.in_time():

@@ -19,8 +19,8 @@ from consolidation.links import (
 )
 from consolidation.payloads import MAX_LINKS, LinksDecided, SessionLink, boost_payloads
 from consolidation.summary_payloads import summary_id
-from pipelines.graph.reads.linking import RecordedLinks
 from pipelines.operations.passes.deciding import Deciding, PassReport
+from pipelines.operations.passes.related import RecordedLinks
 from pipelines.operations.passes.surroundings import Surroundings
 from projections.events import Event
 

@@ -13,13 +13,18 @@ from dataclasses import dataclass, replace
 
 from consolidation.decay import HOUR_MS
 from consolidation.payloads import PassDecided
-from pipelines.graph.reads.consolidation import ConsolidationReader
-from pipelines.graph.reads.requests import LastPass
+from pipelines.graph.port import Reads
 from pipelines.operations.passes.communities import decide_communities
 from pipelines.operations.passes.deciding import Append, Deciding, PassReport
-from pipelines.operations.passes.forgetting import Forgetting, decide_events, decide_others
-from pipelines.operations.passes.scopes import PassScope
-from pipelines.operations.passes.sessions import decide_agents, decide_sessions
+from pipelines.operations.passes.forgetting import PolicyOf, decide_events, decide_others
+from pipelines.operations.passes.scopes import (
+    LastPass,
+    PassScope,
+    last_pass,
+    requests_of,
+    tenants_of,
+)
+from pipelines.operations.passes.sessions import agents_behind, decide_agents, decide_sessions
 from projections.events import Event
 
 
@@ -40,42 +45,45 @@ class Pass:
     """Decides about one target's graph.
 
     Args:
-        reader: of the graph.
+        graph: that is read.
         append: takes decisions; those that the ledger holds already are the ledger's.
         applied: waits until the stage has applied what was appended.
         now_ms: the clock, which decisions bear.
         run_id: of the pass.
         in_time: whether the pass may go on.
-        forgetting: what leaves; None: nothing.
+        policy_of: by which a tenant's events leave; None: nothing does.
         communities: when and how they are looked at.
+        anew: nothing that was decided counts; see `Deciding`.
     """
 
     def __init__(
         self,
-        reader: ConsolidationReader,
+        graph: Reads,
         append: Append,
         applied: Callable[[], None],
         *,
         now_ms: int,
         run_id: str,
         in_time: Callable[[], bool] = lambda: True,
-        forgetting: Forgetting | None = None,
+        policy_of: PolicyOf | None = None,
         communities: CommunitySettings | None = None,
+        anew: bool = False,
     ) -> None:
         self._deciding = Deciding(
-            reader=reader,
+            graph=graph,
             append=append,
             applied=applied,
             now_ms=now_ms,
             in_time=in_time,
             run_id=run_id,
+            anew=anew,
         )
-        self._forgetting = forgetting
+        self._policy_of = policy_of
         self._communities = communities or CommunitySettings()
 
     def run(self, tenants: Iterable[str] | None = None) -> PassReport:
         """Look at these tenants, or at all, those first to which most came."""
-        chosen = self._deciding.reader.requests.tenants() if tenants is None else tenants
+        chosen = tenants_of(self._deciding.graph) if tenants is None else tenants
         return self.run_scopes(map(PassScope, chosen))
 
     def run_scopes(self, scopes: Iterable[PassScope]) -> PassReport:
@@ -88,7 +96,7 @@ class Pass:
             if number and not self._deciding.in_time():
                 report.complete = False
                 break
-            parts = (self._deciding, self._forgetting, self._communities)
+            parts = (self._deciding, self._policy_of, self._communities)
             report.add(_TenantPass(tenant, of_tenant, *parts).run())
         return report
 
@@ -101,12 +109,12 @@ class _TenantPass:
         tenant: str,
         scopes: Sequence[PassScope],
         deciding: Deciding,
-        forgetting: Forgetting | None,
+        policy_of: PolicyOf | None,
         communities: CommunitySettings,
     ) -> None:
         self._whole = deciding
         self._deciding = replace(deciding, append=self._append, applied=self._await_applied)
-        self._forgetting = forgetting
+        self._policy_of = policy_of
         self._settings = communities
         self._tenant = tenant
         self._scopes = scopes
@@ -115,13 +123,13 @@ class _TenantPass:
         self._waited_for = 0
 
     def run(self) -> PassReport:
-        reader, tenant = self._deciding.reader, self._tenant
-        requests = reader.requests.requests(tenant)
-        last = reader.requests.last_pass(tenant)
+        graph, tenant = self._deciding.graph, self._tenant
+        requests = requests_of(graph, tenant)
+        last = last_pass(graph, tenant)
         for scope in self._scopes:
             decide_sessions(self._deciding, scope, self._report)
         self._await_applied()
-        self._report.agents |= {(tenant, one) for one in reader.agents_behind(tenant)}
+        self._report.agents |= {(tenant, one) for one in agents_behind(graph, tenant)}
         decide_agents(self._deciding, self._report)
         looked = False
         if any(scope.is_whole for scope in self._scopes):
@@ -160,7 +168,7 @@ class _TenantPass:
 
     def _is_time(self, last: LastPass) -> bool:
         looked_ms = last.communities_at_ms
-        if looked_ms is None:
+        if looked_ms is None or self._deciding.anew:
             return True
         # a clock that was put back is no reason to wait for it
         waited = not 0 <= self._deciding.now_ms - looked_ms < self._settings.every_ms
@@ -168,10 +176,10 @@ class _TenantPass:
         return waited and changed
 
     def _forget(self) -> None:
-        if self._forgetting is not None:
+        if self._policy_of is not None:
             self._await_applied()
             for decide in (decide_events, decide_others):
-                decide(self._deciding, self._forgetting, self._tenant, self._report)
+                decide(self._deciding, self._policy_of, self._tenant, self._report)
                 self._await_applied()
 
     def _end(self, last: LastPass, answered: tuple[str, ...], looked: bool) -> None:

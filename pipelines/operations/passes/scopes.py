@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from typing import NamedTuple, cast
 
-from enrichment.payloads import RequestedScope
-from pipelines.graph.reads.consolidation import ConsolidationReader
+import orjson
+
+from consolidation.payloads import MAX_REQUESTS
+from enrichment.payloads import RequestedScope, parse_request
+from pipelines.graph.port import FoundNode, Reads
+from pipelines.operations.passes.source_events import position_of
+from projections.positions import Position
+from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
 
 REFLECTION_IMPORTANCE = 150
 """More importance than that since its last pass, and a session is looked at without waiting."""
@@ -39,25 +47,42 @@ class PassScope(NamedTuple):
         )
 
 
-def due(
-    reader: ConsolidationReader, reflection_importance: int = REFLECTION_IMPORTANCE
-) -> list[PassScope]:
+class PendingRequest(NamedTuple):
+    """A request that no pass has answered."""
+
+    event_id: str
+    asked: RequestedScope
+
+
+class LastPass(NamedTuple):
+    """The last pass of a tenant; all None when there was none.
+
+    Attributes:
+        decided_at: position of its decision.
+        ended_at_ms: when it ended.
+        communities_at_ms: when a pass last looked at the communities.
+    """
+
+    decided_at: Position | None = None
+    ended_at_ms: int | None = None
+    communities_at_ms: int | None = None
+
+
+def due(graph: Reads, reflection_importance: int = REFLECTION_IMPORTANCE) -> list[PassScope]:
     """What a pass should look at without waiting for its time.
 
     What was asked for comes first, then the sessions to which much came. A few questions by key and
     index, whatever the number of sessions.
 
     Args:
-        reader: of the graph.
+        graph: that is read.
         reflection_importance: that must be exceeded.
     """
-    tenants = reader.requests.tenants()
+    tenants = tenants_of(graph)
     requested = [
-        PassScope(tenant, *one.asked)
-        for tenant in tenants
-        for one in reader.requests.requests(tenant)
+        PassScope(tenant, *one.asked) for tenant in tenants for one in requests_of(graph, tenant)
     ]
-    pending = reader.requests.most_pending(tenants)
+    pending = most_pending(graph, tenants)
     reflecting = [
         PassScope(tenant, least=reflection_importance + 1)
         for tenant in tenants
@@ -66,3 +91,57 @@ def due(
     whole = {one.tenant for one in requested if one.is_whole}
     chosen = [one for one in (*requested, *reflecting) if one.is_whole or one.tenant not in whole]
     return list(dict.fromkeys(chosen))
+
+
+def tenants_of(graph: Reads) -> list[str]:
+    """Those that have events, or a request; where most is pending first."""
+    requesting = cast(Iterator[FoundNode], graph.stream(CONSOLIDATION_REQUEST.label))
+    tenants = {node.key[0] for node in requesting}
+    after: tuple[str, ...] = ()
+    # One step along the index for each tenant: their sessions are many.
+    while nodes := graph.scan(SCOPE.label, SCOPE.indexes[0], [()], after=after, limit=1).get(()):
+        after = (nodes[0].key[0],)
+        tenants.add(after[0])
+    pending = most_pending(graph, tenants)
+    return sorted(tenants, key=lambda tenant: (-pending[tenant], tenant))
+
+
+def most_pending(graph: Reads, tenants: Iterable[str]) -> dict[str, int]:
+    """What came, since a pass saw it last, to the session of each tenant that changed most."""
+    rows = {(tenant,) for tenant in tenants}
+    index = SCOPE.indexes[0]
+    largest = graph.scan(SCOPE.label, index, sorted(rows), index, descending=True, limit=1)
+    return {
+        tenant: largest[tenant,][0].values[index[1]] if (tenant,) in largest else 0
+        for (tenant,) in rows
+    }
+
+
+def are_requests(graph: Reads) -> bool:
+    """Whether any request for a pass waits."""
+    return bool(graph.scan(CONSOLIDATION_REQUEST.label, CONSOLIDATION_REQUEST.key, [()], limit=1))
+
+
+def requests_of(graph: Reads, tenant: str) -> list[PendingRequest]:
+    """The requests that wait, the oldest first, so many as one pass answers."""
+    stream = graph.stream(CONSOLIDATION_REQUEST.label, ("position", "request"), tenants=[tenant])
+    waiting = (node for node in cast(Iterator[FoundNode], stream) if node.values["position"])
+    oldest = nsmallest(MAX_REQUESTS, waiting, key=lambda node: node.values["position"])
+    return [
+        PendingRequest(
+            node.key[1],
+            parse_request(orjson.loads(node.values["request"]))
+            if node.values["request"]
+            else RequestedScope(),
+        )
+        for node in oldest
+    ]
+
+
+def last_pass(graph: Reads, tenant: str) -> LastPass:
+    """What the graph shows of the last pass."""
+    names = ("decided_at", "ended_at", "communities_at")
+    for node in graph.nodes(PASS.label, [(tenant,)], names).values():
+        decided_at, ended_at_ms, communities_at_ms = (node.values[name] for name in names)
+        return LastPass(position_of(decided_at), ended_at_ms, communities_at_ms)
+    return LastPass()

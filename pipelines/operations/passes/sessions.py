@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 from consolidation.episodes import (
@@ -12,6 +13,7 @@ from consolidation.episodes import (
     kept_episodes,
     sealed_episodes,
 )
+from consolidation.hierarchy import LEVELS
 from consolidation.payloads import (
     MAX_GONE,
     AgentDecided,
@@ -19,15 +21,25 @@ from consolidation.payloads import (
     SessionDecided,
 )
 from consolidation.sources import Episode, SourceEvent
-from consolidation.summaries import summarize_agent, summarize_session
-from consolidation.summary_payloads import episode_scope_id, summary_id
-from pipelines.graph.reads.consolidation import ScopeState
+from consolidation.summaries import Totals, summarize_agent, summarize_session
+from consolidation.summary_payloads import SessionSummary, episode_scope_id, summary_id
+from pipelines.graph.port import End, FoundNode, Reads, pages
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.linking import Linking
 from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.passes.source_events import (
+    degrees,
+    parsed_summary,
+    position_of,
+    recorded_sessions,
+    session_members,
+    source_events,
+)
 from pipelines.operations.passes.surroundings import Surroundings, SurroundingsReader
 from projections.events import Event
-from projections.positions import Position
+from projections.operations import Key
+from projections.positions import START, Position
+from projections.schema import SCOPE, SUMMARIZES, SUMMARY
 
 AGENT_SESSIONS = 50
 """The most important sessions of an agent, from which its summary is made."""
@@ -35,6 +47,24 @@ SESSIONS_AT_ONCE = 100
 """Changed sessions that are asked for, and read, at once."""
 EVENTS_AT_ONCE = 2_000
 """Events of them that are, unless one session has more."""
+SUMMARIES_AT_ONCE = 2_000
+"""Summaries among which agents are looked for."""
+UNKNOWN = ""
+"""A digest that nothing has."""
+_STATE = ("event_count", "importance_total", "pending_importance")
+
+
+class ScopeState(NamedTuple):
+    """What a session has come to, and what of it no pass has seen.
+
+    Attributes:
+        pending: importance that came since the last pass.
+    """
+
+    session_id: str
+    event_count: int
+    importance_total: int
+    pending: int
 
 
 class _Changed(NamedTuple):
@@ -57,8 +87,8 @@ class _Changed(NamedTuple):
 def decide_sessions(deciding: Deciding, scope: PassScope, report: PassReport) -> None:
     """Summarise the sessions of a scope that changed, what changed most before the rest."""
     linking = Linking(deciding, scope.tenant, report)
-    surroundings = SurroundingsReader(deciding.reader, scope.tenant)
-    for page in _pages(deciding, scope):
+    surroundings = SurroundingsReader(deciding.graph, scope.tenant, anew=deciding.anew)
+    for page in _parts(_states(deciding, scope)):
         changed = _read(deciding, scope.tenant, page, surroundings)
         for _ in page:
             if not deciding.in_time():
@@ -70,11 +100,11 @@ def decide_sessions(deciding: Deciding, scope: PassScope, report: PassReport) ->
             )
 
 
-def _pages(deciding: Deciding, scope: PassScope) -> Iterator[list[ScopeState]]:
+def _parts(states: Iterable[ScopeState]) -> Iterator[list[ScopeState]]:
     """Sessions that are few enough to be read at once."""
     page: list[ScopeState] = []
     event_count = 0
-    for state in _states(deciding, scope):
+    for state in states:
         event_count += state.event_count
         if page and (len(page) == SESSIONS_AT_ONCE or event_count > EVENTS_AT_ONCE):
             yield page
@@ -85,19 +115,41 @@ def _pages(deciding: Deciding, scope: PassScope) -> Iterator[list[ScopeState]]:
 
 
 def _states(deciding: Deciding, scope: PassScope) -> Iterator[ScopeState]:
-    reader, tenant = deciding.reader, scope.tenant
+    for page in _changed(deciding, scope):
+        states = list(map(_state, page))
+        if scope.agent_id is None:
+            yield from states
+            continue
+        for part in _parts(states):
+            ids = [state.session_id for state in part]
+            members = session_members(deciding.graph, scope.tenant, ids, ("agent_id",))
+            yield from (
+                state
+                for state in part
+                if any(
+                    node.values["agent_id"] == scope.agent_id
+                    for node in members.get(state.session_id, ())
+                )
+            )
+
+
+def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
+    """Sessions that have changed by as much as the scope says, what changed most first."""
+    graph, row, size = deciding.graph, (scope.tenant,), SESSIONS_AT_ONCE
     if scope.session_id is not None:
-        yield from reader.changed_session(tenant, scope.session_id, least=scope.least)
-        return
-    last: ScopeState | None = None
-    while page := reader.changed_sessions(
-        tenant, after=last, least=scope.least, limit=SESSIONS_AT_ONCE
-    ):
-        last = page[-1]
-        wanted = {state.session_id for state in page}
-        if scope.agent_id is not None:
-            wanted = reader.requests.of_agent(tenant, scope.agent_id, wanted)
-        yield from (state for state in page if state.session_id in wanted)
+        nodes = graph.nodes(SCOPE.label, [(scope.tenant, scope.session_id)], _STATE)
+        yield [node for node in nodes.values() if _state(node).pending >= scope.least]
+    elif deciding.anew:  # by id: what is pending changes while the pass is applied
+        yield from pages(graph, SCOPE.label, SCOPE.key, row, _STATE, size=size)
+    else:
+        index, least = SCOPE.indexes[0], {"pending_importance": scope.least}
+        yield from pages(
+            graph, SCOPE.label, index, row, _STATE, size=size, least=least, descending=True
+        )
+
+
+def _state(node: FoundNode) -> ScopeState:
+    return ScopeState(node.key[1], *(node.values[name] or 0 for name in _STATE))
 
 
 def _read(
@@ -107,10 +159,13 @@ def _read(
     surroundings: SurroundingsReader,
 ) -> Iterator[_Changed]:
     """What a pass reads of the sessions of a page; nothing before the first is asked for."""
-    reader, ids = deciding.reader.sessions, [state.session_id for state in page]
-    events = reader.events(tenant, ids)
-    recorded = reader.recorded(tenant, ids)
-    degrees = reader.degrees(
+    graph, ids = deciding.graph, [state.session_id for state in page]
+    events = source_events(graph, tenant, ids)
+    recorded = recorded_sessions(graph, tenant, ids)
+    if deciding.anew:
+        recorded = {own_id: _undecided(shown) for own_id, shown in recorded.items()}
+    referenced = degrees(
+        graph,
         tenant,
         (one.entity_id for some in events.values() for event in some for one in event.entities),
     )
@@ -121,9 +176,14 @@ def _read(
             state=state,
             events=events.get(own_id, ()),
             recorded=recorded.get(own_id, RecordedSession(None, ())),
-            degrees=degrees,
+            degrees=referenced,
             around=next(around) if own_id in events else None,
         )
+
+
+def _undecided(shown: RecordedSession) -> RecordedSession:
+    episodes = (part._replace(digest=UNKNOWN) for part in shown.episodes)
+    return shown._replace(episodes=tuple(episodes))
 
 
 def _decisions(
@@ -173,18 +233,90 @@ def decide_agents(deciding: Deciding, report: PassReport) -> None:
 
 def _decide_agent(deciding: Deciding, tenant: str, agent_id: str) -> bool:
     """Decide about an agent, if its sessions say something new of it."""
-    sessions, totals = deciding.reader.agent_sessions(tenant, agent_id, AGENT_SESSIONS)
+    own_id = summary_id(tenant, "agent", agent_id)
+    sessions, totals = _agent_sessions(deciding.graph, (tenant, own_id))
     if not sessions:
         return False
-    digest, before = deciding.reader.recorded_agent(tenant, agent_id)
+    digest, before = _recorded_agent(deciding, (tenant, own_id))
     summary = summarize_agent(agent_id, sessions, totals)
     if summary.digest == digest:
         return False
-    own_id = summary_id(tenant, "agent", agent_id)
     deciding.append(
         [_decision(deciding, tenant, own_id, AgentDecided(summary=summary), before=before)]
     )
     return True
+
+
+def _recorded_agent(deciding: Deciding, key: Key) -> tuple[str | None, Position | None]:
+    """Digest and position of what was decided about an agent last."""
+    for node in deciding.graph.nodes(
+        SUMMARY.label, [key], ("source_digest", "decided_at")
+    ).values():
+        digest = None if deciding.anew else node.values["source_digest"]
+        return digest, position_of(node.values["decided_at"])
+    return None, None
+
+
+def _agent_sessions(graph: Reads, key: Key) -> tuple[list[SessionSummary], Totals]:
+    """The most important sessions of an agent, and sums over all of them."""
+    edges = graph.edges(SUMMARIZES.type, [key], label=SUMMARY.label).get(key, [])
+    names = ("event_count", "importance_total", "failed_count", "time_range")
+    nodes = graph.nodes(SUMMARY.label, [edge.target for edge in edges], names)
+    sessions = [node for node in nodes.values() if node.visible]
+    events, importance, failed = (sum(node.values[name] for node in sessions) for name in names[:3])
+    times = [node.values["time_range"] for node in sessions]
+    totals = Totals(
+        session_count=len(sessions),
+        event_count=events,
+        importance_total=importance,
+        failed_count=failed,
+        started_at_ms=min((first for first, _ in times), default=0),
+        ended_at_ms=max((last for _, last in times), default=0),
+    )
+    best = nsmallest(
+        AGENT_SESSIONS, sessions, key=lambda node: (-node.values["importance_total"], node.key)
+    )
+    gists = graph.nodes(SUMMARY.label, [node.key for node in best], ("gist",))
+    summaries = (
+        parsed_summary(gists[node.key].values["gist"]) for node in best if node.key in gists
+    )
+    return [one for one in summaries if isinstance(one, SessionSummary)], totals
+
+
+def agents_behind(graph: Reads, tenant: str) -> set[str]:
+    """Agents of which a session was summarised after they were: ids.
+
+    A pass that was cut short after its sessions left them so; nothing else tells that they are
+    to be looked at.
+    """
+    sessions: dict[Key, Key] = {}
+    names = ("level", "decided_at")
+    for page in pages(graph, SUMMARY.label, SUMMARY.key, (tenant,), names, size=SUMMARIES_AT_ONCE):
+        level = LEVELS["session"]
+        sessions |= _behind(graph, [node for node in page if node.values["level"] == level])
+    gists = graph.nodes(SUMMARY.label, set(sessions.values()), ("gist",))
+    return {
+        participant.agent_id
+        for agent, session in sessions.items()
+        if session in gists
+        for participant in parsed_summary(gists[session].values["gist"]).participants
+        if summary_id(tenant, "agent", participant.agent_id) == agent[1]
+    }
+
+
+def _behind(graph: Reads, sessions: Iterable[FoundNode]) -> dict[Key, Key]:
+    """By the summary of each agent that was decided earlier than one of its sessions, that one."""
+    decided_at = {node.key: node.values["decided_at"] for node in sessions}
+    above = graph.edges(SUMMARIZES.type, decided_at, by=End.TARGET, label=SUMMARY.label)
+    agent_keys = {edge.source for edges in above.values() for edge in edges}
+    agents = graph.nodes(SUMMARY.label, agent_keys, ("decided_at",))
+    return {
+        edge.source: edge.target
+        for edges in above.values()
+        for edge in edges
+        if edge.source in agents
+        and (agents[edge.source].values["decided_at"] or START) < decided_at[edge.target]
+    }
 
 
 def _decision(

@@ -22,8 +22,10 @@ from consolidation.links import (
     slim,
 )
 from consolidation.sources import SourceEvent
-from pipelines.graph.reads.consolidation import ConsolidationReader
-from pipelines.graph.reads.linking import RecordedLinks, SessionState, Weight
+from pipelines.graph.port import Reads
+from pipelines.operations.passes import related
+from pipelines.operations.passes.related import RecordedLinks, SessionState, Weight
+from pipelines.operations.passes.source_events import slim_events
 
 KNOWN_EVENTS = 50_000
 """Events of sessions that are kept in memory (some 30 MB), lest neighbours be read again and
@@ -101,15 +103,17 @@ class SurroundingsReader:
     """Reads what lies around sessions of one tenant, page by page.
 
     Args:
-        reader: of the graph.
+        graph: that is read.
         tenant: whose sessions they are.
+        anew: each session is looked at in its own turn, whether it changed or not.
     """
 
-    def __init__(self, reader: ConsolidationReader, tenant: str) -> None:
-        self._reader = reader.links
+    def __init__(self, graph: Reads, tenant: str, *, anew: bool = False) -> None:
+        self._graph = graph
         self._tenant = tenant
+        self._anew = anew
         self._visited: set[str] = set()
-        self._known = _KnownSessions(reader, tenant)
+        self._known = _KnownSessions(graph, tenant)
 
     def read(self, page: Mapping[str, Sequence[SourceEvent]]) -> Iterator[Surroundings]:
         """What lies around each session of a page, in its order.
@@ -119,15 +123,18 @@ class SurroundingsReader:
         """
         self._visited |= page.keys()
         page_sessions = {one: self._known.keep(one, events) for one, events in page.items()}
-        mentioning = self._reader.mentioning(
+        mentioning = related.mentioning(
+            self._graph,
             self._tenant,
             {name for known in page_sessions.values() for name in known.profile.entities},
             NEARLY_RARE,
         )
         near = self._near(page_sessions, mentioning)
         others = {one for some in near for one in some.sessions} - page_sessions.keys()
-        states = self._reader.states(self._tenant, others)
-        changed = self._visited | {one for one, state in states.items() if state.pending}
+        states = related.states(self._graph, self._tenant, others)
+        changed = self._visited | {
+            one for one in others if self._anew or states.get(one, SessionState()).pending
+        }
         for run in self._known.runs(near, page_sessions, states):
             sessions = page_sessions | self._known.read(
                 [one for some in run for one in sorted(some.sessions)], page_sessions, states
@@ -139,10 +146,11 @@ class SurroundingsReader:
     def _near(self, page_sessions: Mapping[str, Known], mentioning: Mentioning) -> list[_Near]:
         tenant = self._tenant
         tools = {one.tool for known in page_sessions.values() for one in known.profile.failures}
-        failed = self._reader.failed(tenant, tools)
-        linking = self._reader.linking(tenant, page_sessions, MAX_LINKING)
+        failed = related.failed_events(self._graph, tenant, tools)
+        linking = related.linking(self._graph, tenant, page_sessions, MAX_LINKING)
         outside = {one: _causes_outside(known.events) for one, known in page_sessions.items()}
-        weights = self._reader.weights(tenant, {one for some in outside.values() for one in some})
+        outside_ids = {one for some in outside.values() for one in some}
+        weights = related.weights(self._graph, tenant, outside_ids)
         near_sessions = []
         for session_id, session in page_sessions.items():
             profile = session.profile
@@ -182,8 +190,11 @@ class SurroundingsReader:
     ) -> Iterator[Surroundings]:
         tenant = self._tenant
         looked_up = {name for known in page_sessions.values() for name in known.profile.entities}
-        more = self._reader.mentioning(
-            tenant, {name for one in run for name in one.wanted} - looked_up, RARE_SESSIONS
+        more = related.mentioning(
+            self._graph,
+            tenant,
+            {name for one in run for name in one.wanted} - looked_up,
+            RARE_SESSIONS,
         )
         more |= {key: some for key, some in mentioning.items() if len(some) <= RARE_SESSIONS}
         linked = {
@@ -191,8 +202,9 @@ class SurroundingsReader:
             for one in run
             for session_id in (one.near.own.profile.session_id, *one.touched)
         }
-        recorded = self._reader.recorded_links(tenant, linked)
-        weights = self._reader.weights(
+        recorded = related.recorded_links(self._graph, tenant, linked)
+        weights = related.weights(
+            self._graph,
             tenant,
             {
                 event.event_id
@@ -217,8 +229,8 @@ class SurroundingsReader:
 class _KnownSessions:
     """Sessions of one tenant as others see them, those that were of use last kept."""
 
-    def __init__(self, reader: ConsolidationReader, tenant: str) -> None:
-        self._reader = reader.sessions
+    def __init__(self, graph: Reads, tenant: str) -> None:
+        self._graph = graph
         self._tenant = tenant
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._events = 0
@@ -266,7 +278,7 @@ class _KnownSessions:
         wanted = [one for one in dict.fromkeys(session_ids) if one not in changed]
         others = {one: self._known[one] for one in wanted if one in self._known}
         for part in _parts([one for one in wanted if one not in others], states):
-            read = self._reader.slim_events(self._tenant, part)
+            read = slim_events(self._graph, self._tenant, part)
             others |= {one: self.keep(one, events) for one, events in read.items()}
         for session_id in others:
             if session_id in self._known:

@@ -8,11 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from consolidation.retention import RetentionPolicy
-from pipelines.graph.reads.consolidation import ConsolidationReader
-from pipelines.graph.reads.forgetting import ForgettingReader
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
-from pipelines.operations.passes.forgetting import Forgetting
 from pipelines.operations.passes.run import Pass
 from pipelines.work.folds import make_fold
 from pipelines.work.stages import CONSOLIDATION
@@ -59,15 +56,13 @@ class Consolidating:
 
     def run(self, now_ms: int, *, forget: bool) -> PassReport:
         """A pass with a clock of its own."""
-        driver = self.stack.driver
-        forgetting = Forgetting(ForgettingReader(driver), lambda tenant: RetentionPolicy())
         made = Pass(
-            ConsolidationReader(driver),
+            self.stack.graph,
             self._append,
             self.fold,
             now_ms=now_ms,
             run_id=f"run-{now_ms}",
-            forgetting=forgetting if forget else None,
+            policy_of=(lambda tenant: RetentionPolicy()) if forget else None,
         )
         return made.run()
 

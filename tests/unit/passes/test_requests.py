@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from enrichment.payloads import PassRequest
-from pipelines.operations.passes.scopes import PassScope, due
+from pipelines.operations.passes.scopes import PassScope, due, tenants_of
 from projections.events import Event
+from projections.schema import CONSOLIDATION_REQUEST, PASS, SUMMARY
 from tests.decided import system
 from tests.factories import NOW_MS, event, event_id, sessions
-from tests.integration.pass_support import Passing
-from tests.integration.stack import Stack
+from tests.graph_dump import dump
+from tests.passing import Passing
 
 
 @pytest.fixture
-def live(stack: Stack) -> Passing:
+def live() -> Passing:
     """Three sessions of three events."""
-    made = Passing(stack)
+    made = Passing()
     made.take_in(*sessions(3, 3))
     return made
 
@@ -29,17 +30,18 @@ def asked(number: int, *, tenant: str = "default", **scope: str) -> Event:
 
 
 def last_pass(live: Passing) -> dict[str, Any]:
-    (found,) = live.stack.cypher("MATCH (p:Pass {tenant: 'default'}) RETURN p {.*}")
-    return dict(found)
+    names = [p.name for p in PASS.properties]
+    (node,) = live.graph.nodes(PASS.label, [("default",)], names).values()
+    return dict(node.values)
 
 
 def waiting(live: Passing) -> list[str]:
-    return sorted(live.stack.cypher("MATCH (r:ConsolidationRequest) RETURN r.event_id"))
+    return sorted(node.key[1] for node in live.shown(CONSOLIDATION_REQUEST.label))
 
 
 def summarised(live: Passing) -> set[str]:
-    text = "MATCH (s:Summary {level: 2}) WHERE NOT s:Unwritten RETURN s.session_id"
-    return set(live.stack.cypher(text))
+    nodes = live.shown(SUMMARY.label, "session_id", "level")
+    return {node.values["session_id"] for node in nodes if node.values["level"] == 2}
 
 
 def test_a_pass_ends_with_a_decision(live: Passing) -> None:
@@ -66,8 +68,8 @@ def test_requests_are_answered_even_if_there_is_nothing_to_do(live: Passing) -> 
 
 def test_what_was_asked_for_is_done_and_no_more(live: Passing) -> None:
     live.take_in(asked(100, session_id="session-1"))
-    assert due(live.reader()) == [PassScope("default", session_id="session-1")]
-    live.run(*due(live.reader()))
+    assert due(live.graph) == [PassScope("default", session_id="session-1")]
+    live.run(*due(live.graph))
     assert (summarised(live), waiting(live)) == ({"session-1"}, [])
 
 
@@ -80,10 +82,10 @@ def test_a_request_is_answered_by_a_pass_that_does_it_alone(live: Passing) -> No
 def test_an_agent_has_its_sessions_looked_at(live: Passing) -> None:
     live.take_in(event(50, session_id="session-9", agent_id="other"))
     live.take_in(asked(100, agent_id="other"))
-    live.run(*due(live.reader()))
+    live.run(*due(live.graph))
     assert (summarised(live), waiting(live)) == ({"session-9"}, [])
-    agents = live.stack.cypher("MATCH (s:Summary {level: 3}) RETURN s.scope_id")
-    assert agents == ["other"]
+    summaries = live.shown(SUMMARY.label, "scope_id", "level")
+    assert [n.values["scope_id"] for n in summaries if n.values["level"] == 3] == ["other"]
 
 
 def test_a_pass_that_was_cut_short_leaves_requests_to_the_next(live: Passing) -> None:
@@ -97,30 +99,30 @@ def test_a_pass_that_was_cut_short_leaves_requests_to_the_next(live: Passing) ->
 
 def test_requests_of_a_tenant_without_events_are_answered(live: Passing) -> None:
     live.take_in(asked(100, tenant="empty"))
-    assert due(live.reader()) == [PassScope("empty")]
+    assert due(live.graph) == [PassScope("empty")]
     live.run()
     assert waiting(live) == []
 
 
 def test_sessions_to_which_much_came_are_due(live: Passing) -> None:
-    assert due(live.reader(), 100) == []
+    assert due(live.graph, 100) == []
     live.take_in(*(event(n, session_id="session-1", importance_hint=10) for n in range(100, 120)))
-    scopes = due(live.reader(), 100)
+    scopes = due(live.graph, 100)
     assert scopes == [PassScope("default", least=101)]
     live.run(*scopes)
     assert summarised(live) == {"session-1"}
-    assert due(live.reader(), 100) == []
-    assert "communities_at" not in last_pass(live)
+    assert due(live.graph, 100) == []
+    assert last_pass(live)["communities_at"] is None
 
 
 def test_the_tenant_to_which_most_came_is_first(live: Passing) -> None:
     live.take_in(*(event(n, tenant="zeta", importance_hint=10) for n in range(100, 120)))
-    assert live.reader().requests.tenants() == ["zeta", "default"]
+    assert tenants_of(live.graph) == ["zeta", "default"]
 
 
 def test_a_request_that_waits_for_its_pass_comes_once(live: Passing) -> None:
     live.take_in(asked(100), asked(101), asked(102, session_id="session-1"))
-    assert due(live.reader()) == [PassScope("default")]
+    assert due(live.graph) == [PassScope("default")]
 
 
 def test_a_pass_that_was_killed_before_its_end_is_answered_by_the_next(live: Passing) -> None:
@@ -136,10 +138,10 @@ def test_a_pass_that_was_killed_before_its_end_is_answered_by_the_next(live: Pas
 def test_an_emptied_graph_is_folded_to_the_same(live: Passing) -> None:
     live.take_in(asked(100), asked(101, session_id="gone"))
     live.run()
-    expected = live.stack.dump()
+    expected = dump(live.graph)
     live.empty()
     live.fold()
-    assert live.stack.dump() == expected
+    assert dump(live.graph) == expected
 
 
 def test_a_clock_that_was_put_back_is_no_reason_to_wait(live: Passing) -> None:

@@ -1,4 +1,4 @@
-"""Links between sessions and boosts of events, on the real graph."""
+"""Links between sessions and boosts of events, as passes find them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from consolidation.sources import SourceEvent
 from pipelines.operations.passes import sessions as pages
 from pipelines.operations.passes import surroundings as runs
 from pipelines.operations.passes.run import Pass
+from pipelines.operations.passes.source_events import slim_events, source_events
 from projections.events import Event
 from projections.schema import LINKED_TO
 from tests.factories import NOW_MS, event, event_id, sessions
-from tests.integration.pass_support import Passing, entity_id
-from tests.integration.stack import Stack
+from tests.passing import Passing
 
 BOTH = [("session-0", "session-1"), ("session-1", "session-0")]
 
 
 @pytest.fixture
-def live(stack: Stack) -> Passing:
+def live() -> Passing:
     """Three sessions of four events; those of session-0 are 1, 4, 7 and 10."""
-    made = Passing(stack)
+    made = Passing()
     made.take_in(*sessions(3, 4))
     return made
 
@@ -52,7 +52,7 @@ def test_sessions_that_share_what_is_rare_are_linked(live: Passing) -> None:
     live.mention(1, "GV1N64")
     live.mention(2, "GV1N64")
     report = live.run()
-    assert live.links() == dict.fromkeys(BOTH, ([entity_id("GV1N64")], None))
+    assert live.links() == dict.fromkeys(BOTH, (["GV1N64"], None))
     assert report.links_written == 2
 
 
@@ -111,8 +111,8 @@ def test_what_becomes_common_links_no_more(live: Passing) -> None:
     assert live.links() == {}
 
 
-def test_a_user_is_not_shown_anothers_session(stack: Stack) -> None:
-    live = Passing(stack)
+def test_a_user_is_not_shown_anothers_session() -> None:
+    live = Passing()
     live.take_in(event(1, session_id="session-0", user_id="ann"), event(2, session_id="session-1"))
     live.mention(1, "GV1N64")
     live.mention(2, "GV1N64")
@@ -177,7 +177,7 @@ def test_nothing_is_decided_twice_by_a_pass_before_which_nothing_was_applied(
 def test_links_go_back_and_forth_as_often_as_what_is_shared(live: Passing) -> None:
     """The same links decided again after others are another decision."""
     for round_ in range(4):
-        live.stack.cypher("MATCH (n:Entity) DETACH DELETE n")
+        live.forget_entities()
         live.mention(1, "GV1N64")
         live.mention(2, "GV1N64" if round_ % 2 == 0 else "HAT136")
         live.take_in(
@@ -188,8 +188,8 @@ def test_links_go_back_and_forth_as_often_as_what_is_shared(live: Passing) -> No
         assert bool(live.links()) == (round_ % 2 == 0)
 
 
-def test_a_hub_that_everybody_mentions_and_everything_goes_back_to_ends(stack: Stack) -> None:
-    live = Passing(stack)
+def test_a_hub_that_everybody_mentions_and_everything_goes_back_to_ends() -> None:
+    live = Passing()
     live.take_in(*(event(n, at=n, session_id=f"session-{n % 40}") for n in range(1, 601)))
     for number in range(1, 601):
         if number % 20 == 1:
@@ -199,13 +199,13 @@ def test_a_hub_that_everybody_mentions_and_everything_goes_back_to_ends(stack: S
     assert (report.sessions, report.complete) == (40, True)
     assert not live.run().sessions_written
     assert all(score <= 3 for score in live.boosts().values())
-    assert len(live.stack.cypher(f"MATCH ()-[l:{LINKED_TO.type}]->() RETURN l")) <= 40 * 10
+    assert len(live.drawn(LINKED_TO.type)) <= 40 * 10
 
 
 def decided(live: Passing) -> list[Event]:
     """What a pass would decide."""
     found: list[Event] = []
-    Pass(live.reader(), found.extend, lambda: None, now_ms=NOW_MS, run_id="run-1").run()
+    Pass(live.graph, found.extend, lambda: None, now_ms=NOW_MS, run_id="run-1").run()
     return found
 
 
@@ -250,9 +250,9 @@ def test_a_session_is_to_others_what_it_is_to_itself(live: Passing) -> None:
     live.take_in(call, call._replace(event_id=event_id(31)))
     live.say(30, "no reply")
     live.cause(31, 30, "retry")  # which tells that the first failed, whatever its status says
-    sessions = live.reader().sessions
-    own = sessions.events("default", ["session-0"])["session-0"]
-    seen = sessions.slim_events("default", ["session-0"])["session-0"]
+    graph = live.graph
+    own = source_events(graph, "default", ["session-0"])["session-0"]
+    seen = slim_events(graph, "default", ["session-0"])["session-0"]
     assert session_profile(seen) == session_profile(own)
     assert [one.signature for one in session_profile(own).failures] == [
         "error: no seats left",

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 import pytest
 
 from consolidation.decay import DAY_MS, HOUR_MS
+from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.run import CommunitySettings
-from projections.schema import MEMBER_OF, RELATES_TO, SAME_AS
+from projections.events import Event
+from projections.operations import Key
+from projections.schema import COMMUNITY, MEMBER_OF, RELATES_TO, SAME_AS
 from tests.factories import NOW_MS, event, sessions
-from tests.integration.pass_support import Passing, entity_id
-from tests.integration.stack import Stack
+from tests.passing import Passing
 
 PEOPLE = ("Caroline", "Melanie", "Joanna")
 TOWNS = ("Oslo", "Bergen", "Tromso", "Bodo")
 
 
 @pytest.fixture
-def live(stack: Stack) -> Passing:
+def live() -> Passing:
     """Two groups of entities that know each other."""
-    made = Passing(stack)
+    made = Passing()
     made.take_in(*sessions(2, 3))
     for group in (PEOPLE, TOWNS):
         for one, other in combinations(group, 2):
@@ -29,29 +32,23 @@ def live(stack: Stack) -> Passing:
 
 
 def ids(live: Passing) -> set[str]:
-    return set(live.stack.cypher("MATCH (c:Community) WHERE NOT c:Unnamed RETURN c.community_id"))
+    return {node.key[1] for node in live.shown(COMMUNITY.label)}
 
 
 def test_those_that_have_to_do_with_each_other_are_a_community(live: Passing) -> None:
     report = live.run()
     assert live.communities() == {frozenset(PEOPLE): None, frozenset(TOWNS): None}
     assert report.communities_written == 2
-    texts = live.stack.cypher("MATCH (c:Community) RETURN c.name + ': ' + c.summary")
+    texts = [node.values["summary"] for node in live.shown(COMMUNITY.label, "summary")]
     assert any("Caroline knows Melanie" in text for text in texts), texts
 
 
 def test_a_community_has_the_mean_of_its_vectors(live: Passing) -> None:
-    live.stack.cypher(
-        "MATCH (n:Entity {entity_id: $id}) SET n.embedding = $vector",
-        id=entity_id("Oslo"),
-        vector=[2.0, *[0.0] * 383],
-    )
+    live.entity("Oslo", embedding=(2.0, *[0.0] * 383))
     live.run()
-    ((first, rest),) = live.stack.cypher(
-        "MATCH (c:Community) WHERE c.centroid IS NOT NULL "
-        "RETURN c.centroid[0], reduce(s = 0.0, x IN c.centroid[1..] | s + x)"
-    )
-    assert (first, rest) == (1.0, 0.0)
+    centroids = [node.values["centroid"] for node in live.shown(COMMUNITY.label, "centroid")]
+    ((first, *rest),) = (one for one in centroids if one is not None)
+    assert (first, sum(rest)) == (1.0, 0.0)
 
 
 def test_a_second_pass_appends_nothing_whatever_the_time(live: Passing) -> None:
@@ -94,14 +91,12 @@ def test_a_community_keeps_its_id_when_members_come(live: Passing) -> None:
 def test_a_community_that_falls_apart_is_no_more(live: Passing) -> None:
     live.settings = CommunitySettings(every_ms=0)
     live.run()
-    live.stack.cypher(
-        f"MATCH (n:Entity)-[r:{RELATES_TO.type}]-() WHERE n.name IN $names DELETE r",
-        names=PEOPLE,
-    )
+    for one, other in combinations(PEOPLE, 2):
+        live.part(RELATES_TO.type, live.entity(one), live.entity(other))
     live.take_in(event(90, session_id="session-1"))
     assert live.run().communities_written == 1
     assert live.communities().keys() == {frozenset(TOWNS)}
-    assert len(live.stack.cypher(f"MATCH ()-[m:{MEMBER_OF.type}]->() RETURN m")) == len(TOWNS)
+    assert len(live.drawn(MEMBER_OF.type)) == len(TOWNS)
 
 
 def test_facts_of_a_user_make_communities_of_that_user(live: Passing) -> None:
@@ -121,16 +116,14 @@ def test_what_one_user_said_is_not_told_in_anothers_community(live: Passing) -> 
     for one, other in combinations(PEOPLE, 2):
         live.relate(one, other, user="ann")
     live.run()
-    texts = live.stack.cypher("MATCH (c:Community) WHERE c.user_id IS NULL RETURN c.summary")
-    assert len(texts) == 2
-    facts = live.stack.cypher(
-        f"MATCH ()-[r:{RELATES_TO.type}]->() WHERE r.user_id = 'ann' RETURN r"
-    )
-    assert len(facts) == 3
+    users = [node.values["user_id"] for node in live.shown(COMMUNITY.label, "user_id")]
+    assert users == [None, None]
+    facts = live.drawn(RELATES_TO.type, "user_id")
+    assert [fact.values["user_id"] for fact in facts].count("ann") == 3
 
 
-def test_literals_join_nothing(stack: Stack) -> None:
-    live = Passing(stack)
+def test_literals_join_nothing() -> None:
+    live = Passing()
     live.take_in(event(1))
     for person in (*PEOPLE, *TOWNS):
         live.relate(person, "economy", literal=True)
@@ -140,10 +133,7 @@ def test_literals_join_nothing(stack: Stack) -> None:
 
 def test_names_of_one_entity_are_together(live: Passing) -> None:
     live.relate("Mel", "Swimming")
-    live.stack.cypher(
-        "MATCH (a:Entity {name: 'Mel'}), (b:Entity {name: 'Melanie'}) "
-        f"CREATE (a)-[:{SAME_AS.type} {{confidence: 0.9}}]->(b)"
-    )
+    live.join(SAME_AS.type, live.entity("Mel"), live.entity("Melanie"), confidence=0.9)
     live.run()
     together = next(members for members in live.communities() if "Mel" in members)
     assert "Melanie" in together
@@ -172,40 +162,40 @@ def test_nothing_is_decided_twice_when_nothing_was_applied(live: Passing) -> Non
 
 def test_chunks_that_a_crash_left_out_come_with_the_next_pass(live: Passing) -> None:
     """The first chunk is in the ledger, the second is not."""
-    count = 2_001
-    live.stack.cypher(
-        "UNWIND range(1, $count) AS n MERGE (e:Entity {tenant: 'default', "
-        "entity_id: 'e' + left('0000000000000000000000000000000', 27) + right('000' + n, 4)}) "
-        "SET e.name = 'e' + n, e.entity_type = 'concept', e.canonical_name = 'e' + n",
-        count=count,
-    )
-    live.stack.cypher(
-        "MATCH (h:Entity {name: 'e1'}) MATCH (e:Entity) WHERE e.name STARTS WITH 'e' AND e <> h "
-        f"CREATE (h)-[:{RELATES_TO.type} {{relation: 'has', edge_type: 'entity', event_id: 'x', "
-        "valid_from: datetime({epochMillis: 0}), confidence: 1.0, fact: 'has'}]->(e)"
-    )
+    hub = live.entity("e1")
+    for number in range(2, 2_002):
+        live.join(
+            RELATES_TO.type,
+            hub,
+            live.entity(f"e{number}"),
+            relation="has",
+            edge_type="entity",
+            event_id="x",
+            valid_from=0,
+            confidence=1.0,
+            fact="has",
+        )
     whole = live.append
 
-    def first_chunk_only(events: object) -> None:
-        found = list(events)  # type: ignore[call-overload]
-        whole([one for one in found if one.payload.get("chunk", 0) == 0])
+    def first_chunk_only(events: Sequence[Event]) -> list[Appended]:
+        return whole([one for one in events if one.payload.get("chunk", 0) == 0])
 
     live.append = first_chunk_only  # type: ignore[method-assign]
     live.run(applied=lambda: None)
     live.append = whole  # type: ignore[method-assign]
     live.run(applied=lambda: None)
     live.fold()
-    counts = live.stack.cypher(
-        f"MATCH (c:Community)<-[m:{MEMBER_OF.type}]-() "
-        "WITH c, count(m) AS members, count(DISTINCT m.run_id) AS runs "
-        "RETURN c.member_count - members, runs"
-    )
-    assert {tuple(one) for one in counts} == {(0, 1)}
+    runs: dict[Key, list[str]] = {}
+    for edge in live.drawn(MEMBER_OF.type, "run_id"):
+        runs.setdefault(edge.target, []).append(edge.values["run_id"])
+    for node in live.shown(COMMUNITY.label, "member_count"):
+        assert node.values["member_count"] == len(runs[node.key])
+        assert len(set(runs[node.key])) == 1
 
 
 @pytest.mark.parametrize("shape", ["two", "path", "bipartite", "star"])
-def test_every_shape_ends(stack: Stack, shape: str) -> None:
-    live = Passing(stack)
+def test_every_shape_ends(shape: str) -> None:
+    live = Passing()
     live.take_in(event(1))
     edges = {
         "two": [("a", "b"), ("b", "a")],

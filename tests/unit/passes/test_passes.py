@@ -1,0 +1,114 @@
+"""A pass reads the graph and decides; the stage applies; a second pass has nothing to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation.summary_payloads import episode_scope_id, summary_id
+from pipelines.operations.passes.retained import ages
+from projections.operations import Key
+from projections.schema import EVENT, SUMMARIZES, SUMMARY
+from tests.decided import forgotten
+from tests.factories import NOW_MS, event, event_id, sessions
+from tests.graph_dump import dump
+from tests.passing import Passing
+
+
+@pytest.fixture
+def live() -> Passing:
+    """Three sessions of six events, in the graph."""
+    made = Passing()
+    made.take_in(*sessions(3, 6))
+    return made
+
+
+def below(live: Passing, summaries: list[Key], label: str) -> list[Key]:
+    """What summaries are made from, each once."""
+    edges = live.graph.edges(SUMMARIZES.type, summaries, label=label)
+    return sorted({edge.target for some in edges.values() for edge in some})
+
+
+def test_every_event_is_reachable_from_an_agent(live: Passing) -> None:
+    report = live.run()
+    agents = [n.key for n in live.shown(SUMMARY.label, "level") if n.values["level"] == 3]
+    of_sessions = below(live, agents, SUMMARY.label)
+    reached = below(live, below(live, of_sessions, SUMMARY.label), EVENT.label)
+    assert sorted(key[1] for key in reached) == sorted(one.event_id for one in sessions(3, 6))
+    assert (report.sessions, report.sessions_written, report.complete) == (3, 3, True)
+
+
+def test_a_second_pass_appends_nothing(live: Passing) -> None:
+    live.run()
+    before = live.seqs()
+    report = live.run()
+    assert (live.seqs(), report.sessions) == (before, 0)
+
+
+def test_only_what_changed_is_said_anew(live: Passing) -> None:
+    live.run()
+    live.take_in(event(90, at=500, session_id="session-1"))
+    report = live.run()
+    assert (report.sessions, report.episodes_written, report.sessions_written) == (1, 1, 1)
+
+
+def test_an_emptied_graph_is_folded_to_the_same(live: Passing) -> None:
+    live.run()
+    expected = dump(live.graph)
+    live.empty()
+    live.fold()
+    assert dump(live.graph) == expected
+
+
+def test_a_pass_that_ended_before_anything_was_applied_decides_nothing_twice(
+    live: Passing,
+) -> None:
+    first = live.run(applied=lambda: None)
+    after_first = live.seqs()
+    live.run(applied=lambda: None)
+    assert (first.sessions_written, live.seqs()) == (3, after_first)
+
+
+def test_a_pass_without_time_says_so_and_the_next_goes_on(live: Passing) -> None:
+    left = iter([True, False])
+    first = live.run(in_time=lambda: next(left, False))
+    second = live.run()
+    assert (first.complete, first.sessions, second.complete, second.sessions) == (
+        False,
+        1,
+        True,
+        2,
+    )
+
+
+def episode_of(live: Passing, own_id: str) -> tuple[str, tuple[str, ...]]:
+    """The content of a summary, and the events that it lists."""
+    names = ("content", "source_event_ids")
+    (node,) = live.graph.nodes(SUMMARY.label, [("default", own_id)], names).values()
+    return node.values["content"], node.values["source_event_ids"]
+
+
+def test_an_episode_with_forgotten_members_keeps_its_text_and_lists_who_comes_late(
+    live: Passing,
+) -> None:
+    live.run()
+    (node,) = live.graph.nodes(EVENT.label, [("default", event_id(1))], ("trace_id",)).values()
+    trace_id = node.values["trace_id"]
+    own_id = summary_id("default", "episode", episode_scope_id("session-0", trace_id, 0))
+    content, members = episode_of(live, own_id)
+    live.take_in(forgotten(120, [4, 7], own_id))
+    live.take_in(event(91, at=75, session_id="session-0", trace_id=trace_id))
+    report = live.run()
+    content_now, members_now = episode_of(live, own_id)
+    assert content_now == content
+    assert sorted(members_now) == sorted([*members, event_id(91)])
+    assert report.episodes_written == 1
+
+
+def test_ages_are_told_of_every_event_and_scores_of_all_that_are_asked_for(
+    live: Passing,
+) -> None:
+    tiers, scores = ages(live.graph, NOW_MS, 1_000)
+    assert (sum(tiers.values()), len(scores)) == (18, 18)
+    assert all(0 < score <= 1 for score in scores)
+    assert len(ages(live.graph, NOW_MS, 5)[1]) == 5
+    assert ages(live.graph, NOW_MS, 0) == (tiers, [])
