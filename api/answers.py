@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.query_schemas import GraphReadQuery, SubgraphQuery
+from api.read_schemas import GraphReadQuery, SubgraphQuery
 from api.retrieval.answer import Subgraph
 from api.retrieval.gather import Outcome
 from api.retrieval.intent import Intent, strongest_intent

@@ -6,18 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from api.answers import atlas_node
-from api.entity_schemas import (
+from api.read_schemas import (
     Alias,
     CommunityItem,
     EntityDetails,
     EntityItem,
     EntityProvenance,
     EntityResponse,
-    PageMeta,
-    SessionLinkItem,
-    SummaryItem,
-)
-from api.query_schemas import (
     Fact,
     FactEntity,
     FactProvenance,
@@ -25,7 +20,10 @@ from api.query_schemas import (
     FactSeed,
     FactsMeta,
     FactsResponse,
+    PageMeta,
     RecallMode,
+    SessionLinkItem,
+    SummaryItem,
 )
 from api.retrieval.facts import MAX_SOURCES, RecalledFact, retrievals
 from api.retrieval.narrative import (

@@ -12,8 +12,7 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from api.access_log import AccessLog
-from api.caches import PassageCache, ResultCache, SessionHistory
+from api.caches import AccessLog, PassageCache, ResultCache, SessionHistory
 from api.connections import Connections
 from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.seeds import SeedRules

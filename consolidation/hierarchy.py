@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from consolidation.forgetting import Tombstones
 from consolidation.payloads import (
     AgentDecided,
     CommunityChunk,
@@ -20,7 +21,6 @@ from consolidation.summary_payloads import (
     Summary,
     summary_id,
 )
-from consolidation.tombstones import Tombstones
 from enrichment.stage import vector_of
 from projections.events import Event, canonical_json
 from projections.operations import (

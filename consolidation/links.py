@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 from typing import Any, Final, NamedTuple
 
-from consolidation.failures import Failure, failure_signature, failures_of, words_of
+from consolidation.actions import Failure, failure_signature, failures_of, words_of
 from consolidation.payloads import (
     EVIDENCE_CHARACTERS,
     MAX_EVIDENCE,

@@ -14,7 +14,16 @@ from typing import Final, NamedTuple
 
 from consolidation import NAME
 from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
-from consolidation.decisions import Decision, parse_decision
+from consolidation.decisions import (
+    Decision,
+    Passes,
+    RequestKey,
+    Scopes,
+    ShownPass,
+    Sums,
+    parse_decision,
+)
+from consolidation.forgetting import DroppedPairs, EventKey, Leaving, Tombstone, Tombstones
 from consolidation.forgetting_payloads import (
     Accessed,
     EntitiesArchived,
@@ -36,7 +45,6 @@ from consolidation.hierarchy import (
     episode_key,
     session_key,
 )
-from consolidation.passes import Passes, RequestKey, Scopes, ShownPass, Sums
 from consolidation.payloads import (
     AgentDecided,
     BoostsDecided,
@@ -48,8 +56,6 @@ from consolidation.payloads import (
     Requested,
     SessionDecided,
 )
-from consolidation.pruning import DroppedPairs
-from consolidation.tombstones import EventKey, Leaving, Tombstone, Tombstones
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text

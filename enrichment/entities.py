@@ -33,7 +33,7 @@ from enrichment.phrases import (
 )
 from enrichment.ports import Analysis, EntityType, EventText, Mention, Role, Span
 from enrichment.text import Shape, key_spans, language_spans, shape
-from enrichment.words import CAMEL, singular
+from enrichment.vocabulary import CAMEL, singular
 from projections.events import Event
 from projections.identity import SEPARATOR
 

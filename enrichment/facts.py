@@ -32,14 +32,15 @@ import orjson
 from enrichment.entities import canonical_name, entity_id
 from enrichment.event_kinds import EventKind, is_failed, parsed_json
 from enrichment.ports import EntityType, EventText, Mention
-from enrichment.relations import (
+from enrichment.vocabulary import (
     EdgeType,
     edge_type_of,
     is_functional,
     relation_name,
     relation_words,
+    singular,
+    word_set,
 )
-from enrichment.words import singular, word_set
 from projections.events import Event
 
 MAX_FACT_CHARACTERS = 500

@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion
-from enrichment.relations import EdgeType, is_functional
+from enrichment.vocabulary import EdgeType, is_functional
 from projections.identity import SEPARATOR
 
 MAX_SUPPORTING = 20

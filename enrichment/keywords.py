@@ -23,7 +23,7 @@ from enrichment.phrases import (
 )
 from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import cut, key_spans, language_spans
-from enrichment.words import GREETINGS
+from enrichment.vocabulary import GREETINGS
 from projections.events import Event
 
 MAX_KEYWORDS = 10

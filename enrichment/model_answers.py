@@ -30,8 +30,8 @@ from enrichment.facts import (
 from enrichment.keywords import SUMMARY_CHARACTERS
 from enrichment.ports import EventText, Mention
 from enrichment.prompts import Task
-from enrichment.relations import is_functional
 from enrichment.text import cut, language_spans
+from enrichment.vocabulary import is_functional
 
 if TYPE_CHECKING:
     from enrichment.stage import Derived

@@ -77,7 +77,7 @@ from enrichment.facts import (
 )
 from enrichment.histories import Retraction
 from enrichment.ports import EntityType
-from enrichment.relations import (
+from enrichment.vocabulary import (
     MAX_RELATION_CHARACTERS,
     EdgeType,
     edge_type_of,

@@ -20,7 +20,6 @@ from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import entity_id, mentions
-from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
 from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
 from enrichment.features import Features, features
@@ -42,7 +41,7 @@ from enrichment.payloads import (
     stated_retraction,
 )
 from enrichment.ports import Analysis, EventText, Mention
-from enrichment.resolution import KnownEntity
+from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges
 from enrichment.text import stored_text

@@ -22,7 +22,7 @@ from enrichment.ports import Analysis
 from enrichment.stage import enrich
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Ledger
 from pipelines.proof.expected import returning
 from pipelines.work.enriching import Deriver

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from api.query_schemas import SubgraphQuery
+from api.read_schemas import SubgraphQuery
 from api.retrieval.gather import (
     Candidates,
     Gathered,

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy
 
 from api.caches import PassageCache
-from api.query_schemas import SubgraphQuery
+from api.read_schemas import SubgraphQuery
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.recall import Recall, seeds_of
 from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
-from enrichment.relations import EdgeType
+from enrichment.vocabulary import EdgeType
 
 Intent = Literal["why", "when", "what", "related", "general"]
 

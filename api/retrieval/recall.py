@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from api.query_schemas import SeedChannel
+from api.read_schemas import SeedChannel
 from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
 from api.retrieval.graph_scores import ActivationConfig, Link, activation
 from api.retrieval.query_terms import name_forms, name_terms
@@ -22,8 +22,8 @@ from api.retrieval.seeds import (
     match_score,
     scored_seeds,
 )
-from enrichment.relations import EdgeType
 from enrichment.resolution import components
+from enrichment.vocabulary import EdgeType
 from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.retrieval.query_terms import MIN_PREFIX, is_plural, name_parts
-from enrichment.relations import EDGE_TYPES
+from enrichment.vocabulary import EDGE_TYPES
 from pipelines.graph.rows import SessionEvent
 
 RANK_OFFSET: Final = 60

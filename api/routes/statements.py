@@ -25,8 +25,8 @@ from api.dependencies import (
     documented_body,
     no_query,
 )
-from api.entity_schemas import FeedbackBody
 from api.errors import BODY_PROBLEMS, current_request_id, problem_responses
+from api.read_schemas import FeedbackBody
 from api.routes.events import refuse_when_busy
 from api.schemas import Accepted, EntityCorrection, ReconsolidationRequest
 from api.services import Services

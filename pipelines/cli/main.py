@@ -78,14 +78,16 @@ COMMANDS: dict[str, Listed] = {
         "workers", RUNNING, "Serve the API until it is told to stop (SIGTERM, Ctrl-C)."
     ),
     "demo": Listed(
-        "demo", RUNNING, "Start everything, import a payment agent's incident, ask why, and stop."
+        "services",
+        RUNNING,
+        "Start everything, import a payment agent's incident, ask why, and stop.",
     ),
     "import": Listed("imports", EVENTS, "Append events, or chat conversations, to the ledger."),
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
     "status": Listed(
-        "status", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
+        "graph", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
     ),
     "graph": Listed(
         "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."

@@ -29,14 +29,14 @@ from enrichment import (
     importance,
     keywords,
     payloads,
-    relations,
     resolution,
     similarity,
     text,
+    vocabulary,
 )
-from enrichment.clause_patterns import ADJECTIVES, PATTERNS
 from enrichment.entities import FIELDS
 from enrichment.patterns import RECOGNISERS
+from enrichment.vocabulary import ADJECTIVES, PATTERNS
 from pipelines.observe.metrics import METRICS
 from pipelines.work.settings import ApiKey, Settings
 from pipelines.work.stages import STAGES
@@ -346,13 +346,13 @@ def _sentences() -> str:
 
 def _relations() -> str:
     groups: dict[tuple[str, bool], list[str]] = {}
-    for name, row in relations.RELATIONS.items():
+    for name, row in vocabulary.RELATIONS.items():
         groups.setdefault((row.edge_type, row.functional), []).append(f"`{name}`")
     rows = [
         (edge_type, "yes" if functional else "-", ", ".join(sorted(names)))
         for (edge_type, functional), names in groups.items()
     ]
-    return f"{_prose(relations)}\n" + _table(("Edge type", "One at a time", "Relations"), rows)
+    return f"{_prose(vocabulary)}\n" + _table(("Edge type", "One at a time", "Relations"), rows)
 
 
 PAGES: dict[str, Callable[[], str]] = {

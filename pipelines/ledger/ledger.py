@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 
 import redis
 
-from pipelines.ledger.connect import PATIENCE_S, call_patiently, is_not_admitted, is_passing
+from pipelines.ledger.connect import (
+    PATIENCE_S,
+    Entry,
+    LedgerKeys,
+    call_patiently,
+    decode_entry,
+    is_not_admitted,
+    is_passing,
+)
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
-from pipelines.ledger.keys import Entry, LedgerKeys, decode_entry
 from projections.errors import (
     EventConflict,
     InvalidEvent,

@@ -26,9 +26,8 @@ from pipelines.graph.reads.forgetting import ForgettingReader, ShownEntity
 from pipelines.graph.reads.requests import RequestReader
 from pipelines.graph.reads.tombstones import Selection
 from pipelines.graph.reads.undecided import UndecidedReader
-from pipelines.ledger.leases import PassLease
-from pipelines.ledger.reports import CONSOLIDATE_REPORT, Report
-from pipelines.ledger.targets import Target
+from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.operations.passes.deciding import PassReport

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import STAGES, Stage, group_name

@@ -21,8 +21,7 @@ from typing import Any
 import structlog
 
 from pipelines.ledger.ledger import Entry, Tail
-from pipelines.ledger.reports import Report
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Report, Target
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.proof.comparison import Difference
 from pipelines.proof.report import ComparisonReport, verify_stage

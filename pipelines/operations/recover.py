@@ -16,7 +16,7 @@ import structlog
 
 from pipelines.graph.port import FoundNode
 from pipelines.ledger.ledger import Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.proof.report import ComparisonReport, verify_stage
 from pipelines.proof.verify import Report, verify
 from pipelines.work.services import Services

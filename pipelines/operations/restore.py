@@ -19,7 +19,7 @@ from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from pipelines.graph.reads.tombstones import Gone, Selection, TombstoneReader
 from pipelines.ledger.ledger import Tail
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.work.folds import MakeFold, make_fold
 from pipelines.work.live import Decisions

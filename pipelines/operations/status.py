@@ -11,8 +11,7 @@ from typing import Any
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads.last_passes import last_passes
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.reports import Hold
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Hold, Target
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage

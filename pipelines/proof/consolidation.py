@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from consolidation import FOLD_VERSION, NAME
-from consolidation.passes import Sums
+from consolidation.decisions import Sums
 from consolidation.stage import Derived
 from pipelines.graph.audits.accesses import AccessAudit
 from pipelines.graph.audits.consolidation import (
@@ -31,7 +31,7 @@ from pipelines.graph.audits.consolidation import (
     set_scopes,
 )
 from pipelines.ledger.ledger import Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.proof.accesses import access_differences, concerns_accesses, mend_accesses
 from pipelines.proof.comparison import Difference
 from pipelines.proof.decided_entries import DecidedEntries, later_sums, plus, read_entries

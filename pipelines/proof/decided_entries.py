@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from consolidation.decisions import Sums
+from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import Accessed
-from consolidation.passes import Sums
 from consolidation.payloads import SessionDecided
 from consolidation.stage import Derived, derive
-from consolidation.tombstones import EventKey
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text

@@ -19,7 +19,7 @@ import structlog
 
 from enrichment import NAME
 from pipelines.graph.audits.enrichment import EnrichmentAudit
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.models.cache import ByteCache
 from pipelines.models.llm import make_language_model
 from pipelines.models.loaded import Models

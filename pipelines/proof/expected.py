@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.compare import same
 from pipelines.work.folds import StageFold

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from consolidation.access_counts import Access, AccessCounts, NodeKey
+from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import Accessed, EventsForgotten, EventsRecalled
 from consolidation.stage import Derived
-from consolidation.tombstones import EventKey
 from enrichment.payloads import Feedback
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from consolidation import NAME
 from consolidation.access_counts import FactPlace, ShownFact
+from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import EventsForgotten, FactsExpired, PairsDropped
 from consolidation.stage import Derived, Facts, consolidate
-from consolidation.tombstones import EventKey
 from pipelines.proof.comparison import Difference
 from pipelines.proof.expected_enrichment import frozen
 from projections.digest import element_digest

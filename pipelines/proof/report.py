@@ -16,8 +16,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from pipelines.ledger.reports import verified
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target, verified
 from pipelines.proof.comparison import Difference
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import Stage, load

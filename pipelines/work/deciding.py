@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import structlog
 
-from consolidation.tombstones import EventKey
+from consolidation.forgetting import EventKey
 from pipelines.graph.reads.consolidation import ConsolidationReader
 from pipelines.graph.reads.due_passes import PassReads
 from pipelines.observe import metrics

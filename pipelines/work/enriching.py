@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
-from enrichment.entity_matching import Comparison, answered, open_cases
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from enrichment.resolution import Comparison, answered, open_cases
 from enrichment.stage import (
     Derived,
     derive_event,
@@ -21,7 +21,7 @@ from enrichment.stage import (
     wanted_names,
 )
 from enrichment.text import event_text
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
 from pipelines.models.llm import ChatModel, same_by_model, with_answers
 from pipelines.models.loaded import Models

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.graph.port import Transaction
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.gather.projection import gather
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage, load

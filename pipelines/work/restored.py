@@ -13,10 +13,10 @@ from itertools import islice
 
 import structlog
 
-from consolidation.tombstones import EventKey
+from consolidation.forgetting import EventKey
 from pipelines.graph.reads.due_passes import PassReads
 from pipelines.ledger.ledger import Entry, Ledger
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.folds import make_fold
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner

@@ -19,7 +19,6 @@ PURE = (
     "ranking",
     "relevance",
     "seeds",
-    "time_spans",
 )
 RECORDS = "pipelines.graph.rows"
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")

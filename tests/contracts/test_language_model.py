@@ -23,7 +23,7 @@ from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, KnownEntity
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
-from pipelines.ledger.keys import LedgerKeys
+from pipelines.ledger.connect import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.models.chat_completions import ChatCompletions
 from pipelines.models.llm import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from enrichment.importance import importance_score
 from enrichment.text import event_text
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.folds import Placed, StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services

@@ -9,9 +9,9 @@ from typing import Any
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended, Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.proof.verify import Report, verify
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner

@@ -22,7 +22,7 @@ from api.main import create_app, serve
 from api.schemas import Ready
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.targets import Target, Targets
+from pipelines.ledger.registry import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings

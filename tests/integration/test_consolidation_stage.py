@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.operations.dead_letters import list_
 from pipelines.work.folds import make_fold
 from pipelines.work.stages import CONSOLIDATION

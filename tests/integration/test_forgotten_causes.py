@@ -8,7 +8,7 @@ import pytest
 
 from enrichment.causality import WINDOW
 from pipelines.graph.reads.tombstones import Selection
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations.restore import recall_forgotten
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services

@@ -14,7 +14,7 @@ import pytest
 from neo4j.exceptions import DatabaseError, Neo4jError
 
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
-from pipelines.ledger.reports import Hold
+from pipelines.ledger.registry import Hold
 from pipelines.operations import dead_letters
 from pipelines.operations.rebuild import replay
 from pipelines.operations.status import status

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations import rebuild as module
 from pipelines.operations.rebuild import rebuild, replay

@@ -10,7 +10,7 @@ from consolidation.decay import DAY_MS
 from consolidation.forgetting_payloads import RECALLED_EVENT
 from consolidation.retention import Tier
 from pipelines.graph.reads.tombstones import Selection, TombstoneReader
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations import restore as recalling
 from pipelines.operations.restore import RecallReport, recall_forgotten
 from pipelines.work import restored as returning

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.ledger.reports import verified_stage
+from pipelines.ledger.registry import verified_stage
 from pipelines.proof.enrichment import verify_enrichment
 from tests.integration.api_support import running_api
 from tests.integration.enrichment_support import Enriched, said

@@ -17,7 +17,7 @@ import pytest
 from enrichment.entities import entity_id
 from enrichment.ports import PayloadResolver
 from pipelines.graph.audits.enrichment import EnrichmentAudit
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.loaded import Models
 from pipelines.proof.enriched_differences import FoundEntity, FoundEvent

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import redis
 
-from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block, connect_redis
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import Fenced, GraphUnavailable, RecollectError

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.graph.port import FoundEdge, FoundNode
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.work.runner import Runner
 from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable

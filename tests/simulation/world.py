@@ -12,7 +12,7 @@ import pytest
 
 from enrichment.entities import canonical_name, entity_id
 from pipelines.graph.port import FoundNode, Transaction
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.fold_to_tail import fold_partition

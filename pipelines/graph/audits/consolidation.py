@@ -7,9 +7,9 @@ from typing import Any
 
 from consolidation import NAME
 from consolidation.access_counts import FactPlace
+from consolidation.decisions import Sums
+from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import FactKey, chunks
-from consolidation.passes import Sums
-from consolidation.tombstones import EventKey
 from pipelines.graph.audit import GraphAudit
 from pipelines.graph.audits import consolidation_cypher as texts
 from pipelines.graph.neo4j import Neo4jTransaction

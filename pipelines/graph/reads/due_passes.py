@@ -8,8 +8,8 @@ which there are few, or by index. Only `tiers` and `decay_scores` walk all event
 from __future__ import annotations
 
 from consolidation.decay import HOUR_MS, decay_score
+from consolidation.forgetting import EventKey
 from consolidation.retention import DEFAULT_POLICY, Tier
-from consolidation.tombstones import EventKey
 from pipelines.graph.client import GraphClient
 from projections.schema import (
     CONSOLIDATION_REQUEST,

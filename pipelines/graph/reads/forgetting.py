@@ -12,8 +12,8 @@ from typing import NamedTuple
 import neo4j
 
 from consolidation.decay import Retrievals
+from consolidation.forgetting import RetainedEntity, RetainedFact
 from consolidation.forgetting_payloads import FactKey
-from consolidation.pruning import RetainedEntity, RetainedFact
 from consolidation.retention import RetainedEvent
 from pipelines.graph.client import GraphClient
 from projections.positions import START, Position

@@ -12,6 +12,13 @@ from math import floor
 from typing import Any
 
 from consolidation.decay import HOUR_MS
+from consolidation.forgetting import (
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
+)
 from consolidation.forgetting_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
@@ -20,13 +27,6 @@ from consolidation.forgetting_payloads import (
     expired_payloads,
     forgotten_payloads,
     recalled_payloads,
-)
-from consolidation.pruning import (
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
 )
 from consolidation.retention import (
     ExplainedRow,

@@ -7,6 +7,8 @@ from typing import Any
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.decay import Retrievals
+from consolidation.decisions import RequestKey, ShownPass, Sums
+from consolidation.forgetting import EventKey, Leaving, Tombstone, leaving_links
 from consolidation.forgetting_payloads import FactKey
 from consolidation.hierarchy import (
     CommunityKey,
@@ -16,9 +18,7 @@ from consolidation.hierarchy import (
     ShownSummary,
     SummaryKey,
 )
-from consolidation.passes import RequestKey, ShownPass, Sums
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
-from consolidation.tombstones import EventKey, Leaving, Tombstone, leaving_links
 from pipelines.graph.port import End, FoundEdge, FoundNode, Transaction
 from pipelines.work.gather.projection import neighbours_of
 from projections.identity import partition_of

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from faust.types import TP, ConsumerMessage
 
-from pipelines.ledger.keys import Block, Entry, decode_entry
+from pipelines.ledger.connect import Block, Entry, decode_entry
 from projections.positions import START, Position
 
 RawEntries = Sequence[tuple[bytes, Mapping[bytes, bytes]]]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.decay import DAY_MS, Retrievals, retrieval_count
+from consolidation.forgetting import Tombstone
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads, expired_payloads
 from consolidation.stage import Facts, consolidate, derive
-from consolidation.tombstones import Tombstone
 from pipelines.proof.expected_accesses import ExpectedAccesses
 from projections.events import Event
 from projections.operations import Operations

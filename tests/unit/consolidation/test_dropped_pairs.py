@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from consolidation.forgetting import MAX_DROPPED, Tombstone
 from consolidation.forgetting_payloads import dropped_payloads
-from consolidation.pruning import MAX_DROPPED
 from consolidation.stage import Facts, consolidate, derive
-from consolidation.tombstones import Tombstone
 from projections.events import Event
 from projections.positions import Position
 from projections.schema import EVENT, FORGOTTEN

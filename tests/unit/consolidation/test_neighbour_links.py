@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consolidation.failures import Failure
+from consolidation.actions import Failure
 from consolidation.links import (
     FailedEvent,
     LinkCandidate,

@@ -24,7 +24,7 @@ from enrichment.text import (
     language_spans,
     stored_text,
 )
-from enrichment.words import word_set
+from enrichment.vocabulary import word_set
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event
 from tests import strategies
