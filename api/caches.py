@@ -26,11 +26,16 @@ from pipelines.graph.rows import ids_by_label, is_event
 from pipelines.ledger.ledger import Ledger
 from pipelines.observe import logs, metrics
 from projections.errors import LedgerError, UndecodableEntry
-from projections.events import Event, decode_event, parse_event, timestamp_text
-from projections.identity import partition_of
-from projections.positions import START, Position
+from projections.events import (
+    PARTITION_KEY,
+    Event,
+    decode_event,
+    is_system_event,
+    parse_event,
+    timestamp_text,
+)
+from projections.identity import START, Position, partition_of
 from projections.schema import ENTITY, EVENT
-from projections.system_events import PARTITION_KEY, is_system_event
 
 A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)

@@ -44,8 +44,8 @@ from api.errors import (
 )
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
+from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.retrieval.gather import Notes
 from api.routes import browse, events, query, statements
 from api.schemas import (
     Bound,

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
 from api.schemas import Direction, Edge, Moment, Name, Node, PositionText, RetrievalMethod, Wire
-from enrichment.payloads import MAX_COMMENT_CHARACTERS, MAX_JUDGED
-from enrichment.ports import EntityType
+from enrichment.names import EntityType
 from enrichment.vocabulary import EdgeType
+from projections.records import MAX_COMMENT_CHARACTERS, MAX_JUDGED
 
 MAX_NODES: Final = 500
 MAX_DEPTH: Final = 10

@@ -24,7 +24,7 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
 from projections.events import timestamp_ms
-from projections.positions import START, Position
+from projections.identity import START, Position
 
 T = TypeVar("T")
 Q = TypeVar("Q")

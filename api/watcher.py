@@ -19,8 +19,8 @@ from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0

@@ -23,8 +23,8 @@ from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import Accessed, FactKey
 from enrichment.payloads import Feedback
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import DecideNode, Operation, SetEdge
-from projections.positions import Position
 from projections.schema import ENTITY, EVENT, RELATES_TO
 
 EntityKey = tuple[str, str]

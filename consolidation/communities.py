@@ -37,7 +37,7 @@ from consolidation.label_propagation import (
     link_id,
 )
 from consolidation.payloads import CHUNK_MEMBERS, CommunityChunk, CommunityText
-from enrichment.resolution import components
+from enrichment.names import components
 from projections.identity import SEPARATOR
 from projections.schema import RELATES_TO, SAME_AS
 

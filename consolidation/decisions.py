@@ -34,12 +34,11 @@ from enrichment.payloads import (
     parse_request,
 )
 from enrichment.resolution import DECIDER
-from projections.events import Event, canonical_json, derived_event_id
+from projections.events import PARTITION_KEY, Event, canonical_json, derived_event_id
+from projections.identity import START, Position
 from projections.operations import MergeNode, Operation, RemoveNode
-from projections.positions import START, Position
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
 from projections.structural import SessionKey
-from projections.system_events import PARTITION_KEY
 
 Decision = Consolidated | Departed | Requested | Accessed | Feedback
 

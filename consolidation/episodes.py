@@ -20,7 +20,7 @@ from consolidation.payloads import EPISODE_EVENTS, EpisodeDecided
 from consolidation.sources import Episode, Place, SourceEvent, events_digest, place_of
 from consolidation.summaries import VERSION, summarize_episode
 from consolidation.summary_payloads import EpisodeSummary
-from projections.positions import Position
+from projections.identity import Position
 
 EPISODE_GAP_MS: Final = 30 * 60_000
 """A longer pause within a trace ends an episode (S0)."""

@@ -24,6 +24,7 @@ from consolidation.decay import (
 )
 from consolidation.forgetting_payloads import EventsForgotten, FactKey
 from consolidation.retention import RetentionPolicy, Tier
+from projections.identity import Position
 from projections.operations import (
     DecideNode,
     EnsureNode,
@@ -33,7 +34,6 @@ from projections.operations import (
     Operations,
     RemoveNode,
 )
-from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FORGOTTEN, SUMMARIZES
 from projections.structural import Link, Neighbours, SessionKey, follows_edge
 

@@ -21,8 +21,9 @@ from consolidation.summary_payloads import (
     Summary,
     summary_id,
 )
-from enrichment.stage import vector_of
+from enrichment.similarity import vector_of
 from projections.events import Event, canonical_json
+from projections.identity import Position
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -34,7 +35,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import Position
 from projections.schema import COMMUNITY, ENTITY, LINKED_TO, MEMBER_OF, SUMMARIZES, SUMMARY
 
 

@@ -33,7 +33,7 @@ from consolidation.payloads import (
     SessionLink,
 )
 from consolidation.sources import SourceEvent
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 
 RARE_SESSIONS: Final = 5
 ALIKE: Final = 0.6

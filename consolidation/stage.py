@@ -59,17 +59,16 @@ from consolidation.payloads import (
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text
-from projections.events import Event
+from projections.events import SYSTEM_EVENTS, Event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     DecideNode,
     MergeNode,
     Operations,
     RemoveEdge,
 )
-from projections.positions import Position
 from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, Neighbours, SessionKey
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""

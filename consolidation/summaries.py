@@ -45,7 +45,7 @@ from consolidation.summary_payloads import (
     episode_scope_id,
 )
 from enrichment.event_kinds import EventKind
-from enrichment.ports import EntityType
+from enrichment.names import EntityType
 from enrichment.text import clean_text, cut
 from projections.events import timestamp_text
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.entities import LABELS, MIN_NAME_CHARACTERS, canonical_name
 from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named, party_of
-from enrichment.ports import Analysis, EntityType, EventText, Mention, Token
+from enrichment.names import LABELS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.ports import Analysis, EventText, Mention, Token
 from enrichment.vocabulary import (
     ADJECTIVES,
     ASIDE,

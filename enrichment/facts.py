@@ -29,9 +29,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.entities import canonical_name, entity_id
 from enrichment.event_kinds import EventKind, is_failed, parsed_json
-from enrichment.ports import EntityType, EventText, Mention
+from enrichment.names import EntityType, canonical_name, entity_id
+from enrichment.ports import EventText, Mention
 from enrichment.vocabulary import (
     EdgeType,
     edge_type_of,

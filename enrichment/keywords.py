@@ -22,14 +22,13 @@ from enrichment.phrases import (
     with_compounds,
 )
 from enrichment.ports import Analysis, EventText, Span, Token
-from enrichment.text import cut, key_spans, language_spans
+from enrichment.text import SUMMARY_CHARACTERS, cut, key_spans, language_spans
 from enrichment.vocabulary import GREETINGS
 from projections.events import Event
 
 MAX_KEYWORDS = 10
 MAX_IDENTIFIERS = 5
 """Of the keywords, so that a listing of codes leaves room for what it is about."""
-SUMMARY_CHARACTERS = 200
 
 _KEYWORD_CHARACTERS = 60
 _PHRASE_WORDS = 3

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from enrichment.clauses import speaker_party
-from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.event_kinds import EventKind
 from enrichment.facts import (
     MAX_FACTS,
@@ -27,10 +26,10 @@ from enrichment.facts import (
     fact_in_words,
     party_of,
 )
-from enrichment.keywords import SUMMARY_CHARACTERS
+from enrichment.names import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.ports import EventText, Mention
 from enrichment.prompts import Task
-from enrichment.text import cut, language_spans
+from enrichment.text import SUMMARY_CHARACTERS, cut, language_spans
 from enrichment.vocabulary import is_functional
 
 if TYPE_CHECKING:

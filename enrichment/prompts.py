@@ -23,15 +23,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.entities import (
-    MAX_MENTIONS,
-    MIN_NAME_CHARACTERS,
-    SUBTYPES,
-    canonical_name,
-)
 from enrichment.facts import MAX_FACT_CHARACTERS, MAX_FACTS
-from enrichment.keywords import SUMMARY_CHARACTERS
-from enrichment.text import cut
+from enrichment.names import MAX_MENTIONS, MIN_NAME_CHARACTERS, SUBTYPES, canonical_name
+from enrichment.text import SUMMARY_CHARACTERS, cut
 from enrichment.vocabulary import EDGE_TYPES, MAX_RELATION_CHARACTERS, edge_type_of, relation_name
 
 Task = Literal["summary", "extraction", "disambiguation"]

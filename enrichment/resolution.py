@@ -28,19 +28,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from enrichment.facts import VALUE, WHOLE_CONFIDENCE
+from enrichment.names import EntityType
 from enrichment.payloads import MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
-from enrichment.ports import EntityType, Mention
+from enrichment.ports import Mention
 from enrichment.vocabulary import UNINFLECTED, word_set
-from projections.events import Event, derived_event_id
-from projections.positions import Position
-from projections.system_events import PARTITION_KEY
+from projections.events import PARTITION_KEY, Event, derived_event_id
+from projections.identity import Position
 
 SAME_COSINE = 0.85
 ASK_COSINE = 0.70
@@ -164,48 +164,6 @@ def question(candidate: Candidate) -> dict[str, Any]:
             for e in (candidate.first, candidate.second)
         ]
     }
-
-
-SAME_AS_ROUNDS: Final = 5
-"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
-Row = TypeVar("Row", bound=Mapping[str, Any])
-
-
-def edges_of_sameness(ids: Iterable[str], ask: Callable[[list[str]], Iterable[Row]]) -> list[Row]:
-    """The edges around entities, around those that they lead to, and so on.
-
-    Args:
-        ids: of the entities.
-        ask: gives the edges at entities; `other` of a row is the id at the far end.
-    """
-    edges: list[Row] = []
-    visited: set[str] = set()
-    wanted = set(ids)
-    for _ in range(SAME_AS_ROUNDS):
-        if not wanted:
-            break
-        visited |= wanted
-        rows = list(ask(sorted(wanted)))
-        edges += rows
-        wanted = {row["other"] for row in rows} - visited
-    return edges
-
-
-def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The canonical id, the smallest of its component, of every entity that has an edge."""
-    parents: dict[str, str] = {}
-
-    def root(entity: str) -> str:
-        parents.setdefault(entity, entity)
-        while parents[entity] != entity:
-            parents[entity] = parents[parents[entity]]
-            entity = parents[entity]
-        return entity
-
-    for first, second in edges:
-        smaller, larger = sorted((root(first), root(second)))
-        parents[larger] = smaller  # so that a root is the smallest id of its tree
-    return {entity: root(entity) for entity in sorted(parents)}
 
 
 _PERSONS: Final = frozenset(("agent", "user"))

@@ -14,12 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.entities import entity_id, mentions
+from enrichment.entities import mentions
 from enrichment.event_kinds import EventKind
 from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
 from enrichment.features import Features, features
@@ -27,6 +25,7 @@ from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, gr
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
+from enrichment.names import entity_id
 from enrichment.payloads import (
     EntityCorrected,
     EntityRenamed,
@@ -43,9 +42,10 @@ from enrichment.payloads import (
 from enrichment.ports import Analysis, EventText, Mention
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
-from enrichment.similarity import similar_edges
+from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
-from projections.events import Event
+from projections.events import SYSTEM_EVENTS, Event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -58,7 +58,6 @@ from projections.operations import (
     RemoveEdge,
     SetNode,
 )
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,
@@ -70,7 +69,6 @@ from projections.schema import (
     SAME_AS,
 )
 from projections.structural import Link, SessionKey
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]
@@ -459,14 +457,6 @@ def fact_edge(tenant: str, fact: Fact) -> MergeEdge:
             "support_count": fact.support_count,
         },
     )
-
-
-def vector_of(data: bytes | None) -> list[float] | None:
-    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
-    if data is None:
-        return None
-    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
-    return numbers
 
 
 @dataclass(slots=True)

@@ -393,3 +393,6 @@ def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
             if key == "content" and is_list(words) and all(is_part(p, _TEXT_PARTS) for p in words):
                 return message_content(words)[0], None
     return (), value
+
+
+SUMMARY_CHARACTERS = 200

@@ -17,7 +17,7 @@ from consolidation.forgetting_payloads import (
     accessed_payloads,
 )
 from consolidation.stage import consolidate, derive, reach
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import Analysis
 from enrichment.stage import enrich
 from pipelines.graph.memory import MemoryGraph

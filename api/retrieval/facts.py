@@ -19,7 +19,7 @@ from api.schemas import Bound
 from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrieval_count
 from consolidation.forgetting_payloads import FactKey
 from enrichment.facts import VALUE
-from enrichment.resolution import components
+from enrichment.names import components
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.rows import End, FactRow
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from consolidation.decay import DAY_MS
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 from enrichment.vocabulary import STOP_WORDS
 
 MAX_SPANS: Final = 64

@@ -22,7 +22,7 @@ from api.retrieval.seeds import (
     match_score,
     scored_seeds,
 )
-from enrichment.resolution import components
+from enrichment.names import components
 from enrichment.vocabulary import EdgeType
 from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName

@@ -38,7 +38,7 @@ from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
 from consolidation.summary_payloads import summary_id
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader, SessionCandidate
 from pipelines.graph.reads.as_of import reads_until
 from pipelines.graph.reads.entities import EntityReads, Link

@@ -40,7 +40,7 @@ from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.observe import metrics
 from projections.errors import GraphError, GraphUnavailable, InvalidInput, QueryTimeout
 from projections.events import timestamp_ms
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT
 
 router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])

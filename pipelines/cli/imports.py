@@ -22,7 +22,7 @@ from pipelines.operations.imports import (
     import_events,
 )
 from pipelines.work.services import Services
-from projections.positions import Position
+from projections.identity import Position
 
 _POLL_S = 0.1
 

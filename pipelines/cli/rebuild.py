@@ -21,7 +21,7 @@ from pipelines.operations.reconsolidate import REDECIDABLE, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.work.stages import STAGES, Stage, load
 from projections.errors import ConfigurationError, UnknownTarget
-from projections.positions import START, Position
+from projections.identity import START, Position
 
 RELEASED_S = 600
 SAMPLE = 200

@@ -21,8 +21,8 @@ import numpy.typing
 from pipelines.graph.port import Census, End, FoundEdge, FoundNode, Span
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from projections.errors import Fenced
+from projections.identity import Position
 from projections.operations import Checkpoint, Key, MergeEdge, Operations
-from projections.positions import Position
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,

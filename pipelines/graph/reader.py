@@ -17,8 +17,8 @@ from neo4j.time import DateTime
 from pipelines.graph.client import GraphClient, limited_rows
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.errors import QueryTimeout
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,

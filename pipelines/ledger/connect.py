@@ -30,7 +30,7 @@ from tenacity import (
 
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
-from projections.positions import Position
+from projections.identity import Position
 
 RedisClient = redis.Redis
 """For modules that hold a connection and never speak its protocol."""

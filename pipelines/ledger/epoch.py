@@ -40,8 +40,8 @@ from projections.errors import (
     PassUnderWay,
 )
 from projections.events import content_digest
+from projections.identity import START, Position
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 FORMAT_VERSION = 1
 ReadCheckpoints = Callable[[], Mapping[str, Sequence[Checkpoint]]]

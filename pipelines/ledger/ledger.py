@@ -31,10 +31,9 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import DIGEST_BYTES, Event, content_digest, encode_event
-from projections.identity import event_key_digest, event_partition
+from projections.events import DIGEST_BYTES, Event, content_digest, encode_event, event_partition
+from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 __all__ = ["Appended", "Entry", "Ledger", "LedgerKeys", "Outcome", "Tail"]
 

@@ -42,9 +42,8 @@ from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.errors import OperationFailed
-from projections.events import Event
+from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

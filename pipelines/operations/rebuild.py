@@ -35,9 +35,8 @@ from pipelines.work.services import Progress, Services
 from pipelines.work.stages import PROJECTION, Stage, group_name, later_stages
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
-from projections.identity import partition_of
+from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 logger = structlog.get_logger(__name__)
 

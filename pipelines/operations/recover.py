@@ -22,12 +22,16 @@ from pipelines.proof.verify import Report, verify
 from pipelines.work.services import Services
 from pipelines.work.stages import later_stages
 from projections.errors import EventConflict, OperationFailed, RecollectError
-from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
-from projections.identity import partition_of
+from projections.events import (
+    DEFAULT_TENANT,
+    PARTITION_KEY,
+    Event,
+    content_digest,
+    derived_event_id,
+)
+from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 from projections.schema import EVENT
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

@@ -29,9 +29,8 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import CONSOLIDATION, Stage, stages_before
 from projections.errors import GraphUnavailable
-from projections.events import Event
+from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

@@ -17,8 +17,8 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import GraphError, RecollectError
 from projections.events import timestamp_text
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 TENANTS = 100
 """Of which the last pass is told."""

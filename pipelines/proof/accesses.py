@@ -15,10 +15,9 @@ from pipelines.graph.audits.accesses import AccessAudit, set_accesses
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.proof.comparison import Difference
 from pipelines.proof.expected_accesses import ExpectedAccesses
-from projections.identity import partition_of
-from projections.positions import Position
+from projections.events import PARTITION_KEY
+from projections.identity import Position, partition_of
 from projections.schema import ENTITY, EVENT
-from projections.system_events import PARTITION_KEY
 
 _TYPES = {row.label: f"{row.label} (accesses)" for row in (EVENT, ENTITY)}
 _LABELS = {name: label for label, name in _TYPES.items()}

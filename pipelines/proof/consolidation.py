@@ -55,9 +55,8 @@ from pipelines.work.stages import CONSOLIDATION
 from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead
 from projections.events import DEFAULT_TENANT
-from projections.identity import partition_of
+from projections.identity import Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import DEAD_LETTER, FORGOTTEN, SCOPE
 from projections.structural import SessionKey
 

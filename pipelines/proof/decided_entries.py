@@ -18,12 +18,10 @@ from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.expected_accesses import ExpectedAccesses
 from pipelines.proof.expected_consolidation import Place
 from projections.errors import InvalidEvent, UndecodableEntry
-from projections.events import Event, decode_event
-from projections.identity import partition_of
+from projections.events import PARTITION_KEY, Event, decode_event
+from projections.identity import Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.structural import SessionKey
-from projections.system_events import PARTITION_KEY
 
 CHUNK = 500
 """Forgotten events whose entries are looked up at once."""

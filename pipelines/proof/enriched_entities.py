@@ -42,10 +42,10 @@ from pipelines.proof.expected_enrichment import (
 from pipelines.proof.judge import dead_letter_seqs
 from pipelines.proof.recompute import DEAD, Recomputer
 from projections.errors import InvalidEvent
+from projections.events import is_system_event
+from projections.identity import START
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, MergeNode, Operations
-from projections.positions import START
 from projections.schema import DEAD_LETTER, ENTITY, FACT_HISTORY, RELATES_TO, SAME_AS
-from projections.system_events import is_system_event
 
 JUDGED_AT_ONCE = 100
 """Entities, or histories, judged while every worker waits."""

@@ -47,9 +47,8 @@ from pipelines.proof.expected_enrichment import (
 from pipelines.proof.judge import dead_letter_seqs
 from pipelines.proof.recompute import DEAD, Recomputed, Recomputer
 from pipelines.work.runner import Runner
-from projections.identity import partition_of
+from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 from projections.schema import EVENT, SIMILAR_TO
 from projections.structural import Link, SessionKey
 

@@ -20,7 +20,8 @@ from pipelines.work.restored import AT_ONCE, fold_again
 from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
 from projections.errors import GraphAhead, RecollectError
-from projections.events import content_digest, decode_event
+from projections.events import content_digest, decode_event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     Checkpoint,
     DecideNode,
@@ -30,7 +31,6 @@ from projections.operations import (
     RemoveEdge,
     SetEdge,
 )
-from projections.positions import Position
 from projections.schema import (
     DEAD_LETTER,
     DECIDED_AT,
@@ -41,7 +41,6 @@ from projections.schema import (
     NODES,
     Kind,
 )
-from projections.system_events import is_system_event
 
 BLOCK: Final = 500
 """Entries a transaction."""

@@ -18,12 +18,10 @@ from pipelines.proof.comparison import Difference, differences, field_difference
 from pipelines.work.services import Progress
 from projections.digest import NAMES, graph_number
 from projections.errors import UndecodableEntry
-from projections.events import Event, decode_event
-from projections.identity import partition_of
+from projections.events import Event, decode_event, is_system_event
+from projections.identity import Position, partition_of
 from projections.operations import Checkpoint, Operations
-from projections.positions import Position
 from projections.structural import SessionGraph, SessionKey, event_node, session_graph, stage_values
-from projections.system_events import is_system_event
 
 JUDGED_AT_ONCE = 200
 """Sessions compared under one lock: the live worker of the partition waits that long."""

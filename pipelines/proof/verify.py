@@ -39,13 +39,11 @@ from projections.digest import (
     placed,
 )
 from projections.errors import FoldVersionMismatch, GraphAhead
-from projections.events import DEFAULT_TENANT
-from projections.identity import partition_of
+from projections.events import DEFAULT_TENANT, is_system_event
+from projections.identity import Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import DEAD_LETTER, EVENT, FOLLOWS
 from projections.structural import SessionKey
-from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
 

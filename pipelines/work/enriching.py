@@ -31,7 +31,7 @@ from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.errors import ModelFailed
-from projections.events import Event
+from projections.events import Event, is_system_event
 from projections.operations import Operations
 from projections.schema import (
     CAUSED_BY,
@@ -43,7 +43,6 @@ from projections.schema import (
     SAME_AS,
     SIMILAR_TO,
 )
-from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
 

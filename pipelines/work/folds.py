@@ -14,8 +14,8 @@ from pipelines.work.stages import Stage, load
 from projections import structural
 from projections.errors import FoldVersionMismatch, ModelsMismatch
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Checkpoint, Operations
-from projections.positions import Position
 
 Placed = tuple[Position, Event]
 """An event and where the ledger keeps it."""

@@ -38,7 +38,7 @@ from pipelines.models.llm import (
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
-from projections.positions import Position
+from projections.identity import Position
 from tests.factories import event
 from tests.fakes.chat_server import (
     Behaviour,

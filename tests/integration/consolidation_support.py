@@ -14,10 +14,9 @@ from pipelines.work.folds import Placed, StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
-from projections.events import Event
+from projections.events import Event, is_system_event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT
-from projections.system_events import is_system_event
 from tests.decided import (
     COMMUNITIES,
     ENTITIES,

@@ -27,8 +27,7 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
-from projections.identity import partition_of
-from projections.positions import Position
+from projections.identity import Position, partition_of
 from tests.integration.api_support import (
     WRITE_KEY,
     Api,

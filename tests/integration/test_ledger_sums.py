@@ -15,7 +15,7 @@ from pipelines.graph.audit import GraphAudit
 from pipelines.proof import ledger_sums
 from pipelines.proof.ledger_sums import CHILD, Task
 from pipelines.work.settings import Settings
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT
 from tests.factories import event, event_id, full_event, sessions
 from tests.integration.stack import Stack, keys_of

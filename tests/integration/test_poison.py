@@ -23,8 +23,8 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.stages import PROJECTION
 from projections.errors import StageHeld
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Operations
-from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import event, sessions
 from tests.fakes.stages import PROJECTING, QUICK

@@ -21,8 +21,7 @@ from pipelines.work import stages
 from pipelines.work.runner import Runner
 from pipelines.work.stages import PROJECTION
 from projections.errors import FoldVersionMismatch, OperationFailed
-from projections.events import Event
-from projections.identity import event_partition
+from projections.events import Event, event_partition
 from tests.factories import event, event_id, session
 from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker

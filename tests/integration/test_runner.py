@@ -25,10 +25,9 @@ from projections.errors import (
     RecollectError,
     Stopped,
 )
-from projections.events import Event, encode_event
-from projections.identity import event_partition
+from projections.events import Event, encode_event, event_partition
+from projections.identity import Position
 from projections.operations import Operations
-from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import block, event, event_id, session
 from tests.fakes.stages import PROJECTING, QUICK

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import PayloadResolver
 from pipelines.graph.audits.enrichment import EnrichmentAudit
 from pipelines.ledger.connect import Block

@@ -13,8 +13,8 @@ from pipelines.graph.port import Census, FoundEdge, FoundNode
 from pipelines.graph.tables import StoredNode
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import ProofReport, prove
+from projections.identity import START
 from projections.operations import Key
-from projections.positions import START
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,

@@ -15,8 +15,8 @@ from pipelines.proof import proof
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import ProofReport, prove
 from projections.errors import GraphAhead
+from projections.identity import START
 from projections.operations import Key
-from projections.positions import START
 from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
 from tests.factories import event_id
 from tests.graph_dump import dump

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.graph.port import FoundNode, Transaction
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended

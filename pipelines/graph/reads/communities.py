@@ -10,7 +10,7 @@ import numpy as np
 from consolidation.communities import LITERAL, SHARED, LinkingFact, NamedEntity
 from consolidation.community_texts import READ_FACTS, Described, InnerFact
 from pipelines.graph.client import GraphClient
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
 
 ENTITIES_AT_ONCE: Final = 2_000

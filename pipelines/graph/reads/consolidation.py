@@ -17,7 +17,7 @@ from pipelines.graph.reads.communities import CommunityReader
 from pipelines.graph.reads.linking import LinkingReader
 from pipelines.graph.reads.requests import RequestReader
 from pipelines.graph.reads.sessions import SessionReader, parsed_summary, position_of
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import SCOPE, SUMMARIZES, SUMMARY
 
 _MOST = 2**53

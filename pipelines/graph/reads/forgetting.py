@@ -16,7 +16,7 @@ from consolidation.forgetting import RetainedEntity, RetainedFact
 from consolidation.forgetting_payloads import FactKey
 from consolidation.retention import RetainedEvent
 from pipelines.graph.client import GraphClient
-from projections.positions import START, Position
+from projections.identity import START, Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,

@@ -11,9 +11,9 @@ from consolidation.links import FailedEvent, LinkCandidate
 from consolidation.payloads import SessionLink
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
-from enrichment.resolution import components, edges_of_sameness
+from enrichment.names import components, edges_of_sameness
 from pipelines.graph.client import GraphClient
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,

@@ -10,7 +10,7 @@ import orjson
 from consolidation.payloads import MAX_REQUESTS
 from enrichment.payloads import RequestedScope, parse_request
 from pipelines.graph.client import GraphClient
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import CONSOLIDATION_REQUEST, EVENT, PASS, SCOPE
 
 # One step along the index for each tenant: their sessions are many.

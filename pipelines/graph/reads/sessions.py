@@ -15,10 +15,10 @@ from consolidation.episodes import RecordedEpisode, RecordedSession
 from consolidation.sources import Cause, Mentioned, SourceEvent
 from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.event_kinds import FAILED, EventKind
-from enrichment.resolution import components
+from enrichment.names import components
 from pipelines.graph.client import GraphClient
 from pipelines.graph.reads.linking import same_entities
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import neo4j
 
 from pipelines.graph.client import GraphClient
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT, FORGOTTEN, PLACEHOLDER, SUMMARIZES, SUMMARY
 
 TOMBSTONES_AT_ONCE = 1_000

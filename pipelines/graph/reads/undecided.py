@@ -16,7 +16,7 @@ from pipelines.graph.reads.consolidation import ConsolidationReader, ScopeState
 from pipelines.graph.reads.linking import LinkingReader, SessionState
 from pipelines.graph.reads.requests import LastPass, RequestReader
 from pipelines.graph.reads.sessions import SessionReader
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import SCOPE
 
 UNKNOWN = ""

@@ -32,7 +32,7 @@ from pipelines.graph.reads.communities import CommunityReader, RecordedCommunity
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from projections.events import Event, derived_event_id
-from projections.positions import Position
+from projections.identity import Position
 
 _log = logs.get_logger(__name__)
 

@@ -43,7 +43,7 @@ from enrichment.similarity import THRESHOLD
 from pipelines.graph.reads.forgetting import Aged, Alike, ForgettingReader
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from projections.events import Event, canonical_json
-from projections.positions import Position
+from projections.identity import Position
 
 
 @dataclass(frozen=True)

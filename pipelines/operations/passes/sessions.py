@@ -27,7 +27,7 @@ from pipelines.operations.passes.linking import Linking
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.passes.surroundings import Surroundings, SurroundingsReader
 from projections.events import Event
-from projections.positions import Position
+from projections.identity import Position
 
 AGENT_SESSIONS = 50
 """The most important sessions of an agent, from which its summary is made."""

@@ -21,9 +21,8 @@ from consolidation.hierarchy import (
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
 from pipelines.graph.port import End, FoundEdge, FoundNode, Transaction
 from pipelines.work.gather.projection import neighbours_of
-from projections.identity import partition_of
+from projections.identity import START, Position, partition_of
 from projections.operations import Key
-from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,

@@ -17,7 +17,7 @@ from pipelines.ledger.connect import LedgerKeys
 from pipelines.work.settings import Settings
 from pipelines.work.transport.connect import connect
 from pipelines.work.transport.leases import Leases
-from projections.positions import Position
+from projections.identity import Position
 
 logger = logging.getLogger(__name__)
 

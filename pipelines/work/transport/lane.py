@@ -9,7 +9,7 @@ from typing import Any, cast
 from faust.types import TP, ConsumerMessage
 
 from pipelines.ledger.connect import Block, Entry, decode_entry
-from projections.positions import START, Position
+from projections.identity import START, Position
 
 RawEntries = Sequence[tuple[bytes, Mapping[bytes, bytes]]]
 

@@ -16,8 +16,8 @@ from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloa
 from consolidation.stage import Facts, consolidate, derive
 from pipelines.proof.expected_accesses import ExpectedAccesses
 from projections.events import Event
+from projections.identity import START, Position
 from projections.operations import Operations
-from projections.positions import START, Position
 from projections.schema import ENTITY, EVENT
 from tests.decided import ENTITIES, forgotten, recalled, system
 from tests.factories import START_MS, event_id

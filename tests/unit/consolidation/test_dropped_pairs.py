@@ -11,7 +11,7 @@ from consolidation.forgetting import MAX_DROPPED, Tombstone
 from consolidation.forgetting_payloads import dropped_payloads
 from consolidation.stage import Facts, consolidate, derive
 from projections.events import Event
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT, FORGOTTEN
 from tests.decided import forgotten, recalled, system
 from tests.factories import event_id

@@ -19,6 +19,7 @@ from enrichment.importance import importance_score
 from enrichment.text import event_text
 from projections.errors import InvalidEvent
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -27,7 +28,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,

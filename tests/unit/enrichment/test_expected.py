@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import Analysis
 from enrichment.stage import derive_event, derive_statement
 from enrichment.text import event_text
@@ -23,7 +23,7 @@ from pipelines.proof.enriched_differences import (
     vector_differences,
 )
 from pipelines.proof.expected_enrichment import ENTITY_NAMES, ExpectedGraph, Made, made_by
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import SIMILAR_TO
 from tests.factories import event, event_id
 

@@ -12,6 +12,7 @@ from pipelines.graph import cypher
 from pipelines.proof.comparison import differences, repairs
 from projections import errors
 from projections.digest import MODULUS, BucketSums, digest_text, element_digest
+from projections.identity import START, Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -20,7 +21,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import START, Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, SUMMARIZES, SUMMARY
 from projections.structural import (
     Link,
