@@ -15,7 +15,7 @@ from anyio import CapacityLimiter
 from api.caches import AccessLog, PassageCache, ResultCache, SessionHistory
 from api.connections import Connections
 from api.retrieval.graph_scores import ActivationConfig
-from api.retrieval.seeds import SeedRules
+from api.retrieval.intent import SeedRules
 from api.watcher import Watch
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.ledger.ledger import Ledger

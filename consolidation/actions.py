@@ -22,10 +22,9 @@ from enrichment.event_kinds import (
     is_of_tool,
     is_resolution,
 )
-from enrichment.keywords import summary_body
 from enrichment.patterns import identifiers
-from enrichment.text import cut
-from enrichment.vocabulary import STOP_WORDS
+from enrichment.text import summary_body
+from enrichment.vocabulary import STOP_WORDS, cut
 
 _WORDS = frozenset((EventKind.MESSAGE, EventKind.INSTRUCTION))
 _ENDED = ("completed", *FAILED)

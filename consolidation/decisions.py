@@ -27,13 +27,13 @@ from consolidation.payloads import (
     parse_consolidated,
 )
 from enrichment.payloads import (
+    DECIDER,
     FEEDBACK_EVENT,
     REQUESTED_EVENT,
     Feedback,
     parse_feedback,
     parse_request,
 )
-from enrichment.resolution import DECIDER
 from projections.events import PARTITION_KEY, Event, canonical_json, derived_event_id
 from projections.identity import START, Position
 from projections.operations import MergeNode, Operation, RemoveNode

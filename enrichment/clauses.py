@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named, party_of
-from enrichment.names import LABELS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.facts import Assertion, Party, fact_in_words, named, party_of
+from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
 from enrichment.ports import Analysis, EventText, Mention, Token
 from enrichment.vocabulary import (
     ADJECTIVES,

@@ -1,4 +1,7 @@
-"""Names of entities in normal form, the ids made of them, and which ids are one entity."""
+"""Names of entities in normal form, the ids made of them, and which ids are one entity.
+
+Bounds of what is derived from one event stand here too: rules and prompts have them in common.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from projections.identity import SEPARATOR
 EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]
 Role = Literal["subject", "object", "tool", "target", "participant"]
 
-
 MAX_MENTIONS = 10
+MAX_FACTS = 20
+"""An event gives at most this many."""
+MAX_FACT_CHARACTERS = 500
+SUMMARY_CHARACTERS = 200
 MIN_NAME_CHARACTERS = 3
 """Of a name found in text or fields; a tool called `ls` is named by the envelope."""
 MAX_NAME_BYTES = 512
@@ -145,3 +151,7 @@ def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
         smaller, larger = sorted((root(first), root(second)))
         parents[larger] = smaller  # so that a root is the smallest id of its tree
     return {entity: root(entity) for entity in sorted(parents)}
+
+
+VALUE = "value"
+"""Subtype of a literal."""

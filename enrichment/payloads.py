@@ -63,10 +63,10 @@ from pydantic import (
 )
 
 from enrichment.facts import (
-    MAX_FACT_CHARACTERS,
     WHOLE_CONFIDENCE,
     Assertion,
     Party,
+    Retraction,
     SourceKind,
     Status,
     fact_in_words,
@@ -74,8 +74,7 @@ from enrichment.facts import (
     named,
     party_id,
 )
-from enrichment.histories import Retraction
-from enrichment.names import EntityType, canonical_name, entity_id
+from enrichment.names import MAX_FACT_CHARACTERS, EntityType, canonical_name, entity_id
 from enrichment.vocabulary import (
     MAX_RELATION_CHARACTERS,
     EdgeType,
@@ -109,6 +108,10 @@ from projections.records import (
     broken,
     parsed,
 )
+
+DECIDER = "recollect"
+"""`agent_id` of what Recollect itself decides."""
+
 
 FACT_ASSERTED: Final = "memory.fact_asserted"
 FACT_RETRACTED: Final = "memory.fact_retracted"

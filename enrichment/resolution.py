@@ -34,9 +34,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from enrichment.facts import VALUE, WHOLE_CONFIDENCE
-from enrichment.names import EntityType
-from enrichment.payloads import MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.facts import WHOLE_CONFIDENCE
+from enrichment.names import VALUE, EntityType
+from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
 from enrichment.ports import Mention
 from enrichment.vocabulary import UNINFLECTED, word_set
 from projections.events import PARTITION_KEY, Event, derived_event_id
@@ -308,9 +308,6 @@ def _stem(word: str, kind: str) -> str:
         return word  # Williams is not William
     return word[:-1] if word.endswith("s") else word
 
-
-DECIDER = "recollect"
-"""`agent_id` of what Recollect itself decides."""
 
 MODEL = "model-"
 """Tells a language model's decisions about a newcomer from those of the rules."""

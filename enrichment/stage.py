@@ -19,13 +19,13 @@ from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import mentions
 from enrichment.event_kinds import EventKind
-from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
+from enrichment.facts import Assertion, Party, Retraction, structured_facts
 from enrichment.features import Features, features
-from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, groups_of, intervals
+from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
-from enrichment.names import entity_id
+from enrichment.names import MAX_FACTS, entity_id
 from enrichment.payloads import (
     EntityCorrected,
     EntityRenamed,

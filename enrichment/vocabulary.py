@@ -16,6 +16,7 @@ nobody can say otherwise, or what a fact means would depend on who said it first
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -341,3 +342,33 @@ def is_functional(relation: str, flag: bool = False) -> bool:
 def relation_words(relation: str) -> str:
     """As one reads it: `works_at` → `works at`."""
     return relation.replace("_", " ")
+
+
+_WORD_REACH = 40
+
+
+def cut(text: str, characters: int) -> str:
+    """The beginning of a text, at most so many characters, `…` last when something is missing.
+
+    Ends between words if there is a gap near the end, and never before a combining mark.
+    """
+    if len(text) <= characters:
+        return text
+    end = characters - 1
+    for place in range(end, max(end - _WORD_REACH, characters // 2), -1):
+        if text[place].isspace():
+            end = place
+            break
+    else:
+        while end > max(characters - _WORD_REACH, 1) and _joins(text[end - 1], text[end]):
+            end -= 1
+    return text[:end].rstrip() + "…"
+
+
+def _joins(before: str, after: str) -> bool:
+    return (
+        unicodedata.combining(after) > 0
+        or after in "\u200d\ufe0f"
+        or before == "\u200d"
+        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
+    )

@@ -19,10 +19,7 @@ from api.retrieval.channels import (
     Work,
     run_side_by_side,
 )
-from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
-from api.retrieval.recall import Recall, seeds_of
-from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
-from api.retrieval.seeds import (
+from api.retrieval.intent import (
     CONTEXT_SCORE,
     MAX_ENTITY_SEEDS,
     MAX_EVENT_SEEDS,
@@ -31,6 +28,9 @@ from api.retrieval.seeds import (
     joined_seeds,
     most_important,
 )
+from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
+from api.retrieval.recall import Recall, seeds_of
+from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
 from api.services import Deadline, ReadContext
 from enrichment.names import EntityType, canonical_name, entity_id
 from pipelines.graph.reader import GraphRead, GraphReader

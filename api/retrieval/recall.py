@@ -11,9 +11,7 @@ from typing import Final, NamedTuple
 from api.read_schemas import SeedChannel
 from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
 from api.retrieval.graph_scores import ActivationConfig, Link, activation
-from api.retrieval.query_terms import name_forms, name_terms
-from api.retrieval.ranking import MAX_RANKING
-from api.retrieval.seeds import (
+from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
     Seed,
     SeedRules,
@@ -22,6 +20,8 @@ from api.retrieval.seeds import (
     match_score,
     scored_seeds,
 )
+from api.retrieval.query_terms import name_forms, name_terms
+from api.retrieval.ranking import MAX_RANKING
 from enrichment.names import components
 from enrichment.vocabulary import EdgeType
 from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings

@@ -10,8 +10,7 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api.answers import JsonResponse, atlas_node, atlas_response
-from api.cursors import content_of, cursor_of
-from api.dependencies import Reader, ServicesOf
+from api.dependencies import Reader, ServicesOf, content_of, cursor_of
 from api.entity_answers import EntityPage, entity_item, entity_response, link_item, summary_item
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.read_schemas import (
@@ -30,9 +29,8 @@ from api.read_schemas import (
     SummaryScope,
 )
 from api.retrieval.facts import FactWalk, RecalledFact, recalled
-from api.retrieval.intent import Intent
+from api.retrieval.intent import Intent, Seed, match_score
 from api.retrieval.query_terms import name_forms, name_terms
-from api.retrieval.seeds import Seed, match_score
 from api.retrieval.walk import TEMPORAL_INTENT, Lineage
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read

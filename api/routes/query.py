@@ -20,8 +20,17 @@ from api.answers import (
     subgraph_response,
     wants_markdown,
 )
-from api.cursors import facts_cursor, facts_of, ranking_cursor, ranking_of
-from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
+from api.dependencies import (
+    Reader,
+    ServicesOf,
+    body_of,
+    documented_body,
+    facts_cursor,
+    facts_of,
+    no_query,
+    ranking_cursor,
+    ranking_of,
+)
 from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery

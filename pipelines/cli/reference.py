@@ -255,7 +255,7 @@ def _limits() -> str:
         ("of it kept in the graph", f"{text.STORED_CHARACTERS:,} characters"),
         ("keywords of an event", str(keywords.MAX_KEYWORDS)),
         ("mentions of an event", str(names.MAX_MENTIONS)),
-        ("facts of an event", str(facts.MAX_FACTS)),
+        ("facts of an event", str(names.MAX_FACTS)),
         ("name of an entity", f"{names.MAX_NAME_BYTES} bytes"),
         ("events before an event that may be its causes (WINDOW)", str(causality.WINDOW)),
         ("inferred causes of an event", str(causality.MAX_CAUSES)),

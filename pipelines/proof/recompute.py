@@ -6,10 +6,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from enrichment.features import Features, features
+from enrichment.model_answers import with_answers
 from enrichment.ports import Embedder, PayloadResolver
 from enrichment.stage import Derived, EventKey
 from pipelines.ledger.ledger import Entry, Ledger
-from pipelines.models.llm import ChatModel, with_answers
+from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Models
 from pipelines.work.enriching import Deriver
 from pipelines.work.gather.enrichment import RememberedFeatures

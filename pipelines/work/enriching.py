@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
 from enrichment.resolution import Comparison, answered, open_cases
 from enrichment.stage import (
@@ -23,7 +24,7 @@ from enrichment.stage import (
 from enrichment.text import event_text
 from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
-from pipelines.models.llm import ChatModel, same_by_model, with_answers
+from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Models
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold

@@ -18,7 +18,6 @@ PURE = (
     "query_terms",
     "ranking",
     "relevance",
-    "seeds",
 )
 RECORDS = "pipelines.graph.rows"
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")

@@ -18,6 +18,7 @@ import redis
 import structlog
 from pydantic import SecretStr
 
+from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Analysis
 from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, KnownEntity
@@ -26,15 +27,7 @@ from enrichment.text import event_text
 from pipelines.ledger.connect import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.models.chat_completions import ChatCompletions
-from pipelines.models.llm import (
-    FAILURES,
-    FIRST_PAUSE_S,
-    Breaker,
-    ChatModel,
-    make_language_model,
-    same_by_model,
-    with_answers,
-)
+from pipelines.models.llm import FAILURES, FIRST_PAUSE_S, Breaker, ChatModel, make_language_model
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped

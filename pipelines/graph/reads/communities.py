@@ -7,8 +7,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from consolidation.communities import LITERAL, SHARED, LinkingFact, NamedEntity
-from consolidation.community_texts import READ_FACTS, Described, InnerFact
+from consolidation.sources import (
+    READ_FACTS,
+    SHARED,
+    Described,
+    InnerFact,
+    LinkingFact,
+    NamedEntity,
+)
+from enrichment.names import VALUE
 from pipelines.graph.client import GraphClient
 from projections.identity import Position
 from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
@@ -122,7 +129,7 @@ class CommunityReader(GraphClient):
             after=after,
             last=last,
             now_ms=now_ms,
-            literal=LITERAL,
+            literal=VALUE,
         )
         for row in rows:
             source_id, target_id, literal, user, confidence, key = row.values()
@@ -174,7 +181,7 @@ class CommunityReader(GraphClient):
             user=user,
             now_ms=now_ms,
             most=5 * READ_FACTS,
-            literal=LITERAL,
+            literal=VALUE,
         )
         return [
             InnerFact(

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 import neo4j
 
-from consolidation.summaries import Totals
+from consolidation.sources import Totals
 from consolidation.summary_payloads import SessionSummary, summary_id
 from pipelines.graph.client import GraphClient
 from pipelines.graph.reads.communities import CommunityReader

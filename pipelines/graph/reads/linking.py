@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import neo4j
 
-from consolidation.links import FailedEvent, LinkCandidate
-from consolidation.payloads import SessionLink
+from consolidation.payloads import LinkCandidate, SessionLink
+from consolidation.sources import FailedEvent
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
 from enrichment.names import components, edges_of_sameness

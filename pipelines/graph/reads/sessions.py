@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from consolidation.episodes import RecordedEpisode, RecordedSession
-from consolidation.sources import Cause, Mentioned, SourceEvent
+from consolidation.sources import Cause, Mentioned, RecordedEpisode, RecordedSession, SourceEvent
 from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.names import components

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from consolidation.episodes import RecordedSession
+from consolidation.sources import RecordedSession
 from pipelines.graph.reads.communities import CommunityReader, RecordedCommunity
 from pipelines.graph.reads.consolidation import ConsolidationReader, ScopeState
 from pipelines.graph.reads.linking import LinkingReader, SessionState

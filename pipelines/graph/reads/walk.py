@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enrichment.facts import VALUE
+from enrichment.names import VALUE
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, node_columns, plain_properties
 from pipelines.graph.reads.as_of import followed_then, passed_over
 from pipelines.graph.reads.facts import FACT_HOLDS, FACT_IS_SHARED_OR_OWN

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from consolidation.communities import (
+    DESCRIBED_MEMBERS,
     Community,
-    NamedEntity,
+    centroid,
     communities,
     community_changes,
     community_chunks,
+    community_text,
     fact_links,
     owners_of,
     same_links,
     with_ids,
 )
-from consolidation.community_texts import DESCRIBED_MEMBERS, centroid, community_text
 from consolidation.label_propagation import (
     EntityGraph,
     EntityLink,
@@ -28,6 +29,7 @@ from consolidation.label_propagation import (
     propagate,
 )
 from consolidation.payloads import CommunityChunk, CommunityGone
+from consolidation.sources import NamedEntity
 from pipelines.graph.reads.communities import CommunityReader, RecordedCommunity, user_of
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import Deciding, PassReport

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from consolidation.episodes import (
-    RecordedSession,
-    episode_decision,
-    episodes,
-    kept_episodes,
-    sealed_episodes,
-)
+from consolidation.episodes import episode_decision, episodes, kept_episodes, sealed_episodes
 from consolidation.payloads import (
     MAX_GONE,
     AgentDecided,
     EpisodeDecided,
     SessionDecided,
 )
-from consolidation.sources import Episode, SourceEvent
+from consolidation.sources import Episode, RecordedSession, SourceEvent
 from consolidation.summaries import summarize_agent, summarize_session
 from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.graph.reads.consolidation import ScopeState

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from enrichment.event_kinds import EventKind
 from enrichment.keywords import MAX_KEYWORDS, keywords, summary
+from enrichment.names import SUMMARY_CHARACTERS
 from enrichment.ports import Analysis, EventText
-from enrichment.text import SUMMARY_CHARACTERS, event_text
+from enrichment.text import event_text
 from tests import strategies
 from tests.factories import event
 from tests.fakes.analyses import analysis_of

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from enrichment.facts import VALUE, Assertion
+from enrichment.facts import Assertion
 from enrichment.histories import group_of, groups_of
-from enrichment.names import canonical_name, entity_id
+from enrichment.names import VALUE, canonical_name, entity_id
 from enrichment.payloads import (
     ENTITY_CORRECTED,
     FACT_ASSERTED,
