@@ -399,11 +399,11 @@ def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[SessionCandidate],
     totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
     candidates = [
         SessionCandidate(
-            row["event_id"],
-            row["occurred_at"],
-            row["used_at"],
-            row["importance"],
-            row["access_count"],
+            event_id=row["event_id"],
+            occurred_at_ms=row["occurred_at"],
+            used_at_ms=row["used_at"],
+            importance=row["importance"],
+            access_count=row["access_count"],
         )
         for row in rows
     ]

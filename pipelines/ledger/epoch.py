@@ -226,15 +226,10 @@ class Admission:
         floor = max([*positions, *self._last_positions()])
         if floor.seq >= _LARGEST_SEQ:
             floor = Position(floor.ms + 1, 0)
-        begun = self._redis.eval(
-            _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix),
-            0,
-            str(number),
-            *process,
-            str(floor.ms),
-            str(floor.seq),
-            *(part for halt in gone.items() for part in halt),
-        )
+        halts = (part for halt in gone.items() for part in halt)
+        arguments = (str(number), *process, str(floor.ms), str(floor.seq), *halts)
+        script = _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix)
+        begun = self._redis.eval(script, 0, *arguments)
         return number + 1 if begun else 0
 
     def _last_positions(self) -> list[Position]:

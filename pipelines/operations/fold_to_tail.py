@@ -61,7 +61,13 @@ def fold_unserved(
         ]
         for partition, tail in free:
             size = stage.rebuild_batch_size(services.settings)
-            blocks = fold_partition(services.ledger, runner_of(stage), partition, tail, size)
+            blocks = fold_partition(
+                ledger=services.ledger,
+                runner=runner_of(stage),
+                partition=partition,
+                until=tail,
+                count=size,
+            )
             try:
                 while in_time() and next(blocks, None) is not None:
                     folded = True

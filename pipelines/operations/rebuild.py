@@ -399,11 +399,11 @@ class _Rebuild:
         def fold(stage: Stage, partition: int) -> None:
             nonlocal done
             for count in fold_partition(
-                self.ledger,
-                self._runners[stage.name],
-                partition,
-                tails[partition],
-                stage.rebuild_batch_size(self.services.settings),
+                ledger=self.ledger,
+                runner=self._runners[stage.name],
+                partition=partition,
+                until=tails[partition],
+                count=stage.rebuild_batch_size(self.services.settings),
             ):
                 with guard:
                     done += count

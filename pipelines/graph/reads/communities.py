@@ -133,7 +133,16 @@ class CommunityReader(GraphClient):
         )
         for row in rows:
             source_id, target_id, literal, user, confidence, key = row.values()
-            chunk.append(LinkingFact(source_id, target_id, literal, user, confidence, tuple(key)))
+            chunk.append(
+                LinkingFact(
+                    source_id=source_id,
+                    target_id=target_id,
+                    literal=literal,
+                    user=user,
+                    confidence=confidence,
+                    key=tuple(key),
+                )
+            )
             if len(chunk) == chunk_edges:
                 yield chunk
                 chunk = []
@@ -185,11 +194,11 @@ class CommunityReader(GraphClient):
         )
         return [
             InnerFact(
-                row["source_id"],
-                None if row["literal"] else row["target_id"],
-                row["fact"],
-                row["confidence"],
-                row["support_count"],
+                source_id=row["source_id"],
+                target_id=None if row["literal"] else row["target_id"],
+                fact=row["fact"],
+                confidence=row["confidence"],
+                support_count=row["support_count"],
             )
             for row in rows
         ]

@@ -313,7 +313,11 @@ def entity_name(row: Mapping[str, Any]) -> EntityName:
     """The entity of a row of ENTITY_COLUMNS."""
     names = tuple(dict.fromkeys(name for name in row["names"] if name))
     return EntityName(
-        row["entity_id"], row["name"] or "", row["entity_type"], row["subtype"], names
+        entity_id=row["entity_id"],
+        name=row["name"] or "",
+        entity_type=row["entity_type"],
+        subtype=row["subtype"],
+        names=names,
     )
 
 

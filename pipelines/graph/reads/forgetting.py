@@ -143,12 +143,12 @@ class ForgettingReader(GraphClient):
             yield [
                 RetainedEvent(
                     *_aged(row),
-                    row["access_count"],
-                    row["importance"],
-                    row["boost"],
-                    row["effects"],
-                    tuple(sorted(set(row["causes"]))),
-                    min(row["summaries"], default=None),
+                    access_count=row["access_count"],
+                    importance=row["importance"],
+                    boost=row["boost"],
+                    effects=row["effects"],
+                    causes=tuple(sorted(set(row["causes"]))),
+                    summary_id=min(row["summaries"], default=None),
                 )
                 for row in some
             ]

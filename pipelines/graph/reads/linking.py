@@ -185,11 +185,11 @@ class LinkingReader(GraphClient):
                 tuple(
                     LinkCandidate(
                         SessionLink(
-                            one["session_id"],
-                            one["reason"],
-                            tuple(one["evidence"]),
-                            one["score"],
-                            one["resolution_event_id"],
+                            session_id=one["session_id"],
+                            reason=one["reason"],
+                            evidence=tuple(one["evidence"]),
+                            score=one["score"],
+                            resolution_event_id=one["resolution_event_id"],
                         ),
                         one["ended_at_ms"] or 0,
                     )

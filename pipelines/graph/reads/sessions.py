@@ -152,11 +152,16 @@ class SessionReader(GraphClient):
             return {}
         rows = self.ask(_NAMES, tenant=tenant, ids=sorted(ids))
         known = {
-            own_id: Mentioned(own_id, name, entity_type, subtype, "")
+            own_id: Mentioned(
+                entity_id=own_id, name=name, entity_type=entity_type, subtype=subtype, role=""
+            )
             for row in rows
             for own_id, name, entity_type, subtype in row["entities"]
         }
-        known |= {one: Mentioned(one, "", "", None, "") for one in ids - known.keys()}
+        known |= {
+            one: Mentioned(entity_id=one, name="", entity_type="", subtype=None, role="")
+            for one in ids - known.keys()
+        }
         same = same_entities(self, tenant, ids)
         for row in same:
             kinds = row["name"] or "", row["entity_type"] or "", row["subtype"]
@@ -238,4 +243,10 @@ def _recorded_episode(values: list[Any]) -> RecordedEpisode:
     own_id, digest, decided_at, gist, event_ids = values
     summary = parsed_summary(gist)
     assert isinstance(summary, EpisodeSummary)
-    return RecordedEpisode(own_id, digest, Position(*decided_at), summary, tuple(event_ids))
+    return RecordedEpisode(
+        summary_id=own_id,
+        digest=digest,
+        decided_at=Position(*decided_at),
+        summary=summary,
+        event_ids=tuple(event_ids),
+    )

@@ -139,9 +139,9 @@ def _is_within(row: neo4j.Record, selection: Selection) -> bool:
 def _gone(row: neo4j.Record) -> Gone:
     decided_at = row["decided_at"]
     return Gone(
-        row["tenant"],
-        row["event_id"],
-        row["recalled"],
-        None if decided_at is None else Position(*decided_at),
-        row["back"],
+        tenant=row["tenant"],
+        event_id=row["event_id"],
+        recalled=row["recalled"],
+        decided_at=None if decided_at is None else Position(*decided_at),
+        back=row["back"],
     )

@@ -140,11 +140,11 @@ class _Gathering:
         }
         return {
             _pair(key): Leaving(
-                node.values["session_id"],
-                node.values["occurred_at"],
-                node.values["importance_score"],
-                tuple(edge.source[1] for edge in effects.get(key, ())),
-                {
+                session_id=node.values["session_id"],
+                occurred_at_ms=node.values["occurred_at"],
+                importance=node.values["importance_score"],
+                effects=tuple(edge.source[1] for edge in effects.get(key, ())),
+                causes={
                     edge.target[1]: waiting[edge.target]
                     for edge in causes.get(key, ())
                     if edge.target in waiting

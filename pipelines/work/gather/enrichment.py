@@ -355,9 +355,9 @@ def _similar_edges(
 def _known(node: FoundNode) -> KnownEntity:
     name = node.values["canonical_name"]
     return KnownEntity(
-        node.key[1],
-        name,
-        node.values["entity_type"],
-        node.values["subtype"],
-        any(map(str.isdigit, name)),
+        entity_id=node.key[1],
+        canonical_name=name,
+        entity_type=node.values["entity_type"],
+        subtype=node.values["subtype"],
+        exact=any(map(str.isdigit, name)),
     )
