@@ -146,7 +146,7 @@ class ForgettingReader(GraphClient):
                     access_count=row["access_count"],
                     importance=row["importance"],
                     boost=row["boost"],
-                    effects=row["effects"],
+                    causal_in_degree=row["effects"],
                     causes=tuple(sorted(set(row["causes"]))),
                     summary_id=min(row["summaries"], default=None),
                 )
