@@ -9,9 +9,8 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.query_schemas import GraphReadQuery, SubgraphQuery
-from api.retrieval.answer import Subgraph
-from api.retrieval.gather import Outcome
+from api.read_schemas import GraphReadQuery, SubgraphQuery
+from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import Intent, strongest_intent
 from api.retrieval.narrative import Evidence, evidence_markdown
 from api.retrieval.ranking import Ranked
@@ -35,7 +34,7 @@ from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from pipelines.ledger.ledger import Ledger
 from projections.errors import LedgerError, UndecodableEntry
 from projections.events import decode_event, timestamp_ms, timestamp_text
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EDGES, EVENT, NODES, Kind
 
 GQ = TypeVar("GQ", bound=GraphReadQuery)

@@ -6,18 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from api.answers import atlas_node
-from api.entity_schemas import (
+from api.read_schemas import (
     Alias,
     CommunityItem,
     EntityDetails,
     EntityItem,
     EntityProvenance,
     EntityResponse,
-    PageMeta,
-    SessionLinkItem,
-    SummaryItem,
-)
-from api.query_schemas import (
     Fact,
     FactEntity,
     FactProvenance,
@@ -25,7 +20,10 @@ from api.query_schemas import (
     FactSeed,
     FactsMeta,
     FactsResponse,
+    PageMeta,
     RecallMode,
+    SessionLinkItem,
+    SummaryItem,
 )
 from api.retrieval.facts import MAX_SOURCES, RecalledFact, retrievals
 from api.retrieval.narrative import (
@@ -38,7 +36,7 @@ from api.retrieval.narrative import (
 from api.retrieval.recall import Recall, RecallSeeds
 from api.schemas import Bound, Edge
 from consolidation.decay import NEUTRAL_RELEVANCE
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
 from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, End, EntityName

@@ -1,4 +1,12 @@
-"""The API: an app made from settings, and the server that runs it."""
+"""The API: an app made from settings, its first questions, and the server that runs it.
+
+Before the first question to a graph, plans are made and pages are read while nobody waits: Neo4j
+plans each of the dozen questions of a query when it sees it first, which takes a second in all, and
+more on a busy machine. Two queries of ours do that once, whoever's memory they are about: one in
+words, one that begins at the entities that are mentioned most, so that what most questions lead to
+is in memory, and at nodes of every kind, so that nothing is left to be planned. Health and metrics,
+for operators and their tools, need no key and name no tenant.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +15,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from threading import current_thread, main_thread
 from types import FrameType
@@ -17,29 +27,169 @@ from urllib.parse import unquote
 
 import anyio.to_thread
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.responses import Response
 
+from api.answers import JsonResponse
 from api.connections import Connections, check_settings
-from api.dependencies import Keyring
-from api.entity_schemas import FeedbackBody
-from api.errors import install_problem_handlers
-from api.middleware import BodyLimit, RequestContext
-from api.query_schemas import FactsQuery, SubgraphQuery
-from api.routes import entities, events, facts, nodes, operations, query, statements
-from api.schemas import EntityCorrection, EventBatch, EventEnvelope, Problem
-from api.services import Services
-from api.warm_up import start_warming, warm_up
+from api.dependencies import Keyring, ServicesOf, no_query
+from api.errors import (
+    ApiProblem,
+    BodyLimit,
+    RequestContext,
+    install_problem_handlers,
+    problem_responses,
+)
+from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
+from api.retrieval.answer import Retrieval
+from api.retrieval.channels import Notes
+from api.retrieval.facts import FactWalk
+from api.routes import browse, events, query, statements
+from api.schemas import (
+    Bound,
+    Check,
+    EntityCorrection,
+    EventBatch,
+    EventEnvelope,
+    Live,
+    Problem,
+    Ready,
+)
+from api.services import Deadline, ReadContext, Services, clock_ms
 from api.watcher import Watch
+from pipelines.graph.reads.entities import EntityReads
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
-from pipelines.work.settings import Settings
+from pipelines.observe.metrics import render_metrics
+from pipelines.work.settings import ALL_TENANTS, Settings
+from projections.errors import QueryTimeout, RecollectError
+from projections.events import DEFAULT_TENANT
+from projections.schema import ENTITY, EVENT
+
+TIMEOUT_MS: Final = 10_000
+"""Of one query; who stops meanwhile waits for it."""
+EMBEDDER_MS: Final = 20_000
+"""For the model of queries to be loaded."""
+PATIENCE_S: Final = 60.0
+"""For ledger and graph to answer."""
+MAX_TENANTS: Final = 20
+"""Whose pages are read; plans are the same for all."""
+MAX_ROUNDS: Final = 4
+"""Of a query; what takes longer to plan than a channel has is planned by the next one."""
+MOST_MENTIONED: Final = 20
+"""Entities of a tenant that are begun at."""
+
+_QUERY: Final = "What happened before, and why?"
+_NOBODY: Final = uuid.UUID(int=0)
+
+_log = logs.get_logger(__name__)
+
+
+def start_warming(services: Services) -> threading.Thread:
+    """Ask in the background, once ledger and graph have answered."""
+    thread = threading.Thread(target=_warm_later, args=(services,), name="warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _warm_later(services: Services) -> None:
+    services.embedder.warm_up()
+    patience_s = time.monotonic() + PATIENCE_S
+    # What says whether the API is ready has a second for each look at the graph, which on a busy
+    # machine is little beside a dozen questions that are being planned: it comes first.
+    while not _is_reached(services) and time.monotonic() < patience_s:
+        time.sleep(0.1)
+    warm_up(services)
+
+
+def _is_reached(services: Services) -> bool:
+    """Whether ledger and graph answered at the last look."""
+    sample = services.watch.sample
+    has_target = services.connections.graph.target is not None
+    return has_target and sample.graph_error is None and sample.ledger_error is None
+
+
+def warm_up(services: Services) -> bool:
+    """Ask now; nothing is counted, kept or said about what is found.
+
+    Returns:
+        Whether every question was answered; without graph or ledger none is.
+    """
+    services.embedder.warm_up()
+    tenants = {key.tenant for key in services.settings.api_keys} - {ALL_TENANTS}
+    begun_s = time.monotonic()
+    warm = True
+    try:
+        for tenant in sorted(tenants)[:MAX_TENANTS] or [DEFAULT_TENANT]:
+            warm &= _asked(services, tenant, None)
+            services.embedder.embed(_QUERY, timeout_ms=EMBEDDER_MS)
+            warm &= _asked(services, tenant, _places(services, tenant))
+    except (RecollectError, RuntimeError) as error:  # RuntimeError: the API has stopped
+        _log.info("not warmed up", reason=str(error))
+        return False
+    _log.info("warmed up", seconds=round(time.monotonic() - begun_s, 3), complete=warm)
+    return warm
+
+
+def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> bool:
+    """Ask until nothing is left out for want of time; whether that came to be."""
+    question = SubgraphQuery(
+        query=_QUERY,
+        session_id="warm-up",
+        agent_id="warm-up",
+        timeout_ms=TIMEOUT_MS,
+        seed_nodes=None if places is None else list(places),
+    )
+    for _ in range(MAX_ROUNDS):
+        deadline = Deadline(TIMEOUT_MS)
+        context = ReadContext(
+            services, tenant, question, deadline=deadline, now_ms=clock_ms(as_of=None)
+        )
+        try:
+            with services.connections.graph.reader() as reader:
+                answer = Retrieval(context, reader).answer()
+        except QueryTimeout:  # what was planned until then is planned
+            continue
+        if not _was_late(answer.notes):
+            return True
+    return False
+
+
+def _was_late(notes: Notes) -> bool:
+    return Bound.TIME in notes.cut_by or any(
+        outcome.status == "timeout" for outcome in notes.outcomes.values()
+    )
+
+
+def _places(services: Services, tenant: str) -> list[str]:
+    """Where to begin: one node of each kind, that nobody has, and what is mentioned most.
+
+    The facts around the latter are read, too.
+    """
+    mentioned: list[str] = []
+    with services.connections.graph.reader() as reader, suppress(QueryTimeout):
+        mentioned = reader.read(
+            lambda graph: EntityReads(graph, tenant).most_mentioned(MOST_MENTIONED),
+            timeout_ms=TIMEOUT_MS,
+        )
+        walk = FactWalk(wanted=FactFilter(clock_ms(as_of=None)), max_depth=1)
+        reader.read(
+            lambda graph: walk.walk(FactReads(graph, tenant), [*mentioned, _NOBODY.hex]),
+            timeout_ms=TIMEOUT_MS,
+        )
+    nobody = (
+        wire_id(row.label, str(_NOBODY) if row is EVENT else _NOBODY.hex) for row in RETRIEVED
+    )
+    return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in mentioned)]
+
 
 GRACE_S = 35
 """For requests under way at a stop: the longest time limit a read may ask for, and its grace."""
 
-_log = logs.get_logger(__name__)
 
 _DESCRIPTION = """\
 An agent's memory: events go into a ledger, a graph is folded from it, and every answer leads back
@@ -88,8 +238,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     install_problem_handlers(app)
-    for module in (events, nodes, query, facts, entities, statements, operations):
+    for module in (events, query, browse, statements):
         app.include_router(module.router)
+    app.include_router(router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     _document_models(app)
@@ -239,3 +390,57 @@ class InProcess:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOPPED_S)
         self._loop.close()
+
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(no_query)])
+
+
+@router.get("/health/live", response_model=Live)
+async def live() -> Response:
+    """The process answers; says nothing about Redis or Neo4j."""
+    return JsonResponse(Live())
+
+
+@router.get(
+    "/health/ready", response_model=Ready, responses=problem_responses("not-ready", "internal")
+)
+async def ready(services: ServicesOf) -> Response:
+    """Whether Redis and Neo4j are there and the ledger has admitted this server process.
+
+    Answered from the last look, at most a second old. A halted partition refuses its own events
+    while all others flow, so it is shown here and does not make the API unready.
+    """
+    sample = services.watch.sample
+    stale = "the last look is too old" if services.watch.is_stale else None
+    state = Ready(
+        status="ready",
+        checks={
+            "ledger": _check(stale or sample.ledger_error),
+            "graph": _check(stale or sample.graph_error),
+        },
+        target=sample.target,
+        halted_partitions={str(number): why for number, why in sample.halted.items()},
+        lag_entries=sample.lag_entries,
+        lag_seconds=sample.lag_seconds,
+        overloaded=sample.overloaded(services.settings),
+    )
+    missing = [name for name, check in state.checks.items() if not check.ok]
+    if missing:
+        extra = state.model_copy(update={"status": "not ready"}).model_dump(exclude={"status"})
+        raise ApiProblem("not-ready", f"Waiting for {', '.join(missing)}.", extra=extra)
+    return JsonResponse(state)
+
+
+def _check(error: str | None) -> Check:
+    return Check(ok=error is None, detail=error)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text format"}},
+)
+async def metrics() -> Response:
+    """Metrics of this process and of what it sees."""
+    body, media_type = render_metrics()
+    return Response(body, headers={"Content-Type": media_type})

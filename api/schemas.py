@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from api.retrieval.intent import Intent
-from enrichment.payloads import MAX_REASON_CHARACTERS, MAX_REQUEST_REASON_CHARACTERS, MAX_SPLIT
-from enrichment.ports import EntityType
+from enrichment.names import EntityType
 from projections.events import (
     MAX_NAME_CHARACTERS,
     MAX_PAYLOAD_REF_CHARACTERS,
     STATUSES,
     timestamp_ms,
 )
-from projections.positions import Position
+from projections.identity import Position
+from projections.records import MAX_REASON_CHARACTERS, MAX_REQUEST_REASON_CHARACTERS, MAX_SPLIT
 from projections.schema import EDGES, NODES
 
 RetrievalMethod = Literal["intent_weighted", "ppr", "activation"]

@@ -12,11 +12,10 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from api.access_log import AccessLog
-from api.caches import PassageCache, ResultCache, SessionHistory
+from api.caches import AccessLog, PassageCache, ResultCache, SessionHistory
 from api.connections import Connections
 from api.retrieval.graph_scores import ActivationConfig
-from api.retrieval.seeds import SeedRules
+from api.retrieval.intent import SeedRules
 from api.watcher import Watch
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.ledger.ledger import Ledger
@@ -25,7 +24,7 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
 from projections.events import timestamp_ms
-from projections.positions import START, Position
+from projections.identity import START, Position
 
 T = TypeVar("T")
 Q = TypeVar("Q")

@@ -14,13 +14,13 @@ from threading import Event, Thread
 from api.connections import Connections
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.reports import CONSOLIDATE_REPORT, verified_stage
+from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
 from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0

@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from consolidation.decay import Retrievals, retrieved
+from consolidation.forgetting import EventKey
 from consolidation.forgetting_payloads import Accessed, FactKey
-from consolidation.tombstones import EventKey
 from enrichment.payloads import Feedback
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import DecideNode, Operation, SetEdge
-from projections.positions import Position
 from projections.schema import ENTITY, EVENT, RELATES_TO
 
 EntityKey = tuple[str, str]

@@ -17,10 +17,15 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from consolidation.payloads import EPISODE_EVENTS, EpisodeDecided
-from consolidation.sources import Episode, Place, SourceEvent, events_digest, place_of
+from consolidation.sources import (
+    Episode,
+    Place,
+    RecordedEpisode,
+    SourceEvent,
+    events_digest,
+    place_of,
+)
 from consolidation.summaries import VERSION, summarize_episode
-from consolidation.summary_payloads import EpisodeSummary
-from projections.positions import Position
 
 EPISODE_GAP_MS: Final = 30 * 60_000
 """A longer pause within a trace ends an episode (S0)."""
@@ -95,23 +100,6 @@ def _ends(stretch: Sequence[SourceEvent], following: SourceEvent) -> bool:
 
 def _episode(events: Sequence[SourceEvent], number: int) -> Episode:
     return Episode(events[0].session_id, events[0].trace_id, number, tuple(events))
-
-
-class RecordedEpisode(NamedTuple):
-    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
-
-    summary_id: str
-    digest: str
-    decided_at: Position
-    summary: EpisodeSummary
-    event_ids: tuple[str, ...]
-
-
-class RecordedSession(NamedTuple):
-    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
-
-    decided_at: Position | None
-    episodes: tuple[RecordedEpisode, ...]
 
 
 def sealed_episodes(recorded: Iterable[RecordedEpisode], retained: Container[str]) -> list[Sealed]:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 from pydantic import AfterValidator, Field, Strict, model_validator, with_config
 
 from consolidation.retention import Departure, Tier
-from enrichment.relations import MAX_RELATION_CHARACTERS, EdgeType
+from enrichment.vocabulary import MAX_RELATION_CHARACTERS, EdgeType
 from projections.records import (
     PART,
     Different,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from consolidation.forgetting import Tombstones
 from consolidation.payloads import (
     AgentDecided,
     CommunityChunk,
@@ -20,9 +21,9 @@ from consolidation.summary_payloads import (
     Summary,
     summary_id,
 )
-from consolidation.tombstones import Tombstones
-from enrichment.stage import vector_of
+from enrichment.similarity import vector_of
 from projections.events import Event, canonical_json
+from projections.identity import Position
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -34,7 +35,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import Position
 from projections.schema import COMMUNITY, ENTITY, LINKED_TO, MEMBER_OF, SUMMARIZES, SUMMARY
 
 

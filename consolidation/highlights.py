@@ -38,8 +38,7 @@ from consolidation.summary_payloads import (
 )
 from enrichment.event_kinds import EventKind
 from enrichment.phrases import MIN_WORD_CHARACTERS, PLAIN, WORD
-from enrichment.text import cut
-from enrichment.words import GREETINGS
+from enrichment.vocabulary import GREETINGS, cut
 
 CHATTER: Final = 2
 """Weight up to which nothing is told unless there is nothing else."""

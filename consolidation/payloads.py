@@ -318,3 +318,10 @@ def parse_consolidated(payload: Any) -> Consolidated:
     if isinstance(payload, Mapping) and payload.get("kind") == "community":
         return parse_community(payload)
     return parsed_by("kind", _KINDS, payload)
+
+
+class LinkCandidate(NamedTuple):
+    """A link that may be kept; `ended_at_ms`: of the other session, to choose by."""
+
+    link: SessionLink
+    ended_at_ms: int

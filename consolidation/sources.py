@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-from consolidation.summary_payloads import DIGEST_BYTES
+from consolidation.summary_payloads import (
+    DIGEST_BYTES,
+    EpisodeSummary,
+)
 from enrichment.event_kinds import EventKind
 from projections.events import canonical_json
+from projections.identity import Position
 
 
 class Mentioned(NamedTuple):
@@ -142,3 +146,116 @@ def _source(event: SourceEvent) -> dict[str, object]:
 
 def _digest(value: object) -> str:
     return blake2b(canonical_json(value), digest_size=DIGEST_BYTES).hexdigest()
+
+
+class RecordedEpisode(NamedTuple):
+    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
+
+    summary_id: str
+    digest: str
+    decided_at: Position
+    summary: EpisodeSummary
+    event_ids: tuple[str, ...]
+
+
+class RecordedSession(NamedTuple):
+    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
+
+    decided_at: Position | None
+    episodes: tuple[RecordedEpisode, ...]
+
+
+class FailedEvent(NamedTuple):
+    """An event of a tool that failed: `message` is its text, or the line made of it."""
+
+    session_id: str
+    tool: str
+    message: str
+
+
+class Totals(NamedTuple):
+    """Sums over all sessions of an agent, of which a pass reads only the most important.
+
+    Attributes:
+        session_count: at least 1.
+        event_count: of their events.
+        importance_total: of their importance.
+        failed_count: of failures.
+        started_at_ms: of the first event.
+        ended_at_ms: of the last event.
+    """
+
+    session_count: int
+    event_count: int
+    importance_total: int
+    failed_count: int
+    started_at_ms: int
+    ended_at_ms: int
+
+
+SHARED = ""
+"""The owner of what facts without a user, or of several users, name. No user id is empty."""
+
+
+class NamedEntity(NamedTuple):
+    """An entity, and whose facts name it.
+
+    Attributes:
+        entity_id: its hash.
+        users: of facts that name it, SHARED for those without a user; two are enough.
+        same: entities that are the same.
+    """
+
+    entity_id: str
+    users: Collection[str]
+    same: Collection[str] = ()
+
+
+class LinkingFact(NamedTuple):
+    """A fact that holds, as far as it joins entities.
+
+    Attributes:
+        source_id: of the entity it is about.
+        target_id: of the other.
+        literal: whether that is no entity of its own.
+        user: whose fact it is, or SHARED.
+        confidence: 0 to 1.
+        key: what tells it from others of the same two entities.
+    """
+
+    source_id: str
+    target_id: str
+    literal: bool
+    user: str
+    confidence: float
+    key: tuple[str, ...]
+
+
+READ_FACTS = 40
+"""How many of the strongest facts are worth reading for a text."""
+
+
+class Described(NamedTuple):
+    """How a member is shown: its name, its type and the finer one, if known."""
+
+    name: str
+    entity_type: str
+    subtype: str | None = None
+
+
+class InnerFact(NamedTuple):
+    """A fact whose ends are members, and which holds.
+
+    Attributes:
+        source_id: of the entity it is about.
+        target_id: of the other; None: a literal.
+        fact: in words.
+        confidence: 0 to 1.
+        support_count: how many events say so.
+    """
+
+    source_id: str
+    target_id: str | None
+    fact: str
+    confidence: float
+    support_count: int = 1

@@ -14,7 +14,16 @@ from typing import Final, NamedTuple
 
 from consolidation import NAME
 from consolidation.access_counts import Access, AccessCounts, FactPlace, NodeKey, ShownFact
-from consolidation.decisions import Decision, parse_decision
+from consolidation.decisions import (
+    Decision,
+    Passes,
+    RequestKey,
+    Scopes,
+    ShownPass,
+    Sums,
+    parse_decision,
+)
+from consolidation.forgetting import DroppedPairs, EventKey, Leaving, Tombstone, Tombstones
 from consolidation.forgetting_payloads import (
     Accessed,
     EntitiesArchived,
@@ -36,7 +45,6 @@ from consolidation.hierarchy import (
     episode_key,
     session_key,
 )
-from consolidation.passes import Passes, RequestKey, Scopes, ShownPass, Sums
 from consolidation.payloads import (
     AgentDecided,
     BoostsDecided,
@@ -48,22 +56,19 @@ from consolidation.payloads import (
     Requested,
     SessionDecided,
 )
-from consolidation.pruning import DroppedPairs
-from consolidation.tombstones import EventKey, Leaving, Tombstone, Tombstones
 from enrichment.importance import importance_score
 from enrichment.payloads import Feedback
 from enrichment.text import event_text
-from projections.events import Event
+from projections.events import SYSTEM_EVENTS, Event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     DecideNode,
     MergeNode,
     Operations,
     RemoveEdge,
 )
-from projections.positions import Position
 from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, Neighbours, SessionKey
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log2
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from consolidation.actions import Action, actions, actor_of, things_of
 from consolidation.highlights import (
@@ -24,7 +24,7 @@ from consolidation.highlights import (
     episode_highlights,
     listed,
 )
-from consolidation.sources import Episode, SourceEvent, events_digest, summaries_digest
+from consolidation.sources import Episode, SourceEvent, Totals, events_digest, summaries_digest
 from consolidation.summary_payloads import (
     CONTENT_CHARACTERS,
     EPISODE_CHARACTERS,
@@ -45,8 +45,9 @@ from consolidation.summary_payloads import (
     episode_scope_id,
 )
 from enrichment.event_kinds import EventKind
-from enrichment.ports import EntityType
-from enrichment.text import clean_text, cut
+from enrichment.names import EntityType
+from enrichment.text import clean_text
+from enrichment.vocabulary import cut
 from projections.events import timestamp_text
 
 VERSION: Final = 1
@@ -72,26 +73,6 @@ _TOLD_ENTITIES = 6
 _TOLD_FAILING = 2
 _NAME_CHARACTERS = 60
 """Of a name in a sentence; ids may have hundreds."""
-
-
-class Totals(NamedTuple):
-    """Sums over all sessions of an agent, of which a pass reads only the most important.
-
-    Attributes:
-        session_count: at least 1.
-        event_count: of their events.
-        importance_total: of their importance.
-        failed_count: of failures.
-        started_at_ms: of the first event.
-        ended_at_ms: of the last event.
-    """
-
-    session_count: int
-    event_count: int
-    importance_total: int
-    failed_count: int
-    started_at_ms: int
-    ended_at_ms: int
 
 
 # -- from events -----------------------------------------------------------------------------------

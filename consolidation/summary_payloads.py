@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, model_validator, with_config
 
-from enrichment.ports import EntityType
+from enrichment.names import EntityType
 from projections.events import MAX_NAME_CHARACTERS
 from projections.identity import SEPARATOR
 from projections.records import (

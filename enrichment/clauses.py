@@ -6,7 +6,7 @@ will …), a condition, or as the object of another verb ("I think that", "I hop
 both ends can be told: a name, the speaker as "I", and for some relations a plain noun phrase
 ("hiking", "dark mode") without anything that narrows it down ("people who help").
 
-`clause_patterns` has the table of verbs and relations.
+`vocabulary` has the table of verbs and relations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.clause_patterns import (
+from enrichment.facts import Assertion, Party, fact_in_words, named, party_of
+from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.ports import Analysis, EventText, Mention, Token
+from enrichment.vocabulary import (
     ADJECTIVES,
     ASIDE,
     BY,
@@ -39,11 +42,10 @@ from enrichment.clause_patterns import (
     VOICELESS,
     Kind,
     Pattern,
+    edge_type_of,
+    is_functional,
+    relation_name,
 )
-from enrichment.entities import LABELS, MIN_NAME_CHARACTERS, canonical_name
-from enrichment.facts import MAX_FACTS, Assertion, Party, fact_in_words, named, party_of
-from enrichment.ports import Analysis, EntityType, EventText, Mention, Token
-from enrichment.relations import edge_type_of, is_functional, relation_name
 from projections.events import Event
 
 TEXT_CONFIDENCE = 8_000

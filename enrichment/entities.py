@@ -17,13 +17,21 @@ says. The event's own agent and user are recognised by their names.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from enrichment.event_kinds import EventKind
+from enrichment.names import (
+    LABELS,
+    MAX_MENTIONS,
+    MAX_NAME_BYTES,
+    MIN_NAME_CHARACTERS,
+    EntityType,
+    Role,
+    _visible,
+    canonical_name,
+)
 from enrichment.patterns import identifiers
 from enrichment.phrases import (
     addressed_names,
@@ -31,38 +39,15 @@ from enrichment.phrases import (
     stated_identifiers,
     trimmed_entity,
 )
-from enrichment.ports import Analysis, EntityType, EventText, Mention, Role, Span
+from enrichment.ports import Analysis, EventText, Mention, Span
 from enrichment.text import Shape, key_spans, language_spans, shape
-from enrichment.words import CAMEL, singular
+from enrichment.vocabulary import CAMEL, singular
 from projections.events import Event
-from projections.identity import SEPARATOR
-
-MAX_MENTIONS = 10
-MIN_NAME_CHARACTERS = 3
-"""Of a name found in text or fields; a tool called `ls` is named by the envelope."""
-MAX_NAME_BYTES = 512
-ID_DIGEST_BYTES = 16
 
 _ROLE_STRENGTH: Final[tuple[Role, ...]] = ("subject", "tool", "target", "participant", "object")
 _SPEAKER_ROLES = frozenset(("user", "human", "tool", "function"))
 """Agent ids that are no agent's name but the role of the user or tool which the event names."""
 
-LABELS: Final[dict[str, tuple[EntityType, str]]] = {
-    "PERSON": ("concept", "person"),
-    "NORP": ("concept", "group"),
-    "ORG": ("concept", "organization"),
-    "GPE": ("concept", "location"),
-    "LOC": ("concept", "location"),
-    "FAC": ("concept", "location"),
-    "PRODUCT": ("concept", "product"),
-    "EVENT": ("concept", "event"),
-    "WORK_OF_ART": ("concept", "work"),
-    "LAW": ("concept", "work"),
-    "LANGUAGE": ("concept", "language"),
-}
-"""Labels of the recogniser → type and subtype. Labels that are not here are dropped: CARDINAL,
-ORDINAL, PERCENT, QUANTITY, TIME are numbers; DATE and MONEY come from the patterns, which find the
-absolute ones and leave `yesterday` and `three dollars` alone."""
 
 PATTERN_TYPES: Final[dict[str, EntityType]] = {
     "url": "resource",
@@ -86,23 +71,6 @@ PATTERN_TYPES: Final[dict[str, EntityType]] = {
 is nobody's name."""
 _LAST = ("amount", "date")
 
-SUBTYPES: Final[dict[str, tuple[EntityType, str]]] = {
-    "person": ("concept", "person"),
-    "organization": ("concept", "organization"),
-    "location": ("concept", "location"),
-    "project": ("concept", "project"),
-    "product": ("concept", "product"),
-    "technology": ("concept", "technology"),
-    "language": ("concept", "language"),
-    "event": ("concept", "event"),
-    "concept": ("concept", "concept"),
-    "tool": ("tool", "tool"),
-    "file": ("resource", "file"),
-    "config": ("resource", "config"),
-}
-"""S2 speaks of twelve types of entity without naming them; these are ours, as type and subtype.
-What a language model calls otherwise is a concept (S2, #2079)."""
-
 
 class _Candidate(NamedTuple):
     name: str
@@ -111,59 +79,6 @@ class _Candidate(NamedTuple):
     role: Role = "object"
     exact: bool = False
     envelope: bool = False
-
-
-def canonical_name(name: str) -> str:
-    """The normal form of a name: two mentions with the same one are of the same entity.
-
-    NFKC, lower case, whitespace runs as one space, without control, bidi and other invisible
-    characters, at most 512 bytes of UTF-8 cut at a character. Each step can undo another (lower
-    case of a composed letter decomposes, a removed mark lets its neighbours compose), so they are
-    repeated until nothing changes: `canonical_name(canonical_name(x)) == canonical_name(x)`.
-    """
-    for _ in range(_MAX_ROUNDS):
-        before = name
-        name = _normal(name)
-        if name == before:
-            break
-    return name
-
-
-_MAX_ROUNDS = 16  # three suffice for every string met; the bound only says that it ends
-
-
-def _normal(name: str) -> str:
-    if not name.isascii():
-        name = unicodedata.normalize("NFKC", name)
-        name = unicodedata.normalize("NFKC", name.lower())
-    else:
-        name = name.lower()
-    name = " ".join("".join(map(_visible, name)).split())
-    encoded = name.encode()
-    if len(encoded) > MAX_NAME_BYTES:
-        name = encoded[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()
-    return name
-
-
-def _visible(character: str) -> str:
-    if " " <= character <= "~":
-        return character
-    if character.isspace():
-        return " "
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cf", "Cs") or "\ufe00" <= character <= "\ufe0f":
-        return ""
-    return character
-
-
-def entity_id(tenant: str, canonical_name: str, entity_type: str) -> str:
-    """BLAKE2b-128 of (tenant, type, canonical name), 32 hexadecimal digits.
-
-    The name comes last and neither a tenant nor a type can hold the separator, so no two triples
-    are joined to the same text. Part of the stored format: it never changes.
-    """
-    text = SEPARATOR.join(("entity", tenant, entity_type, canonical_name))
-    return blake2b(text.encode(), digest_size=ID_DIGEST_BYTES).hexdigest()
 
 
 def mentions(

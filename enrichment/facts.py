@@ -29,22 +29,27 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.entities import canonical_name, entity_id
 from enrichment.event_kinds import EventKind, is_failed, parsed_json
-from enrichment.ports import EntityType, EventText, Mention
-from enrichment.relations import (
+from enrichment.names import (
+    MAX_FACT_CHARACTERS,
+    MAX_FACTS,
+    VALUE,
+    EntityType,
+    canonical_name,
+    entity_id,
+)
+from enrichment.ports import EventText, Mention
+from enrichment.vocabulary import (
     EdgeType,
     edge_type_of,
     is_functional,
     relation_name,
     relation_words,
+    singular,
+    word_set,
 )
-from enrichment.words import singular, word_set
 from projections.events import Event
 
-MAX_FACT_CHARACTERS = 500
-MAX_FACTS = 20
-"""An event gives at most this many."""
 WHOLE_CONFIDENCE = 10_000
 """Confidence is an integer times 10⁴, so that it may be in the digest."""
 STRUCTURED_CONFIDENCE = 9_500
@@ -52,8 +57,6 @@ MAX_VALUE_CHARACTERS = 80
 MAX_LISTED = 10
 MAX_RECORDS = 10
 
-VALUE = "value"
-"""Subtype of a literal."""
 
 SourceKind = Literal["user_edit", "file", "system", "conversation"]
 Status = Literal["staged", "confirmed"]
@@ -420,3 +423,27 @@ def _listed(record: _Record, key: str, items: Sequence[Any]) -> Iterator[_Stated
             target = literal(item)
         if target is not None:
             yield _StatedFact(record.party, link, target, _LINK)
+
+
+class Retraction(NamedTuple):
+    """What withdraws facts.
+
+    Attributes:
+        target_id: only facts with this target; None: whatever the target of a functional group.
+        asserted_by: only what this event asserted.
+        at_ms: since when it no longer holds; None, with `asserted_by`: it never held.
+        event_id: of the retraction.
+        position_ms: when the ledger took it in.
+    """
+
+    tenant: str
+    user_id: str | None
+    source_id: str
+    relation: str
+    edge_type: EdgeType
+    target_id: str | None
+    asserted_by: str | None
+    at_ms: int | None
+    event_id: str
+    ordinal: int
+    position_ms: int

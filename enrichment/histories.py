@@ -38,8 +38,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion
-from enrichment.relations import EdgeType, is_functional
+from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion, Retraction
+from enrichment.vocabulary import EdgeType, is_functional
 from projections.identity import SEPARATOR
 
 MAX_SUPPORTING = 20
@@ -68,30 +68,6 @@ class Group(NamedTuple):
         parts = ["-" if part is None else f"+{part}" for part in self]
         digest = blake2b(SEPARATOR.join(parts).encode(), digest_size=HISTORY_ID_BYTES)
         return digest.hexdigest()
-
-
-class Retraction(NamedTuple):
-    """What withdraws facts.
-
-    Attributes:
-        target_id: only facts with this target; None: whatever the target of a functional group.
-        asserted_by: only what this event asserted.
-        at_ms: since when it no longer holds; None, with `asserted_by`: it never held.
-        event_id: of the retraction.
-        position_ms: when the ledger took it in.
-    """
-
-    tenant: str
-    user_id: str | None
-    source_id: str
-    relation: str
-    edge_type: EdgeType
-    target_id: str | None
-    asserted_by: str | None
-    at_ms: int | None
-    event_id: str
-    ordinal: int
-    position_ms: int
 
 
 class Fact(NamedTuple):

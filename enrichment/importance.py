@@ -14,7 +14,7 @@ from typing import NamedTuple
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
 from enrichment.patterns import identifiers
 from enrichment.ports import EventText
-from enrichment.words import GREETINGS, STOP_WORDS, word_set
+from enrichment.vocabulary import GREETINGS, STOP_WORDS, word_set
 from projections.events import Event
 
 BASE = 4

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from enrichment.names import SUMMARY_CHARACTERS
 from enrichment.phrases import (
     INSIDE,
     NOUNS,
@@ -22,14 +23,19 @@ from enrichment.phrases import (
     with_compounds,
 )
 from enrichment.ports import Analysis, EventText, Span, Token
-from enrichment.text import cut, key_spans, language_spans
-from enrichment.words import GREETINGS
+from enrichment.text import (
+    FAILED_VERB,
+    RETURNED_VERB,
+    TIMED_OUT_VERB,
+    key_spans,
+    language_spans,
+)
+from enrichment.vocabulary import GREETINGS, cut
 from projections.events import Event
 
 MAX_KEYWORDS = 10
 MAX_IDENTIFIERS = 5
 """Of the keywords, so that a listing of codes leaves room for what it is about."""
-SUMMARY_CHARACTERS = 200
 
 _KEYWORD_CHARACTERS = 60
 _PHRASE_WORDS = 3
@@ -42,11 +48,6 @@ _MARKUP = re.compile(r"\*\*|`|^#+ ")
 _ERROR = re.compile(r"^(?:error|exception)\s*:\s*", re.IGNORECASE)
 _GREETING_WORDS = 4
 _GREETING_COST = 30
-_RETURNED = "returned"
-_FAILED = "failed"
-_TIMED_OUT = "timed out"
-_VERBS = (_RETURNED, _FAILED, _TIMED_OUT)
-"""What stands behind the name of a tool in the line of what came of its use."""
 
 
 class _Candidate(NamedTuple):
@@ -175,9 +176,9 @@ def summary(event: Event, text: EventText, analysis: Analysis) -> str:
 def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
     who = text.speaker or event.agent_id
     if text.kind is EventKind.RESULT:
-        return _after(f"{who} {_RETURNED}", _fields_line(text) if text.text else "")
+        return _after(f"{who} {RETURNED_VERB}", _fields_line(text) if text.text else "")
     if text.kind is EventKind.FAILURE or (text.kind is EventKind.CALL and event.status in FAILED):
-        failed = _TIMED_OUT if event.status == "timeout" else _FAILED
+        failed = TIMED_OUT_VERB if event.status == "timeout" else FAILED_VERB
         tool = event.tool_name is not None or who != event.agent_id
         what = f"{who} {failed}" if tool else event.event_type
         return _after(what, _ERROR.sub("", _fields_line(text)))
@@ -190,21 +191,6 @@ def _summary_line(event: Event, text: EventText, analysis: Analysis) -> str:
         return _after(event.event_type, _fields_line(text))
     message = text.kind in (EventKind.MESSAGE, EventKind.INSTRUCTION)
     return _after(who if message else event.event_type, _telling_sentence(text, analysis))
-
-
-def summary_body(line: str, speaker: str | None, event_type: str) -> str:
-    """What a line that `summary` made says, without whom or what it comes from.
-
-    Args:
-        line: of the event.
-        speaker: of its text.
-        event_type: of the event.
-    """
-    leads = [f"{speaker} {verb}" for verb in _VERBS] if speaker else []
-    for lead in (*leads, speaker, event_type):
-        if lead and (line == lead or line.startswith(f"{lead}: ")):
-            return line[len(lead) + 2 :]
-    return line
 
 
 def _after(who: str, what: str) -> str:

@@ -13,28 +13,24 @@ errors and other JSON never leave the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from enrichment.clauses import speaker_party
-from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.event_kinds import EventKind
-from enrichment.facts import (
-    MAX_FACTS,
-    WHOLE_CONFIDENCE,
-    Assertion,
-    Party,
-    fact_in_words,
-    party_of,
-)
-from enrichment.keywords import SUMMARY_CHARACTERS
+from enrichment.facts import WHOLE_CONFIDENCE, Assertion, Party, fact_in_words, party_of
+from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, SUMMARY_CHARACTERS, canonical_name
 from enrichment.ports import EventText, Mention
-from enrichment.prompts import Task
-from enrichment.relations import is_functional
-from enrichment.text import cut, language_spans
+from enrichment.prompts import (
+    Task,
+    is_same,
+)
+from enrichment.resolution import Candidate, judge, question
+from enrichment.text import language_spans
+from enrichment.vocabulary import cut, is_functional
 
 if TYPE_CHECKING:
-    from enrichment.stage import Derived
+    from enrichment.stage import Derived, EventKey
 
 MIN_CHARACTERS: Final = 20
 """Of a text from which names and facts are asked: "ok, thanks" has none."""
@@ -48,6 +44,17 @@ _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # As in `text.language_spans`: a value of less than four words is no sentence. `password: x` is not
 # sent, whether it was a field beside the words or a line of them.
 _FIELD = re.compile(r"^[^\s:]{1,121}:(?: \S+){0,3} *$", re.MULTILINE)
+
+
+class AnswersTogether(Protocol):
+    """A language model that answers many questions of its `tasks` at once."""
+
+    tasks: tuple[Task, ...]
+
+    def answers(
+        self, asked: Sequence[tuple[Task, Mapping[str, Any]]]
+    ) -> list[dict[str, Any] | None]:
+        """The validated answer to each question; None: degraded, or not one of its tasks."""
 
 
 def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str, Any]]:
@@ -194,3 +201,50 @@ def _merged_facts(
 
 def _key(assertion: Assertion) -> tuple[str, str, str, str]:
     return (assertion.source_id, assertion.relation, assertion.target_id, assertion.edge_type)
+
+
+def with_answers(
+    model: AnswersTogether, found: Sequence[Derived]
+) -> tuple[list[Derived], frozenset[EventKey]]:
+    """What events say, with what the model adds; asked together, a batch at a time.
+
+    Returns:
+        The events, and the keys of those for which an answer is missing: what a graph holds of
+        them is right with and without it.
+
+    Raises:
+        Stopped: the model was closed meanwhile.
+    """
+    tasks = [questions(one, model.tasks) for one in found]
+    answers = iter(model.answers([item for by_task in tasks for item in by_task.items()]))
+    given = [{task: next(answers) for task in by_task} for by_task in tasks]
+    return (
+        [
+            derived_with_model(one, {task: said for task, said in by_task.items() if said})
+            for one, by_task in zip(found, given, strict=True)
+        ],
+        frozenset(
+            one.event.key
+            for one, by_task in zip(found, given, strict=True)
+            if None in by_task.values()
+        ),
+    )
+
+
+def same_by_model(
+    model: AnswersTogether, candidates: Iterable[Candidate]
+) -> dict[tuple[str, str], bool]:
+    """The model's word on the cases that the rules leave open, for `resolution.same_as`.
+
+    A case without an answer is missing: the two stay apart.
+
+    Raises:
+        Stopped: the model was closed meanwhile.
+    """
+    cases = [one for one in candidates if judge(one).verdict == "ask"]
+    answers = model.answers([("disambiguation", question(one)) for one in cases])
+    return {
+        one.entity_ids: is_same(answer)
+        for one, answer in zip(cases, answers, strict=True)
+        if answer is not None
+    }

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from enrichment.ports import Span
-from enrichment.words import word_set
+from enrichment.vocabulary import word_set
 
 
 class Recogniser(NamedTuple):

@@ -62,12 +62,11 @@ from pydantic import (
     model_validator,
 )
 
-from enrichment.entities import canonical_name, entity_id
 from enrichment.facts import (
-    MAX_FACT_CHARACTERS,
     WHOLE_CONFIDENCE,
     Assertion,
     Party,
+    Retraction,
     SourceKind,
     Status,
     fact_in_words,
@@ -75,9 +74,8 @@ from enrichment.facts import (
     named,
     party_id,
 )
-from enrichment.histories import Retraction
-from enrichment.ports import EntityType
-from enrichment.relations import (
+from enrichment.names import MAX_FACT_CHARACTERS, EntityType, canonical_name, entity_id
+from enrichment.vocabulary import (
     MAX_RELATION_CHARACTERS,
     EdgeType,
     edge_type_of,
@@ -85,8 +83,19 @@ from enrichment.relations import (
     relation_name,
 )
 from projections.errors import InvalidEvent
-from projections.events import MAX_NAME_CHARACTERS, Event, parse_event
+from projections.events import (
+    MAX_NAME_CHARACTERS,
+    SYSTEM_EVENTS,
+    Event,
+    is_system_event,
+    parse_event,
+)
 from projections.records import (
+    MAX_COMMENT_CHARACTERS,
+    MAX_JUDGED,
+    MAX_REASON_CHARACTERS,
+    MAX_REQUEST_REASON_CHARACTERS,
+    MAX_SPLIT,
     Coded,
     Different,
     EntityId,
@@ -99,7 +108,10 @@ from projections.records import (
     broken,
     parsed,
 )
-from projections.system_events import SYSTEM_EVENTS, is_system_event
+
+DECIDER = "recollect"
+"""`agent_id` of what Recollect itself decides."""
+
 
 FACT_ASSERTED: Final = "memory.fact_asserted"
 FACT_RETRACTED: Final = "memory.fact_retracted"
@@ -116,15 +128,9 @@ WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT, REQUESTED_EVENT)
 """Those whose payload has rules."""
 
 ENTITY_TYPES: Final[tuple[str, ...]] = get_args(EntityType)
-MAX_REASON_CHARACTERS: Final = 500
-MAX_REQUEST_REASON_CHARACTERS: Final = 1_000
-MAX_COMMENT_CHARACTERS: Final = 1_000
 MAX_JUSTIFICATION_CHARACTERS: Final = 200
-MAX_SPLIT: Final = 100
 MAX_PAIRS: Final = 200
 """So that a payload stays below 128 KiB."""
-MAX_JUDGED: Final = 100
-"""Nodes that one feedback names."""
 MAX_ERRORS: Final = 100
 """Of one event: a payload of 256 KiB has room for 30,000 unknown fields, and a batch for a thousand
 such payloads."""

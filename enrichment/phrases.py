@@ -14,7 +14,13 @@ from typing import NamedTuple
 from enrichment.patterns import identifiers
 from enrichment.ports import Analysis, EventText, Span, Token
 from enrichment.text import key_spans
-from enrichment.words import GENERIC_NOUNS, GREETINGS, PLAIN_ACRONYMS, STOP_WORDS, VAGUE_ADJECTIVES
+from enrichment.vocabulary import (
+    GENERIC_NOUNS,
+    GREETINGS,
+    PLAIN_ACRONYMS,
+    STOP_WORDS,
+    VAGUE_ADJECTIVES,
+)
 
 MAX_PHRASE_WORDS = 4
 MAX_ENTITY_WORDS = 6

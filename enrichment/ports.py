@@ -6,9 +6,10 @@ The pure modules know these values only; `pipelines.models` holds what fills the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from enrichment.event_kinds import TOOL_USE, EventKind
+from enrichment.names import EntityType, Role
 
 
 class Token(NamedTuple):
@@ -106,10 +107,6 @@ class PayloadResolver(Protocol):
 
     def resolve(self, reference: str) -> Any | None:
         """The payload behind a `payload_ref`; None when it cannot be had (counted, not fatal)."""
-
-
-EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]
-Role = Literal["subject", "object", "tool", "target", "participant"]
 
 
 class EventText(NamedTuple):

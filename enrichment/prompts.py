@@ -23,16 +23,22 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import orjson
 
-from enrichment.entities import (
+from enrichment.names import (
+    MAX_FACT_CHARACTERS,
+    MAX_FACTS,
     MAX_MENTIONS,
     MIN_NAME_CHARACTERS,
     SUBTYPES,
+    SUMMARY_CHARACTERS,
     canonical_name,
 )
-from enrichment.facts import MAX_FACT_CHARACTERS, MAX_FACTS
-from enrichment.keywords import SUMMARY_CHARACTERS
-from enrichment.relations import EDGE_TYPES, MAX_RELATION_CHARACTERS, edge_type_of, relation_name
-from enrichment.text import cut
+from enrichment.vocabulary import (
+    EDGE_TYPES,
+    MAX_RELATION_CHARACTERS,
+    cut,
+    edge_type_of,
+    relation_name,
+)
 
 Task = Literal["summary", "extraction", "disambiguation"]
 TASKS: Final[tuple[Task, ...]] = get_args(Task)

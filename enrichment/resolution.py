@@ -19,20 +19,28 @@ first that fits:
 6. From 0.70: a case for the language model. Below: new.
 
 Without a language model, or without its answer, a case is new.
+
+A decision is taken once, when an entity is new to the graph. It changes nothing by itself: it is
+appended to the ledger as `memory.same_as`, and applied when it is read back.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
-from enrichment.facts import VALUE, WHOLE_CONFIDENCE
-from enrichment.payloads import SameAsPair
-from enrichment.ports import EntityType
-from enrichment.words import UNINFLECTED, word_set
+import numpy as np
+
+from enrichment.facts import WHOLE_CONFIDENCE
+from enrichment.names import VALUE, EntityType
+from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.ports import Mention
+from enrichment.vocabulary import UNINFLECTED, word_set
+from projections.events import PARTITION_KEY, Event, derived_event_id
+from projections.identity import Position
 
 SAME_COSINE = 0.85
 ASK_COSINE = 0.70
@@ -156,48 +164,6 @@ def question(candidate: Candidate) -> dict[str, Any]:
             for e in (candidate.first, candidate.second)
         ]
     }
-
-
-SAME_AS_ROUNDS: Final = 5
-"""Steps along SAME_AS: a component that is wider is cut, and named by a nearer member."""
-Row = TypeVar("Row", bound=Mapping[str, Any])
-
-
-def edges_of_sameness(ids: Iterable[str], ask: Callable[[list[str]], Iterable[Row]]) -> list[Row]:
-    """The edges around entities, around those that they lead to, and so on.
-
-    Args:
-        ids: of the entities.
-        ask: gives the edges at entities; `other` of a row is the id at the far end.
-    """
-    edges: list[Row] = []
-    visited: set[str] = set()
-    wanted = set(ids)
-    for _ in range(SAME_AS_ROUNDS):
-        if not wanted:
-            break
-        visited |= wanted
-        rows = list(ask(sorted(wanted)))
-        edges += rows
-        wanted = {row["other"] for row in rows} - visited
-    return edges
-
-
-def components(edges: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The canonical id, the smallest of its component, of every entity that has an edge."""
-    parents: dict[str, str] = {}
-
-    def root(entity: str) -> str:
-        parents.setdefault(entity, entity)
-        while parents[entity] != entity:
-            parents[entity] = parents[parents[entity]]
-            entity = parents[entity]
-        return entity
-
-    for first, second in edges:
-        smaller, larger = sorted((root(first), root(second)))
-        parents[larger] = smaller  # so that a root is the smallest id of its tree
-    return {entity: root(entity) for entity in sorted(parents)}
 
 
 _PERSONS: Final = frozenset(("agent", "user"))
@@ -341,3 +307,133 @@ def _stem(word: str, kind: str) -> str:
     if kind in _NO_INFLECTION or len(word) < 5 or word.endswith(UNINFLECTED):
         return word  # Williams is not William
     return word[:-1] if word.endswith("s") else word
+
+
+MODEL = "model-"
+"""Tells a language model's decisions about a newcomer from those of the rules."""
+
+_COMPARED: frozenset[EntityType] = frozenset(("concept", "service"))
+
+EntityKey = tuple[str, str]
+
+
+class Newcomer(NamedTuple):
+    """An entity that the graph did not have before this transaction.
+
+    Attributes:
+        vector: of its name; None when the name is not compared by similarity.
+        event, position: of its first mention in the batch, which triggers the decision.
+    """
+
+    entity: KnownEntity
+    vector: bytes | None
+    event: Event
+    position: Position
+
+
+class Comparison(NamedTuple):
+    """A newcomer and what it may be the same as."""
+
+    newcomer: Newcomer
+    candidates: list[Candidate]
+
+
+def is_comparable(mention: Mention) -> bool:
+    """Whether another name may be found to be the same by similarity."""
+    return not mention.exact and mention.entity_type in _COMPARED
+
+
+def comparisons(
+    newcomers: Mapping[EntityKey, Newcomer],
+    near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]],
+) -> list[Comparison]:
+    """What each entity that is new has to be compared with.
+
+    Args:
+        newcomers: by (tenant, entity id).
+        near: entities of the graph that each may be the same as, with the cosine of the names.
+    """
+    candidates: dict[EntityKey, list[Candidate]] = {}
+    for key, others in near.items():
+        entity = newcomers[key].entity
+        candidates[key] = [Candidate(entity, other, cosine) for other, cosine in others]
+    for key, candidate in _among(newcomers):
+        candidates.setdefault(key, []).append(candidate)
+    return [Comparison(newcomers[key], candidates[key]) for key in sorted(candidates)]
+
+
+def decisions(compared: Iterable[Comparison]) -> list[Event]:
+    """The `memory.same_as` events that the rules come to, one for each newcomer."""
+    return [event for one in compared for event in _events(one.newcomer, same_as(one.candidates))]
+
+
+def open_cases(compared: Iterable[Comparison]) -> list[Comparison]:
+    """What is left for a language model."""
+    cases = [
+        one._replace(candidates=[c for c in one.candidates if judge(c).verdict == "ask"])
+        for one in compared
+    ]
+    return [one for one in cases if one.candidates]
+
+
+def answered(cases: Iterable[Comparison], answers: Mapping[tuple[str, str], bool]) -> list[Event]:
+    """The `memory.same_as` events that a language model's answers come to."""
+    return [
+        event
+        for one in cases
+        for event in _events(one.newcomer, same_as(one.candidates, answers), MODEL)
+    ]
+
+
+def _among(newcomers: Mapping[EntityKey, Newcomer]) -> Iterable[tuple[EntityKey, Candidate]]:
+    """Pairs of newcomers of one tenant: alike by their vectors, or of one name."""
+    tenants: dict[str, list[EntityKey]] = {}
+    for key in sorted(newcomers):
+        tenants.setdefault(key[0], []).append(key)
+    for keys in tenants.values():
+        cosines = _cosines([newcomers[key].vector for key in keys])
+        names: dict[str, list[EntityKey]] = {}
+        for key in keys:
+            names.setdefault(newcomers[key].entity.canonical_name, []).append(key)
+        pairs = {
+            (keys[i], keys[j]): cosines[i, j]
+            for i, j in zip(*np.nonzero(np.triu(cosines, k=1) >= ASK_COSINE), strict=True)
+        }
+        for same in names.values():
+            for n, first in enumerate(same):
+                pairs.update({(first, second): 1.0 for second in same[n + 1 :]})
+        for (first, second), cosine in sorted(pairs.items()):
+            yield first, Candidate(newcomers[first].entity, newcomers[second].entity, float(cosine))
+
+
+def _cosines(vectors: Sequence[bytes | None]) -> np.ndarray:
+    """Cosines of all pairs; -1 where a vector is missing."""
+    given = [n for n, vector in enumerate(vectors) if vector is not None]
+    cosines = np.full((len(vectors), len(vectors)), -1.0)
+    if given:
+        rows = np.stack([np.frombuffer(vectors[n] or b"", dtype="<f4") for n in given])
+        cosines[np.ix_(given, given)] = rows @ rows.T
+    return cosines
+
+
+def _events(newcomer: Newcomer, pairs: Sequence[SameAsPair], by: str = "") -> list[Event]:
+    return [
+        _event(newcomer, pairs[first : first + MAX_PAIRS], f"{by}{first // MAX_PAIRS}")
+        for first in range(0, len(pairs), MAX_PAIRS)
+    ]
+
+
+def _event(newcomer: Newcomer, pairs: Sequence[SameAsPair], chunk: str) -> Event:
+    """The decision; every field follows from its trigger, so deciding twice is deciding once."""
+    tenant, own_id = newcomer.event.tenant, newcomer.entity.entity_id
+    identity = (SAME_AS_FOUND, tenant, str(newcomer.position), own_id, chunk)
+    return Event(
+        tenant=tenant,
+        event_id=derived_event_id(*identity),
+        event_type=SAME_AS_FOUND,
+        occurred_at_ms=newcomer.event.occurred_at_ms,
+        session_id=PARTITION_KEY,
+        agent_id=DECIDER,
+        trace_id=newcomer.event.trace_id,
+        payload=SameAsFound(pairs=tuple(pairs)).payload(),
+    )

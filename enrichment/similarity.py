@@ -12,7 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from projections.operations import MergeEdge, Operation, RemoveEdge
+from projections.operations import (
+    MergeEdge,
+    Operation,
+    RemoveEdge,
+)
 from projections.schema import SIMILAR_TO
 
 THRESHOLD = 0.85
@@ -152,3 +156,11 @@ def similar_edges(
             for (t, a, b), score in sorted(merged.items())
         ),
     ]
+
+
+def vector_of(data: bytes | None) -> list[float] | None:
+    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
+    if data is None:
+        return None
+    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
+    return numbers

@@ -14,20 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
-from enrichment.entities import entity_id, mentions
-from enrichment.entity_matching import Newcomer, comparisons, decisions, is_comparable
+from enrichment.entities import mentions
 from enrichment.event_kinds import EventKind
-from enrichment.facts import MAX_FACTS, Assertion, Party, structured_facts
+from enrichment.facts import Assertion, Party, Retraction, structured_facts
 from enrichment.features import Features, features
-from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, groups_of, intervals
+from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
+from enrichment.names import MAX_FACTS, entity_id
 from enrichment.payloads import (
     EntityCorrected,
     EntityRenamed,
@@ -42,11 +40,12 @@ from enrichment.payloads import (
     stated_retraction,
 )
 from enrichment.ports import Analysis, EventText, Mention
-from enrichment.resolution import KnownEntity
+from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
-from enrichment.similarity import similar_edges
+from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
-from projections.events import Event
+from projections.events import SYSTEM_EVENTS, Event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -59,7 +58,6 @@ from projections.operations import (
     RemoveEdge,
     SetNode,
 )
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,
@@ -72,7 +70,6 @@ from projections.schema import (
     SAME_AS,
 )
 from projections.structural import Link, SessionKey
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]
@@ -486,14 +483,6 @@ def fact_edge(tenant: str, fact: Fact) -> MergeEdge:
             "support_count": fact.support_count,
         },
     )
-
-
-def vector_of(data: bytes | None) -> list[float] | None:
-    """The numbers of a vector; Neo4j Community keeps lists of floats only."""
-    if data is None:
-        return None
-    numbers: list[float] = np.frombuffer(data, dtype="<f4").tolist()
-    return numbers
 
 
 @dataclass(slots=True)

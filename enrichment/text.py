@@ -16,7 +16,6 @@ dot, keys in order. A list of plain values is one line. Nothing depends on how t
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -39,6 +38,7 @@ from enrichment.event_kinds import (
     returned_value,
 )
 from enrichment.ports import EventText
+from enrichment.vocabulary import cut
 from projections.events import Event
 
 TEXT_CHARACTERS = 4_000
@@ -54,7 +54,6 @@ MAX_ITEMS = 50
 """Of a list of plain values, how many go on its line."""
 
 _KEY_CHARACTERS = 100
-_WORD_REACH = 40
 _SPEAKER_CHARACTERS = 200
 _BINARY_SAMPLE = 4_096
 _BINARY_SHARE = 0.1
@@ -101,33 +100,6 @@ def event_text(event: Event, content: Any = None) -> EventText:
 def stored_text(text: str) -> str:
     """The beginning of a text that the graph keeps: at most STORED_CHARACTERS."""
     return cut(text, STORED_CHARACTERS)
-
-
-def cut(text: str, characters: int) -> str:
-    """The beginning of a text, at most so many characters, `…` last when something is missing.
-
-    Ends between words if there is a gap near the end, and never before a combining mark.
-    """
-    if len(text) <= characters:
-        return text
-    end = characters - 1
-    for place in range(end, max(end - _WORD_REACH, characters // 2), -1):
-        if text[place].isspace():
-            end = place
-            break
-    else:
-        while end > max(characters - _WORD_REACH, 1) and _joins(text[end - 1], text[end]):
-            end -= 1
-    return text[:end].rstrip() + "…"
-
-
-def _joins(before: str, after: str) -> bool:
-    return (
-        unicodedata.combining(after) > 0
-        or after in "\u200d\ufe0f"
-        or before == "\u200d"
-        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
-    )
 
 
 def clean_text(text: str) -> str:
@@ -393,3 +365,25 @@ def _words_and_fields(value: Any) -> tuple[tuple[str, ...], Any]:
             if key == "content" and is_list(words) and all(is_part(p, _TEXT_PARTS) for p in words):
                 return message_content(words)[0], None
     return (), value
+
+
+RETURNED_VERB = "returned"
+FAILED_VERB = "failed"
+TIMED_OUT_VERB = "timed out"
+_VERBS = (RETURNED_VERB, FAILED_VERB, TIMED_OUT_VERB)
+"""What stands behind the name of a tool in the line of what came of its use."""
+
+
+def summary_body(line: str, speaker: str | None, event_type: str) -> str:
+    """What a line that `summary` made says, without whom or what it comes from.
+
+    Args:
+        line: of the event.
+        speaker: of its text.
+        event_type: of the event.
+    """
+    leads = [f"{speaker} {verb}" for verb in _VERBS] if speaker else []
+    for lead in (*leads, speaker, event_type):
+        if lead and (line == lead or line.startswith(f"{lead}: ")):
+            return line[len(lead) + 2 :]
+    return line

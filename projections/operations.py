@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from projections.errors import InvalidOperation
 from projections.events import Event
+from projections.identity import START, Position
 from projections.operation_rules import Key as Key
 from projections.operation_rules import (
     Values,
@@ -25,7 +26,6 @@ from projections.operation_rules import (
     edge_stage,
     node_stage,
 )
-from projections.positions import START, Position
 from projections.schema import EDGES
 
 _NOTHING: Final[Values] = {}

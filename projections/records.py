@@ -28,7 +28,19 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from projections.errors import InvalidEvent
-from projections.events import timestamp_ms, timestamp_text
+from projections.events import (
+    timestamp_ms,
+    timestamp_text,
+)
+
+# What people write of a correction or a judgement; the models of the API have the same bounds.
+MAX_REASON_CHARACTERS: Final = 500
+MAX_REQUEST_REASON_CHARACTERS: Final = 1_000
+MAX_COMMENT_CHARACTERS: Final = 1_000
+MAX_SPLIT: Final = 100
+MAX_JUDGED: Final = 100
+"""Nodes that one feedback names."""
+
 
 MOST_WHOLE: Final = 2**53 - 1
 """Beyond it not every program reads the same number."""

@@ -186,7 +186,9 @@ def _weights(
 
 
 def _decided(name: str, kind: Kind, merge: Merge = Merge.REPLACED) -> Property:
-    return Property(name, kind, "consolidation", Certainty.RECORDED, merge)
+    return Property(
+        name=name, kind=kind, stage="consolidation", certainty=Certainty.RECORDED, merge=merge
+    )
 
 
 def _decided_at() -> Property:
@@ -251,7 +253,13 @@ ENTITY: Final = NodeRow(
         Property("first_seen", Kind.TIME, "enrichment", merge=Merge.EARLIEST),
         Property("first_event_id", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
         Property("last_seen", Kind.TIME, "enrichment", merge=Merge.LATEST),
-        Property("embedding", Kind.VECTOR, "enrichment", Certainty.APPROXIMATE, Merge.KEPT),
+        Property(
+            name="embedding",
+            kind=Kind.VECTOR,
+            stage="enrichment",
+            certainty=Certainty.APPROXIMATE,
+            merge=Merge.KEPT,
+        ),
         Property(
             "display_name", Kind.STRING, "enrichment", Certainty.RECORDED, merge=Merge.DECIDED
         ),
@@ -468,7 +476,7 @@ FOLLOWS: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.TEMPORAL,
     prov="(none; qualifiedStart, qualifiedEnd)",
-    weights=_weights(1.0, 5.0, 1.0, 0.5, 2.0),
+    weights=_weights(why=1.0, when=5.0, what=1.0, related=0.5, general=2.0),
     meaning="the next retained event of the session, sorted by (occurred_at, event_id)",
 )
 CAUSED_BY: Final = EdgeRow(
@@ -485,7 +493,7 @@ CAUSED_BY: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.CAUSAL,
     prov="wasGeneratedBy, wasInformedBy",
-    weights=_weights(5.0, 1.0, 2.0, 1.5, 2.0),
+    weights=_weights(why=5.0, when=1.0, what=2.0, related=1.5, general=2.0),
     meaning="effect to cause; direct from parent_event_id, inferred by a named rule",
     key=("mechanism",),
     shared_by=("mechanism", {"projection": DIRECT, "enrichment": INFERRED}),
@@ -499,7 +507,7 @@ SIMILAR_TO: Final = EdgeRow(
     certainty=Certainty.APPROXIMATE,
     view=View.SEMANTIC,
     prov="(none; alternateOf is narrower)",
-    weights=_weights(1.5, 0.5, 2.0, 5.0, 2.0),
+    weights=_weights(why=1.5, when=0.5, what=2.0, related=5.0, general=2.0),
     meaning="plain cosine of the two texts above the threshold; one edge a pair, "
     "smaller event_id first, read as undirected",
     cap_per_node=10,
@@ -514,7 +522,7 @@ REFERENCES: Final = EdgeRow(
     certainty=Certainty.FOLDED,
     view=View.ENTITY,
     prov="wasAssociatedWith, used",
-    weights=_weights(2.0, 1.0, 5.0, 2.0, 2.0),
+    weights=_weights(why=2.0, when=1.0, what=5.0, related=2.0, general=2.0),
     meaning="the event mentions the entity; never redirected",
     key=("role",),
     cap_per_node=10,
@@ -548,7 +556,7 @@ RELATES_TO: Final = EdgeRow(
     prov="wasInfluencedBy",
     # by its own edge_type: causal as CAUSED_BY, temporal as FOLLOWS, semantic as SIMILAR_TO,
     # entity as REFERENCES; this is the entity one
-    weights=_weights(2.0, 1.0, 5.0, 2.0, 2.0),
+    weights=_weights(why=2.0, when=1.0, what=5.0, related=2.0, general=2.0),
     meaning="a fact: what one entity is to another, and when it was true",
     key=("relation", "edge_type", "valid_from", "event_id"),
     origin="S2",
@@ -568,7 +576,7 @@ SAME_AS: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.ENTITY,
     prov="alternateOf",
-    weights=_weights(5.0, 5.0, 5.0, 5.0, 5.0),
+    weights=_weights(why=5.0, when=5.0, what=5.0, related=5.0, general=5.0),
     meaning="two entities were found to be the same; smaller entity_id first",
     origin="S2",
     decided_by="decided_at",
@@ -582,7 +590,7 @@ SUMMARIZES: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.HIERARCHICAL,
     prov="alternateOf, specializationOf",
-    weights=_weights(1.0, 0.5, 2.0, 1.5, 2.0),
+    weights=_weights(why=1.0, when=0.5, what=2.0, related=1.5, general=2.0),
     meaning="what a summary is made from: events of an episode, episodes of a session, "
     "sessions of an agent",
     other_target="Summary",
@@ -599,7 +607,7 @@ MEMBER_OF: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.ENTITY,
     prov="(none; the inverse of hadMember)",
-    weights=_weights(0.5, 0.5, 0.5, 0.5, 0.5),
+    weights=_weights(why=0.5, when=0.5, what=0.5, related=0.5, general=0.5),
     meaning="the community of an entity; at most one",
     cap_per_node=1,
     origin="S2",
@@ -619,7 +627,7 @@ LINKED_TO: Final = EdgeRow(
     certainty=Certainty.RECORDED,
     view=View.HIERARCHICAL,
     prov="wasInfluencedBy",
-    weights=_weights(0.0, 0.0, 0.0, 0.0, 0.0),
+    weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
     meaning="two sessions share rare entities, or failed alike, with the event that resolved it",
     key=("reason",),
     cap_per_node=10,

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from projections.errors import UnknownSystemEvent
-from projections.events import Event
+from projections.events import SYSTEM_EVENTS, Event, is_system_event
+from projections.identity import Position
 from projections.operation_rules import edge_values, node_values
 from projections.operations import (
     EnsureNode,
@@ -23,9 +24,7 @@ from projections.operations import (
     Operations,
     RemoveEdge,
 )
-from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
-from projections.system_events import SYSTEM_EVENTS, is_system_event
 
 FOLD_VERSION = 1
 """Rises when the rules below change what the graph holds."""

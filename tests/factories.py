@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry
-from projections.events import Event, encode_event
-from projections.identity import event_partition
-from projections.positions import Position
+from projections.events import Event, encode_event, event_partition
+from projections.identity import Position
 
 START_MS = 1_770_000_000_000
 """When the first event of a test happens: 2026-02-02T02:40:00Z."""

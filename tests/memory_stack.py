@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pipelines.graph.port import FoundEdge, FoundNode, Graph
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended, Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
 from projections.events import Event
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT
 from tests.factories import sessions
 from tests.fakes.ledger import FakeLedger

@@ -13,7 +13,7 @@ from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge, FoundNode, Graph
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import CommunitySettings, Pass

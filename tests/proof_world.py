@@ -17,12 +17,12 @@ from consolidation.forgetting_payloads import (
     accessed_payloads,
 )
 from consolidation.stage import consolidate, derive, reach
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import Analysis
 from enrichment.stage import enrich
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.enriching import Deriver
 from pipelines.work.folds import StageFold

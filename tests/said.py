@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from enrichment.facts import Assertion, Party, named
-from enrichment.histories import Fact, Group, Retraction, entry_of, group_of, intervals
+from enrichment.facts import Assertion, Party, Retraction, named
+from enrichment.histories import Fact, Group, entry_of, group_of, intervals
 from tests.factories import START_MS, event_id
 
 DAY_MS = 86_400_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from consolidation.sources import Cause, Mentioned, SourceEvent
-from enrichment.entities import canonical_name, entity_id
 from enrichment.event_kinds import EventKind, event_kind
+from enrichment.names import canonical_name, entity_id
 from tests.factories import START_MS, event, event_id
 
 MINUTE_MS = 60_000

@@ -9,21 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from api.query_schemas import SubgraphQuery
-from api.retrieval.gather import (
-    Candidates,
-    Gathered,
-    Gathering,
-    Notes,
-    Outcome,
-    QueryAnalysis,
-    Work,
-    run_side_by_side,
-)
-from api.retrieval.intent import Intent, inferred_intents, path_intents, traversed_intents
+from api.read_schemas import SubgraphQuery
+from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
+from api.retrieval.gather import Candidates, Gathered, Gathering, QueryAnalysis
+from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -40,11 +31,11 @@ from api.retrieval.ranking import (
 )
 from api.retrieval.relevance import Candidate, HalfVector
 from api.retrieval.walk import Walk
-from api.schemas import Bound, RetrievalMethod
+from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_id
-from pipelines.graph.reader import GraphEdge, GraphNode, GraphReader
+from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads.channels import session_events
 from pipelines.graph.reads.proactive import Beside, proactive
 from pipelines.graph.reads.scope import Scope
@@ -69,29 +60,6 @@ class _Walked(NamedTuple):
     worth: Mapping[str, float]
     candidates: list[Candidate] | None
     beside: list[Signalled] | None
-
-
-@dataclass(slots=True)
-class Subgraph:
-    """A page of a ranking, and how it came about.
-
-    Attributes:
-        ranking: the best first; what is shown, once it was read.
-        behind: of the ranking, behind what is shown.
-        nodes: those that are shown, by id.
-        edges: between them.
-    """
-
-    intents: Mapping[Intent, float]
-    inferred: Mapping[Intent, float]
-    weights: DecayWeights
-    method: RetrievalMethod
-    notes: Notes = field(default_factory=Notes)
-    seeds: list[str] = field(default_factory=list)
-    ranking: list[Ranked] = field(default_factory=list)
-    behind: list[Ranked] = field(default_factory=list)
-    nodes: dict[str, GraphNode] = field(default_factory=dict)
-    edges: list[GraphEdge] = field(default_factory=list)
 
 
 class Retrieval:

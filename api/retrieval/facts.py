@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from api.retrieval.seeds import Seed
+from api.retrieval.intent import Seed
 from api.retrieval.walk import BoundedWalk
 from api.schemas import Bound
 from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrieval_count
 from consolidation.forgetting_payloads import FactKey
-from enrichment.facts import VALUE
-from enrichment.resolution import components
+from enrichment.names import VALUE, components
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.rows import End, FactRow
 

@@ -6,21 +6,20 @@ channels side by side, each with its own time. What fails or is too slow is left
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy
 
 from api.caches import PassageCache
-from api.query_schemas import SubgraphQuery
-from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
-from api.retrieval.recall import Recall, seeds_of
-from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
-from api.retrieval.seeds import (
+from api.read_schemas import SubgraphQuery
+from api.retrieval.channels import (
+    Notes,
+    Outcome,
+    Work,
+    run_side_by_side,
+)
+from api.retrieval.intent import (
     CONTEXT_SCORE,
     MAX_ENTITY_SEEDS,
     MAX_EVENT_SEEDS,
@@ -29,10 +28,11 @@ from api.retrieval.seeds import (
     joined_seeds,
     most_important,
 )
-from api.schemas import Bound, Channel
+from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
+from api.retrieval.recall import Recall, seeds_of
+from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
 from api.services import Deadline, ReadContext
-from enrichment.entities import canonical_name, entity_id
-from enrichment.ports import EntityType
+from enrichment.names import EntityType, canonical_name, entity_id
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import (
     contents,
@@ -45,93 +45,16 @@ from pipelines.graph.reads.channels import (
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import ENTITY_PREFIX, Hit, SessionEvent, wire_id
-from pipelines.observe import metrics
-from projections.errors import GraphUnavailable, QueryTimeout, RecollectError
-from projections.positions import Position
+from projections.errors import GraphUnavailable, QueryTimeout
+from projections.identity import Position
 from projections.schema import ENTITY
 
 CHANNEL_HITS: Final = 100
 """Events of a channel; a ranking is made of them, of their neighbours, of what the walk meets."""
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
-GRACE_MS: Final = 50
-"""Beyond a channel's time, for the database to end it and say so."""
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
-
-Status = Literal["ok", "timeout", "failed", "unavailable", "off"]
-Work = Callable[[int], Any]
-"""What a channel does, given its milliseconds."""
-
-
-class Outcome(NamedTuple):
-    """What became of a channel; `value` is None unless the status is `ok`."""
-
-    value: Any
-    status: Status
-    ms: int
-
-
-def run_side_by_side(
-    pool: Executor, channels: Mapping[str, Work], timeout_ms: int
-) -> dict[str, Outcome]:
-    """All channels at once, each within `timeout_ms`; what is not back by then is given up.
-
-    A channel that is given up may go on until the database ends it; nobody waits for it.
-    """
-    begun_s = time.monotonic()
-    deadline_s = begun_s + (timeout_ms + GRACE_MS) / 1000
-    futures = {name: pool.submit(_timed, work, timeout_ms) for name, work in channels.items()}
-    return {name: _outcome(future, begun_s, deadline_s) for name, future in futures.items()}
-
-
-def _timed(work: Work, timeout_ms: int) -> tuple[Any, int]:
-    begun_s = time.monotonic()
-    value = work(timeout_ms)
-    return value, round((time.monotonic() - begun_s) * 1000)
-
-
-def _outcome(future: Future[tuple[Any, int]], begun_s: float, deadline_s: float) -> Outcome:
-    status: Status = "failed"
-    try:
-        value, ms = future.result(timeout=max(0.0, deadline_s - time.monotonic()))
-    except (FutureTimeout, QueryTimeout):
-        future.cancel()
-        status = "timeout"
-    except GraphUnavailable:
-        status = "unavailable"
-    except RecollectError:
-        status = "failed"
-    else:
-        return Outcome(value, "ok", ms)
-    return Outcome(None, status, round((time.monotonic() - begun_s) * 1000))
-
-
-@dataclass(slots=True)
-class Notes:
-    """How an answer came about.
-
-    Attributes:
-        outcomes: of the channels; the value is what they found.
-        cut_by: bounds beyond which there is more.
-        degraded: what had to be left out, in words.
-    """
-
-    outcomes: dict[Channel, Outcome] = field(default_factory=dict)
-    cut_by: set[Bound] = field(default_factory=set)
-    degraded: list[str] = field(default_factory=list)
-
-    def take(self, channel: Channel, outcome: Outcome) -> None:
-        """Note how a channel did."""
-        self.outcomes[channel] = outcome
-        if outcome.status != "ok":
-            metrics.CHANNEL_FAILURES.labels(channel=channel).inc()
-            self.degraded.append(f"the channel {channel}: {outcome.status}")
-
-    def cut(self, reason: str) -> None:
-        """Note what time did not suffice for."""
-        self.cut_by.add(Bound.TIME)
-        self.degraded.append(reason)
 
 
 class QueryAnalysis(NamedTuple):

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.graph_scores import path_scores, ways_of
-from api.retrieval.intent import Intent
+from api.retrieval.intent import Intent, fused_ranks
 from api.retrieval.query_terms import QueryTerms, stem
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
@@ -29,7 +29,6 @@ from api.retrieval.relevance import (
     RelevanceWeights,
     relevance,
 )
-from api.retrieval.seeds import fused_ranks
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from pipelines.graph.rows import Hit, Signal, Signalled, StepEdge, is_event

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from api.query_schemas import SeedChannel
+from api.read_schemas import SeedChannel
 from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
 from api.retrieval.graph_scores import ActivationConfig, Link, activation
-from api.retrieval.query_terms import name_forms, name_terms
-from api.retrieval.ranking import MAX_RANKING
-from api.retrieval.seeds import (
+from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
     Seed,
     SeedRules,
@@ -22,8 +20,10 @@ from api.retrieval.seeds import (
     match_score,
     scored_seeds,
 )
-from enrichment.relations import EdgeType
-from enrichment.resolution import components
+from api.retrieval.query_terms import name_forms, name_terms
+from api.retrieval.ranking import MAX_RANKING
+from enrichment.names import components
+from enrichment.vocabulary import EdgeType
 from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName
 

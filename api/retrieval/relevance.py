@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.query_terms import QueryTerms, agent_name, stem, stem_in, words_in
-from api.retrieval.time_spans import TimeSpan
+from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name, stem, stem_in, words_in
 from consolidation.decay import DAY_MS
 from pipelines.graph.rows import DEFAULT_IMPORTANCE, Content
 

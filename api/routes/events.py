@@ -28,7 +28,7 @@ from api.errors import (
     problem,
     problem_responses,
 )
-from api.query_schemas import LedgerReadQuery
+from api.read_schemas import LedgerReadQuery
 from api.schemas import (
     Accepted,
     BatchAccepted,

@@ -1,8 +1,8 @@
-"""The question of an agent: what the memory knows that helps with it."""
+"""Questions of an agent: what the memory knows that helps, and the facts about what it names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Final
@@ -20,17 +20,36 @@ from api.answers import (
     subgraph_response,
     wants_markdown,
 )
-from api.cursors import ranking_cursor, ranking_of
-from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
+from api.dependencies import (
+    Reader,
+    ServicesOf,
+    body_of,
+    documented_body,
+    facts_cursor,
+    facts_of,
+    no_query,
+    ranking_cursor,
+    ranking_of,
+)
+from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
-from api.query_schemas import SubgraphQuery
+from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
-from api.schemas import AtlasResponse
+from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page, recalled
+from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
+from api.retrieval.ranking import MAX_RANKING
+from api.retrieval.recall import Recall, RecallSeeds, by_activation, seeds_of
+from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.channels import session_events, session_user
+from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.shown import texts
+from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.observe import metrics
-from projections.errors import GraphError
-from projections.positions import Position
+from projections.errors import GraphError, GraphUnavailable, InvalidInput, QueryTimeout
+from projections.events import timestamp_ms
+from projections.identity import Position
 from projections.schema import EVENT
 
 router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])
@@ -166,6 +185,248 @@ _NOT_THE_QUESTION: Final = {
     "timeout_ms",
     "min_position",
     "include",
+    "record_access",
+    "max_tokens",
+}
+"""Fields that may differ from page to page, and change no ranking."""
+
+
+@router.post(
+    "/facts",
+    response_model=FactsResponse,
+    responses={
+        **also_markdown("The facts; as Markdown, their narrative"),
+        **problem_responses(*READ_PROBLEMS, *BODY_PROBLEMS),
+    },
+    openapi_extra=documented_body(FactsQuery),
+)
+async def recall_facts(
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[FactsQuery, Depends(body_of(FactsQuery))],
+    accept: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Response:
+    """Facts about the entities that the query names, and about what they are connected with.
+
+    `Accept: text/markdown` gives their narrative within `max_tokens`: the three best seeds, two
+    levels around them, at most 10 facts an entity and 30 in all.
+    """
+    context = await begin_read(services, caller.tenant, query, as_of=query.as_of)
+    as_text = wants_markdown(accept)
+    recalling = _Recalling(context, as_text=as_text)
+    answer = await services.read(recalling.answer, timeout_ms=context.deadline.remaining_ms())
+    recalling.record(answer)
+    if as_text:
+        return MarkdownResponse(facts_narrative(answer, query.max_tokens))
+    return JsonResponse(recalling.response(answer))
+
+
+class _Recalling:
+    """One recall, on a thread of its own: from the cache, or the next page, or found anew."""
+
+    def __init__(self, context: ReadContext[FactsQuery], *, as_text: bool) -> None:
+        query, settings = context.query, context.settings
+        self._context = context
+        self._query = query
+        self._tenant = context.tenant
+        default: RecallMode = "activation" if settings.spreading_activation else "bfs"
+        self._mode: RecallMode = query.mode or default
+        self._as_text = as_text
+        self._cached = False
+        self._embedder_was_away = False
+        fields = query.model_dump(exclude=_NOT_THE_RECALL)
+        self._question = ["facts", context.tenant, as_text, fields]
+
+    def answer(self) -> FactsAnswer:
+        """What is recalled; called on a thread of its own.
+
+        Raises:
+            InvalidInput: the cursor is none, or of another question.
+        """
+        context, cursor = self._context, self._query.cursor
+        key = orjson.dumps([self._question, self._query.max_facts, cursor])
+        if self._query.min_position is None:  # nobody who waits for a position gets what was before
+            cached = context.cached(key, FactsAnswer)
+            if cached is not None:
+                self._cached = True
+                return cached
+        projected = context.services.watch.projected()
+        with context.services.connections.graph.reader() as reader:
+            answer = self._first(reader) if cursor is None else self._page(reader, cursor)
+            if answer.complete:
+                self._keep(reader, key, answer, projected)
+        return answer
+
+    def _first(self, reader: GraphReader) -> FactsAnswer:
+        recall = self._recall(reader)
+        seeds = self._seeds(reader, recall)
+        walk = FactWalk(
+            wanted=recall.wanted, max_depth=recall.max_depth, query_vector=self._query_vector(seeds)
+        )
+        ranked, timed_out = self._facts(reader, recall, seeds, walk)
+        facts, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        return FactsAnswer(
+            recall,
+            seeds,
+            facts,
+            cut_by=frozenset(walk.cut_by),
+            more=bool(behind) or len(ranked) == MAX_RANKING,
+            next_cursor=facts_cursor(self._question, map(ranked_fact, behind), recall.now_ms),
+            timed_out=timed_out,
+            complete=not (timed_out or Bound.TIME in walk.cut_by or self._embedder_was_away),
+        )
+
+    def _page(self, reader: GraphReader, cursor: str) -> FactsAnswer:
+        """The next page of a ranking that was made before; in scope as if it were made now."""
+        if self._as_text:
+            raise InvalidInput((("cursor", "none: a narrative has no pages"),))
+        ranked, now_ms = facts_of(self._question, cursor)
+        self._context = replace(self._context, now_ms=now_ms)
+        recall = self._recall(reader)
+        walk = FactWalk(wanted=recall.wanted, max_depth=recall.max_depth)
+        page, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
+        facts = self._context.read(
+            reader,
+            lambda graph: read_page(FactReads(graph, self._tenant), walk, page, recall.user_id),
+        )
+        return FactsAnswer(
+            recall,
+            RecallSeeds([], "none"),
+            facts,
+            more=bool(behind),
+            next_cursor=facts_cursor(self._question, behind, now_ms),
+        )
+
+    def _keep(
+        self,
+        reader: GraphReader,
+        key: bytes,
+        answer: FactsAnswer,
+        projected: Mapping[int, Position] | None,
+    ) -> None:
+        """For the next minute, unless a session goes on from which one of the facts is known."""
+        if not self._context.services.results.is_on:
+            return
+        events = {event_id for fact in answer.facts for event_id in fact.sources}
+        try:
+            sessions = self._context.read(
+                reader, lambda graph: FactReads(graph, self._tenant).sessions(events)
+            )
+        except (QueryTimeout, GraphUnavailable):
+            return  # what was found is answered all the same
+        self._context.cache(
+            key,
+            answer,
+            size=lambda: len(self.response(answer).model_dump_json()),
+            sessions=[self._query.session_id, *sessions],
+            projected=projected,
+        )
+
+    def response(self, answer: FactsAnswer) -> FactsResponse:
+        """As JSON has it."""
+        query_ms = self._context.deadline.elapsed_ms()
+        return facts_response(answer, mode=self._mode, query_ms=query_ms, cached=self._cached)
+
+    def record(self, answer: FactsAnswer) -> None:
+        """What was shown counts as retrieved, unless it was asked as of another time."""
+        query, context = self._query, self._context
+        past = query.as_of is not None or query.at_timestamp is not None
+        if query.record_access and context.settings.record_accesses and not past:
+            context.services.accesses.record(
+                self._tenant,
+                [ENTITY_PREFIX + seed.entity_id for seed in answer.seeds.seeds],
+                [fact.key for fact in answer.facts],
+            )
+
+    def _recall(self, reader: GraphReader) -> Recall:
+        query, now_ms = self._query, self._context.now_ms
+        user_id, session_id = query.user_id, query.session_id
+        if user_id is None and session_id is not None:
+            events = self._context.read(
+                reader, lambda graph: session_events(graph, self._tenant, session_id)
+            )
+            user_id = session_user(events)
+        max_depth = query.max_depth or self._context.settings.max_hops
+        return Recall(
+            query=query.query,
+            at_ms=now_ms if query.at_timestamp is None else timestamp_ms(query.at_timestamp),
+            now_ms=now_ms,
+            max_depth=NARRATIVE_HOPS if self._as_text else max_depth,
+            max_facts=MAX_RANKING if self._as_text else query.max_facts,
+            given=tuple(query.seed_nodes),
+            edge_types=tuple(dict.fromkeys(query.edge_types)),
+            user_id=user_id,
+        )
+
+    def _seeds(self, reader: GraphReader, recall: Recall) -> RecallSeeds:
+        rules = self._context.seed_rules()
+        seeds = self._context.read(
+            reader,
+            lambda graph: seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded),
+        )
+        return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
+
+    def _embedded(self, text: str) -> Sequence[float] | None:
+        limit_ms = round(self._context.settings.query_embedding_timeout_s * 1000)
+        # half of what is left: without a vector there is still an answer to give
+        timeout_ms = min(limit_ms, self._context.deadline.remaining_ms() // 2 + 1)
+        vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
+        self._embedder_was_away |= vector is None
+        return vector
+
+    def _query_vector(self, seeds: RecallSeeds) -> Sequence[float] | None:
+        """PRISM's; without one the confidence alone decides, and nobody is told (S2)."""
+        wanted = self._query.query_sensitive_cost
+        if wanted is None:
+            wanted = self._context.settings.query_sensitive_cost
+        return self._embedded(self._query.query) if wanted and seeds.seeds else None
+
+    def _facts(
+        self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
+    ) -> tuple[list[RecalledFact], bool]:
+        """The facts, and whether an activation ran out of its time."""
+        limit_ms = self._context.deadline.remaining_ms()
+        if self._mode == "bfs":
+            return self._walked(reader, recall, seeds, walk), False
+
+        def spread(graph: GraphRead) -> list[RecalledFact]:
+            config = self._context.activation_config(recall.max_depth)
+            reads = FactReads(graph, self._tenant)
+            return by_activation(reads, recall, seeds.seeds, walk=walk, config=config)
+
+        try:
+            limit_ms = min(limit_ms, self._context.settings.activation_timeout_ms)
+            return reader.read(spread, timeout_ms=limit_ms), False
+        except QueryTimeout:
+            return [], True
+
+    def _walked(
+        self, reader: GraphReader, recall: Recall, seeds: RecallSeeds, walk: FactWalk
+    ) -> list[RecalledFact]:
+        """Breadth first; out of time, what was found until then is the answer."""
+        starts = [seed.entity_id for seed in seeds.seeds]
+        try:
+            self._context.read(
+                reader, lambda graph: walk.walk(FactReads(graph, self._tenant), starts)
+            )
+        except QueryTimeout:
+            if not walk.facts:
+                raise
+            walk.cut_by.add(Bound.TIME)
+        return recalled(
+            walk,
+            seeds.seeds,
+            now_ms=recall.now_ms,
+            decay_rate=self._context.settings.temporal_decay_rate,
+            limit=MAX_RANKING,
+        )
+
+
+_NOT_THE_RECALL: Final = {
+    "cursor",
+    "max_facts",
+    "timeout_ms",
+    "min_position",
     "record_access",
     "max_tokens",
 }

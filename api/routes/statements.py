@@ -25,8 +25,8 @@ from api.dependencies import (
     documented_body,
     no_query,
 )
-from api.entity_schemas import FeedbackBody
 from api.errors import BODY_PROBLEMS, current_request_id, problem_responses
+from api.read_schemas import FeedbackBody
 from api.routes.events import refuse_when_busy
 from api.schemas import Accepted, EntityCorrection, ReconsolidationRequest
 from api.services import Services
@@ -35,8 +35,7 @@ from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
-from projections.events import Event, decode_event, timestamp_text
-from projections.system_events import PARTITION_KEY
+from projections.events import PARTITION_KEY, Event, decode_event, timestamp_text
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(no_query)])
 

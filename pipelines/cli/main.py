@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from pipelines.cli import outcome
+from pipelines.cli import rendering
 
 HELP = """An agent's memory as a graph that is a fold of an event ledger.
 
@@ -78,14 +78,16 @@ COMMANDS: dict[str, Listed] = {
         "workers", RUNNING, "Serve the API until it is told to stop (SIGTERM, Ctrl-C)."
     ),
     "demo": Listed(
-        "demo", RUNNING, "Start everything, import a payment agent's incident, ask why, and stop."
+        "services",
+        RUNNING,
+        "Start everything, import a payment agent's incident, ask why, and stop.",
     ),
-    "import": Listed("imports", EVENTS, "Append events, or chat conversations, to the ledger."),
+    "import": Listed("ask", EVENTS, "Append events, or chat conversations, to the ledger."),
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
     "status": Listed(
-        "status", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
+        "graph", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
     ),
     "graph": Listed(
         "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."
@@ -143,7 +145,7 @@ class LazyGroup(TyperGroup):
 
 
 def _exit_codes() -> str:
-    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in outcome.EXIT_CODES.items())
+    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in rendering.EXIT_CODES.items())
     return "[bold]Exit codes[/bold]\n\n" + "\n\n".join(rows)
 
 
@@ -180,11 +182,11 @@ def main(arguments: list[str] | None = None) -> None:
         show = getattr(error, "show", None)  # a usage error shows the usage, too
         if json or show is None:
             message = error.format_message()
-            outcome.report_error("UsageError", message, code=code, json=json)
+            rendering.report_error("UsageError", message, code=code, json=json)
         else:
             show()
     except typer.Abort:
-        code = outcome.INTERRUPTED
+        code = rendering.INTERRUPTED
     sys.exit(code)
 
 
@@ -196,7 +198,7 @@ def _one_line(
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         last = "".join(traceback.format_exception_only(kind, error)).strip()
         message = f"unexpected: {last} (--debug shows where)"
-        outcome.report_error(kind.__name__, message, code=outcome.FAILED, json=json)
+        rendering.report_error(kind.__name__, message, code=rendering.FAILED, json=json)
 
     return hook
 

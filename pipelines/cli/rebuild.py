@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
-from pipelines.cli.outcome import FAILED, OK
-from pipelines.cli.rendering import moment, show_report, show_verified
-from pipelines.ledger.targets import Target
+from pipelines.cli.rendering import FAILED, OK, moment, show_report, show_verified
+from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.local.services import ensure_target
@@ -22,7 +21,7 @@ from pipelines.operations.recover import recover as recover_ledger
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES
 from projections.errors import ConfigurationError, UnknownTarget
-from projections.positions import START, Position
+from projections.identity import START, Position
 
 RELEASED_S = 600
 StageArgument = Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)]

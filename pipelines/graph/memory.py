@@ -22,8 +22,8 @@ import numpy.typing
 from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from projections.errors import Fenced
+from projections.identity import Position
 from projections.operations import Checkpoint, Key, MergeEdge, Operations
-from projections.positions import Position
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,
@@ -370,7 +370,13 @@ class MemoryTransaction(_Reads):
             if node is not None and node.visible:
                 self._merge_node(changed.label, changed.key, changed.values)
         for decided in operations.decide_nodes.values():
-            self._decide(decided.label, decided.key, decided.name, decided.value, decided.position)
+            self._decide(
+                label=decided.label,
+                key=decided.key,
+                name=decided.name,
+                value=decided.value,
+                position=decided.position,
+            )
         for cleared in operations.clear_edges.values():
             for to in list(self._tables.targets[cleared.type].get(cleared.source, ())):
                 self._drop_edges(cleared.type, (cleared.source, *to), stage, {})

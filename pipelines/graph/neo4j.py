@@ -14,8 +14,8 @@ from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
 from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
+from projections.identity import START, Position
 from projections.operations import Checkpoint, Key, Operations
-from projections.positions import START, Position
 from projections.schema import (
     EDGES,
     NODES,

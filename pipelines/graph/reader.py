@@ -19,8 +19,8 @@ from pipelines.graph.port import Counts
 from pipelines.graph.questions import COUNTS, counts_of
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.errors import QueryTimeout
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,
@@ -367,11 +367,11 @@ def candidates_of(rows: Sequence[neo4j.Record]) -> tuple[list[SessionCandidate],
     totals = {(row["importance"], row["access_count"]): row["total"] for row in rows}
     candidates = [
         SessionCandidate(
-            row["event_id"],
-            row["occurred_at"],
-            row["used_at"],
-            row["importance"],
-            row["access_count"],
+            event_id=row["event_id"],
+            occurred_at_ms=row["occurred_at"],
+            used_at_ms=row["used_at"],
+            importance=row["importance"],
+            access_count=row["access_count"],
         )
         for row in rows
     ]

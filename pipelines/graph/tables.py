@@ -258,7 +258,7 @@ class Tables:
                     order.put(key, after)
         name = NODES[label].vector if label in NODES else None
         if name is not None:
-            self._index_vector(label, key, name, before, after)
+            self._index_vector(label=label, key=key, name=name, before=before, after=after)
 
     def _index_chain(
         self, label: str, key: Key, before: StoredNode | None, after: StoredNode | None

@@ -1,4 +1,4 @@
-"""Admission: which server process may append to the ledger.
+"""Who may act on the ledger: admission of server processes, and leases.
 
 A ledger can fall behind its graph: a power loss, or a failover to a lagging replica, loses about
 the last second of what Redis acknowledged, while the graph already holds it. New events would then
@@ -9,28 +9,39 @@ checkpoint names an entry that is gone is halted until `recollect recover` has d
 The comparison happens once a process. It cannot be skipped: the append script is loaded only
 here, and carries the process's replication id (a new one with each promotion) and the number of
 the epoch in its text.
+
+A lease is taken, renewed and given back by whoever holds it, compared and set at once.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
+import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from threading import Lock
-from typing import Any, NamedTuple
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import redis
+from redis.exceptions import RedisError
 
-from pipelines.ledger.keys import LedgerKeys, decode_entry, decode_position
+from pipelines.ledger.connect import LedgerKeys, call_patiently, decode_entry, decode_position
 from projections.errors import (
     ConfigurationError,
     GraphAhead,
     LedgerFormatMismatch,
     LedgerUnavailable,
+    PassUnderWay,
 )
 from projections.events import content_digest
+from projections.identity import START, Position
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 FORMAT_VERSION = 1
 ReadCheckpoints = Callable[[], Mapping[str, Sequence[Checkpoint]]]
@@ -215,15 +226,10 @@ class Admission:
         floor = max([*positions, *self._last_positions()])
         if floor.seq >= _LARGEST_SEQ:
             floor = Position(floor.ms + 1, 0)
-        begun = self._redis.eval(
-            _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix),
-            0,
-            str(number),
-            *process,
-            str(floor.ms),
-            str(floor.seq),
-            *(part for halt in gone.items() for part in halt),
-        )
+        halts = (part for halt in gone.items() for part in halt)
+        arguments = (str(number), *process, str(floor.ms), str(floor.seq), *halts)
+        script = _BEGIN_EPOCH.replace("@PREFIX@", self._keys.prefix)
+        begun = self._redis.eval(script, 0, *arguments)
         return number + 1 if begun else 0
 
     def _last_positions(self) -> list[Position]:
@@ -276,3 +282,93 @@ def _graph_ahead(name: bytes, value: bytes) -> GraphAhead:
         reason=f"checkpoint {halt['position']} (seq {halt['seq']}) of "
         f"{halt['stage']}@{halt['target']} names an entry that the ledger no longer has",
     )
+
+
+# "Already mine" counts as taken: the reply to an earlier try may have been lost.
+ACQUIRE = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+RENEW = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+RELEASE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+
+
+_RENEWALS = 5
+"""In the time of a lease."""
+
+
+class PassLease:
+    """Held while a pass runs, and renewed by a thread of its own; a context manager.
+
+    Args:
+        client: of the ledger's server.
+        prefix: of all keys.
+        lease_ms: how long it outlives its last renewal.
+    """
+
+    def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int) -> None:
+        self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
+        self._key = LedgerKeys(prefix).pass_lease
+        self._lease_ms = lease_ms
+        self._name = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:8]}"
+        self._until_s = 0.0
+        self._ended = threading.Event()
+        self._renewal = threading.Thread(target=self._renew, name="pass-lease", daemon=True)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held by this process' own clock; counted from before it was asked for."""
+        return monotonic() < self._until_s
+
+    def __enter__(self) -> Self:
+        """Take it.
+
+        Raises:
+            PassUnderWay: another process has it.
+            LedgerUnavailable: Redis is away.
+        """
+        if not call_patiently(lambda: self._extend(ACQUIRE)):
+            holder = call_patiently(lambda: self._redis.get(self._key)) or b"just ended"
+            raise PassUnderWay(holder=holder.decode("utf-8", "replace"))
+        self._renewal.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._renewal.join()
+        self._until_s = 0.0
+        with suppress(RedisError):  # it ends by itself
+            self._eval(RELEASE)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._lease_ms / 1000 / _RENEWALS):
+            try:
+                if not self._extend(RENEW):
+                    return
+            except RedisError:
+                continue  # it may be back before the lease ends
+
+    def _eval(self, script: str) -> Any:
+        arguments = (self._key, self._name, self._lease_ms)
+        return self._redis.eval(script, 1, *arguments)
+
+    def _extend(self, script: str) -> bool:
+        asked_at_s = monotonic()
+        if not self._eval(script):
+            self._until_s = 0.0
+            return False
+        self._until_s = asked_at_s + self._lease_ms / 1000
+        return True

@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 
 import redis
 
-from pipelines.ledger.connect import PATIENCE_S, call_patiently, is_not_admitted, is_passing
+from pipelines.ledger.connect import (
+    PATIENCE_S,
+    Entry,
+    LedgerKeys,
+    call_patiently,
+    decode_entry,
+    is_not_admitted,
+    is_passing,
+)
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
-from pipelines.ledger.keys import Entry, LedgerKeys, decode_entry
 from projections.errors import (
     EventConflict,
     InvalidEvent,
@@ -24,10 +31,9 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import DIGEST_BYTES, Event, content_digest, encode_event
-from projections.identity import event_key_digest, event_partition
+from projections.events import DIGEST_BYTES, Event, content_digest, encode_event, event_partition
+from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 __all__ = ["Appended", "Entry", "Ledger", "LedgerKeys", "Outcome", "Tail"]
 

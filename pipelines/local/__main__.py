@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipelines.local.jars import fetch_neo4j
-from pipelines.local.servers import archive_classes
+from pipelines.local.servers import archive_classes, fetch_neo4j
 from pipelines.local.services import supervise
 from projections.errors import OperationFailed
 

@@ -43,7 +43,6 @@ from pipelines.local.data_folder import (
     target_dir,
     write_json,
 )
-from pipelines.local.jars import fetch_neo4j
 from pipelines.local.processes import (
     POLL_S,
     START_TIMEOUT_S,
@@ -58,7 +57,7 @@ from pipelines.local.processes import (
     wait_until,
 )
 from pipelines.local.python_process import python_command
-from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.local.servers import Neo4jServer, ValkeyServer, fetch_neo4j
 from projections.errors import OperationFailed
 
 DEFAULT_TARGETS = ("blue",)

@@ -19,7 +19,7 @@ from typing import TypeVar
 import redis
 
 from enrichment.ports import Embedder
-from pipelines.ledger.keys import LedgerKeys
+from pipelines.ledger.connect import LedgerKeys
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 

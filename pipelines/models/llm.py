@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -31,19 +31,16 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from enrichment.model_answers import derived_with_model, questions
 from enrichment.ports import LanguageModel, Summarizer
 from enrichment.prompts import (
     PROMPTS,
     TASKS,
     Task,
     bounded,
-    is_same,
     messages,
     validated,
     versions,
 )
-from enrichment.resolution import Candidate, judge, question
 from pipelines.models.cache import ByteCache, digest_of
 from pipelines.models.chat_completions import ChatCompletions, CompletionFailed
 from pipelines.observe import metrics
@@ -51,7 +48,7 @@ from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
 
 if TYPE_CHECKING:
-    from enrichment.stage import Derived, EventKey
+    pass
 
 FAILURES: Final = 5
 """In a row, then the server is left alone."""
@@ -205,7 +202,7 @@ class ChatModel(LanguageModel, Summarizer):
         return None if answer is None else cast(str, answer["summary"])
 
     def answers(
-        self, asked: Sequence[tuple[Task, Mapping[str, Any]]]
+        self, batch: Sequence[tuple[Task, Mapping[str, Any]]]
     ) -> list[dict[str, Any] | None]:
         """The validated answers to many questions, each as `answer` gives it.
 
@@ -217,7 +214,7 @@ class ChatModel(LanguageModel, Summarizer):
         """
         put = [
             (task, bounded(question, self._max_characters)) if task in self.tasks else None
-            for task, question in asked
+            for task, question in batch
         ]
         wanted = {self._digest(*one): one for one in put if one is not None}
         answers = self._cached(wanted)
@@ -331,51 +328,6 @@ class ChatModel(LanguageModel, Summarizer):
         logger.warning("no answer", model=self.model, task=task, reason=str(error))
         if pause_s is not None:
             logger.warning("language model left alone", model=self.model, pause_s=round(pause_s))
-
-
-def with_answers(
-    model: ChatModel, found: Sequence[Derived]
-) -> tuple[list[Derived], frozenset[EventKey]]:
-    """What events say, with what the model adds; asked together, a batch at a time.
-
-    Returns:
-        The events, and the keys of those for which an answer is missing: what a graph holds of
-        them is right with and without it.
-
-    Raises:
-        Stopped: the model was closed meanwhile.
-    """
-    tasks = [questions(one, model.tasks) for one in found]
-    answers = iter(model.answers([item for by_task in tasks for item in by_task.items()]))
-    given = [{task: next(answers) for task in by_task} for by_task in tasks]
-    return (
-        [
-            derived_with_model(one, {task: said for task, said in by_task.items() if said})
-            for one, by_task in zip(found, given, strict=True)
-        ],
-        frozenset(
-            one.event.key
-            for one, by_task in zip(found, given, strict=True)
-            if None in by_task.values()
-        ),
-    )
-
-
-def same_by_model(model: ChatModel, candidates: Iterable[Candidate]) -> dict[tuple[str, str], bool]:
-    """The model's word on the cases that the rules leave open, for `resolution.same_as`.
-
-    A case without an answer is missing: the two stay apart.
-
-    Raises:
-        Stopped: the model was closed meanwhile.
-    """
-    cases = [one for one in candidates if judge(one).verdict == "ask"]
-    answers = model.answers([("disambiguation", question(one)) for one in cases])
-    return {
-        one.entity_ids: is_same(answer)
-        for one, answer in zip(cases, answers, strict=True)
-        if answer is not None
-    }
 
 
 def make_language_model(settings: Settings, cache: ByteCache) -> ChatModel | None:

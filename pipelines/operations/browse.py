@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 from pipelines.graph.fulltext import words_of
 from pipelines.graph.reads.entities import EntityReads, shown_name, shown_type
 from pipelines.graph.reads.facts import FactFilter, FactReads

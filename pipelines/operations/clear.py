@@ -15,9 +15,8 @@ from uuid import uuid4
 from pipelines.ledger.ledger import Appended
 from pipelines.work.services import Services
 from projections.errors import OperationFailed
-from projections.events import DEFAULT_TENANT, Event
+from projections.events import DEFAULT_TENANT, PARTITION_KEY, Event
 from projections.operations import Checkpoint
-from projections.system_events import PARTITION_KEY
 
 GRAPH_CLEARED: Final = "memory.graph_cleared"
 TIMEOUT_S: Final = 3_600.0

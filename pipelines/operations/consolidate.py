@@ -19,9 +19,8 @@ import structlog
 from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
-from pipelines.ledger.leases import PassLease
-from pipelines.ledger.reports import CONSOLIDATE_REPORT, Report
-from pipelines.ledger.targets import Target
+from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.operations.passes.deciding import PassReport
@@ -37,9 +36,8 @@ from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.errors import OperationFailed
-from projections.events import Event
+from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

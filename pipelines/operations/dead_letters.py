@@ -14,7 +14,7 @@ from pipelines.work.services import Progress, Services
 from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
 from projections.events import as_envelope, decode_event
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import BLOCKED_BY, DROPPED
 
 

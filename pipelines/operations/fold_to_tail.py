@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import STAGES, Stage, group_name
@@ -61,7 +61,13 @@ def fold_unserved(
         ]
         for partition, tail in free:
             size = stage.rebuild_batch_size(services.settings)
-            blocks = fold_partition(services.ledger, runner_of(stage), partition, tail, size)
+            blocks = fold_partition(
+                ledger=services.ledger,
+                runner=runner_of(stage),
+                partition=partition,
+                until=tail,
+                count=size,
+            )
             try:
                 while in_time() and next(blocks, None) is not None:
                     folded = True

@@ -23,7 +23,7 @@ from enrichment.payloads import offered_event
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
-from projections.positions import Position
+from projections.identity import Position
 
 if TYPE_CHECKING:
     from pipelines.ledger.ledger import Outcome

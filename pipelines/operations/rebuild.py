@@ -21,8 +21,7 @@ from typing import Any
 import structlog
 
 from pipelines.ledger.ledger import Entry, Tail
-from pipelines.ledger.reports import Report
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Report, Target
 from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.proof.census import census_differences
 from pipelines.proof.report import ProofReport
@@ -35,9 +34,8 @@ from pipelines.work.services import Progress, Services
 from pipelines.work.stages import PROJECTION, Stage, group_name, later_stages
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
-from projections.identity import partition_of
+from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 logger = structlog.get_logger(__name__)
 
@@ -377,11 +375,11 @@ class _Rebuild:
         def fold(stage: Stage, partition: int) -> None:
             nonlocal done
             for count in fold_partition(
-                self.ledger,
-                self._runners[stage.name],
-                partition,
-                tails[partition],
-                stage.rebuild_batch_size(self.services.settings),
+                ledger=self.ledger,
+                runner=self._runners[stage.name],
+                partition=partition,
+                until=tails[partition],
+                count=stage.rebuild_batch_size(self.services.settings),
             ):
                 with guard:
                     done += count

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations.consolidate import ConsolidationReport, redecide
 from pipelines.operations.rebuild import RebuildReport, rebuild
 from pipelines.proof.report import ProofReport

@@ -16,17 +16,21 @@ import structlog
 
 from pipelines.graph.port import FoundNode
 from pipelines.ledger.ledger import Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import EventConflict, OperationFailed, RecollectError
-from projections.events import DEFAULT_TENANT, Event, content_digest, derived_event_id
-from projections.identity import partition_of
+from projections.events import (
+    DEFAULT_TENANT,
+    PARTITION_KEY,
+    Event,
+    content_digest,
+    derived_event_id,
+)
+from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 from projections.schema import EVENT
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

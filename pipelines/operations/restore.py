@@ -19,7 +19,7 @@ from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from pipelines.graph.port import FoundNode, Reads, pages
 from pipelines.ledger.ledger import Tail
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.work.folds import MakeFold, make_fold
 from pipelines.work.live import Decisions
@@ -29,12 +29,10 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services
 from pipelines.work.stages import CONSOLIDATION, Stage, stages_before
 from projections.errors import GraphUnavailable
-from projections.events import Event
-from projections.identity import partition_of
+from projections.events import PARTITION_KEY, Event
+from projections.identity import Position, partition_of
 from projections.operations import Key
-from projections.positions import Position
 from projections.schema import EVENT, FORGOTTEN, SUMMARIZES, SUMMARY
-from projections.system_events import PARTITION_KEY
 
 logger = structlog.get_logger(__name__)
 

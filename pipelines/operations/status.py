@@ -13,15 +13,14 @@ from typing import Any, cast
 
 from pipelines.graph.port import FoundNode, Reads
 from pipelines.ledger.ledger import Ledger, Tail
-from pipelines.ledger.reports import Hold
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Hold, Target
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage
 from projections.errors import GraphError, RecollectError
 from projections.events import timestamp_text
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import CONSOLIDATION_REQUEST, DEAD_LETTER, DROPPED, PASS
 
 TIMEOUT_S = 30.0

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.proof.compare import same
 from pipelines.work.folds import Placed, StageFold
@@ -22,7 +22,8 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Progress
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
 from projections.errors import GraphAhead, RecollectError
-from projections.events import content_digest, decode_event
+from projections.events import content_digest, decode_event, is_system_event
+from projections.identity import Position
 from projections.operations import (
     Checkpoint,
     DecideNode,
@@ -32,7 +33,6 @@ from projections.operations import (
     RemoveEdge,
     SetEdge,
 )
-from projections.positions import Position
 from projections.schema import (
     DEAD_LETTER,
     DECIDED_AT,
@@ -43,7 +43,6 @@ from projections.schema import (
     NODES,
     Kind,
 )
-from projections.system_events import is_system_event
 
 BLOCK: Final = 500
 """Entries a transaction."""

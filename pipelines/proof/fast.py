@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pipelines.graph.reads.chains import ChainEvent, ChainReader, event_edges
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport, StageFinding
 from pipelines.proof.sums import BUCKETS, LedgerSide, LedgerSums, Task, bucket_of
 from pipelines.work.services import Progress, Services
@@ -27,9 +27,8 @@ from projections.digest import (
     element_digest,
     placed,
 )
-from projections.identity import partition_of
+from projections.identity import Position, partition_of
 from projections.operations import Checkpoint
-from projections.positions import Position
 from projections.schema import EVENT, FOLLOWS
 from projections.structural import SessionKey
 

@@ -23,11 +23,10 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.local.python_process import end_with_standard_input, python_environment
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
-from projections.events import decode_event
-from projections.positions import Position
+from projections.events import decode_event, is_system_event
+from projections.identity import Position
 from projections.schema import EVENT
 from projections.structural import SessionKey, direct_cause, event_node, stage_values
-from projections.system_events import is_system_event
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pipelines.ledger.reports import verified
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target, verified
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.fast import look
 from pipelines.proof.proof import prove

@@ -20,7 +20,7 @@ import faust
 from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.observe import logs, metrics
 from pipelines.work.folds import make_fold

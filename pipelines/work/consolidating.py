@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from consolidation.stage import consolidate, derive, reach
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.observe import metrics
 from pipelines.work.folds import StageFold
 from pipelines.work.gather.consolidation import ConsolidationFacts

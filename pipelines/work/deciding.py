@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import structlog
 
-from consolidation.tombstones import EventKey
+from consolidation.forgetting import EventKey
 from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.passes.scopes import PassScope, are_requests, due

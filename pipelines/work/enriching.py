@@ -10,8 +10,9 @@ from typing import Any
 
 import structlog
 
-from enrichment.entity_matching import Comparison, answered, open_cases
+from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from enrichment.resolution import Comparison, answered, open_cases
 from enrichment.stage import (
     Derived,
     derive_event,
@@ -21,9 +22,9 @@ from enrichment.stage import (
     wanted_names,
 )
 from enrichment.text import event_text
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
-from pipelines.models.llm import ChatModel, same_by_model, with_answers
+from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Memory, Models
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
@@ -31,7 +32,7 @@ from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.errors import ModelFailed
-from projections.events import Event
+from projections.events import Event, is_system_event
 from projections.operations import Operations
 from projections.schema import (
     CAUSED_BY,
@@ -43,7 +44,6 @@ from projections.schema import (
     SAME_AS,
     SIMILAR_TO,
 )
-from projections.system_events import is_system_event
 
 logger = structlog.get_logger(__name__)
 

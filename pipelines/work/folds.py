@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.graph.port import Transaction
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.gather.projection import gather
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage, load
 from projections import structural
 from projections.errors import FoldVersionMismatch, ModelsMismatch
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Checkpoint, Operations
-from projections.positions import Position
 
 Placed = tuple[Position, Event]
 """An event and where the ledger keeps it."""

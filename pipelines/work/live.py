@@ -18,8 +18,8 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from projections.errors import EventConflict, GraphAhead
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 GIVE_WAY_ENTRIES = 200
 """Entries that an earlier stage may be behind the ledger before a later one lets it go first."""

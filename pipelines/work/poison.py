@@ -20,8 +20,8 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from pipelines.ledger.keys import Entry
-from pipelines.ledger.reports import Hold
+from pipelines.ledger.connect import Entry
+from pipelines.ledger.registry import Hold
 from pipelines.observe import metrics
 from pipelines.work.retries import Retries
 from pipelines.work.settings import Settings

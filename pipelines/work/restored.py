@@ -14,10 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from consolidation.tombstones import EventKey
+from consolidation.forgetting import EventKey
 from pipelines.graph.port import Graph, Reads
 from pipelines.ledger.ledger import Entry
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.folds import make_fold
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner

@@ -20,8 +20,7 @@ from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.reports import Holds, Reports
-from pipelines.ledger.targets import Target, Targets
+from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
 from projections.operations import Checkpoint

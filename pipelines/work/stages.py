@@ -18,7 +18,7 @@ import consolidation
 import enrichment
 from pipelines.work.settings import Settings
 from projections import structural
-from projections.system_events import SYSTEM_EVENTS
+from projections.events import SYSTEM_EVENTS
 
 Entry = str | Callable[..., Any]
 """`module:attribute`, or the thing itself."""

@@ -21,8 +21,7 @@ from pipelines.operations.recover import recover
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import GraphAhead
-from projections.events import Event, decode_event
-from projections.identity import event_partition
+from projections.events import Event, decode_event, event_partition
 from tests.acceptance.chaos.deployment import Deployment
 from tests.acceptance.chaos.producer import Accepted, Producer
 from tests.acceptance.chaos.storm import KINDS, Storm

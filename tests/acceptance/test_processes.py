@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import redis
 
-from pipelines.ledger.targets import Target, Targets
+from pipelines.ledger.registry import Target, Targets
 from pipelines.local.processes import is_alive
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path

@@ -24,7 +24,7 @@ from pipelines.work.services import Services
 from pipelines.work.settings import load_settings
 from projections.digest import digest_text, graph_number
 from projections.events import parse_event
-from projections.positions import START
+from projections.identity import START
 from projections.structural import session_graph
 from tests.servers import emptied_neo4j, emptied_valkey
 

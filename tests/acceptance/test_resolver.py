@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enrichment.resolution import Candidate, components
+from enrichment.names import components
+from enrichment.resolution import Candidate
 from tests.acceptance.resolver.embedding import vectors
 from tests.acceptance.resolver.resolving import (
     Labelled,

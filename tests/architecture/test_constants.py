@@ -25,7 +25,6 @@ NOT_YET: Final = frozenset(
         "DIGEST_BYTES",
         "ENTITIES_AT_ONCE",
         "EVENTS_AT_ONCE",
-        "ID_DIGEST_BYTES",
         "KNOWN",
         "LAST_MS",
         "MAX_DEPTH",

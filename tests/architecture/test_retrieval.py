@@ -18,8 +18,6 @@ PURE = (
     "query_terms",
     "ranking",
     "relevance",
-    "seeds",
-    "time_spans",
 )
 RECORDS = "pipelines.graph.rows"
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")

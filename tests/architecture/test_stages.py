@@ -17,8 +17,8 @@ from pipelines.work import stages as table
 from pipelines.work.folds import StageFold, projection_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage, load, stages_before
+from projections.events import SYSTEM_EVENTS
 from projections.schema import EDGES, NODES
-from projections.system_events import SYSTEM_EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

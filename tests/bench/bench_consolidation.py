@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from enrichment.entities import canonical_name, entity_id
 from enrichment.importance import importance_score
+from enrichment.names import canonical_name, entity_id
 from enrichment.text import event_text
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.observe.logs import configure_logging
@@ -28,10 +28,9 @@ from pipelines.work.folds import Placed, StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.errors import EventConflict, RecollectError
-from projections.events import Event, derived_event_id
+from projections.events import Event, derived_event_id, is_system_event
 from projections.operations import MergeEdge, MergeNode, Operations, SetNode
 from projections.schema import DEAD_LETTER, ENTITY, EVENT, REFERENCES, RELATES_TO
-from projections.system_events import is_system_event
 from tests.bench.sample import sample_events
 from tests.bench.stack import Stack, cpu_seconds, peak_mb
 from tests.fakes.stages import PROJECTING

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipelines.ledger.ledger import Appended
 from pipelines.work.stages import PROJECTION
-from projections.positions import START, Position
+from projections.identity import START, Position
 from tests.bench.sample import sample_events
 from tests.bench.stack import Stack, wait_until
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipelines.graph.neo4j import Neo4jGraph
 from projections.events import decode_event
-from projections.positions import START, Position
+from projections.identity import START, Position
 from tests.bench.limits import HandWritten
 from tests.bench.sample import sample_events
 from tests.bench.stack import (

@@ -16,7 +16,7 @@ import redis
 
 from pipelines.graph.reads import chains
 from projections.events import Event
-from projections.positions import Position
+from projections.identity import Position
 from projections.structural import Link, neighbours_in
 
 # The product's constraint and index, and the one that finds a checkpoint.

@@ -21,7 +21,7 @@ import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Appended, Ledger
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.local.processes import free_port
 from pipelines.local.services import LocalServices
 from pipelines.work.services import Services

@@ -10,13 +10,13 @@ import neo4j
 import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.work.gather.projection import gather
 from pipelines.work.runner import Runner
 from projections.errors import Fenced, GraphUnavailable
+from projections.identity import Position
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
-from projections.positions import Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
 from projections.structural import Facts, event_node, project
 from tests.factories import block, event, event_id

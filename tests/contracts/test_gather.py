@@ -16,8 +16,8 @@ from pipelines.work.gather import enrichment as gathering
 from pipelines.work.gather import projection
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import DecideNode, MergeNode, Operations, RemoveNode
-from projections.positions import Position
 from projections.schema import EVENT, FORGOTTEN
 from projections.structural import Facts, Link, Neighbours, project
 from tests.contracts.test_graph_port import enriched

@@ -15,6 +15,7 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from projections.errors import Fenced, InvalidOperation
+from projections.identity import START, Position
 from projections.operations import (
     Checkpoint,
     ClearEdges,
@@ -29,7 +30,6 @@ from projections.operations import (
     SetEdge,
     SetNode,
 )
-from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,

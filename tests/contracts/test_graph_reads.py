@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import LAST, End, FoundEdge, FoundNode, Graph, Span
+from projections.identity import Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -18,7 +19,6 @@ from projections.operations import (
     Operation,
     Operations,
 )
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     DIRECT,

@@ -18,27 +18,20 @@ import redis
 import structlog
 from pydantic import SecretStr
 
+from enrichment.model_answers import same_by_model, with_answers
 from enrichment.ports import Analysis
 from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, KnownEntity
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
-from pipelines.ledger.keys import LedgerKeys
+from pipelines.ledger.connect import LedgerKeys
 from pipelines.models.cache import ByteCache
 from pipelines.models.chat_completions import ChatCompletions
-from pipelines.models.llm import (
-    FAILURES,
-    FIRST_PAUSE_S,
-    Breaker,
-    ChatModel,
-    make_language_model,
-    same_by_model,
-    with_answers,
-)
+from pipelines.models.llm import FAILURES, FIRST_PAUSE_S, Breaker, ChatModel, make_language_model
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
-from projections.positions import Position
+from projections.identity import Position
 from tests.factories import event
 from tests.fakes.chat_server import (
     Behaviour,

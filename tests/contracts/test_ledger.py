@@ -20,10 +20,9 @@ from projections.errors import (
     LedgerFormatMismatch,
     LedgerUnavailable,
 )
-from projections.events import content_digest, decode_event, encode_event
-from projections.identity import event_key_digest, event_partition, partition_of
+from projections.events import content_digest, decode_event, encode_event, event_partition
+from projections.identity import START, Position, event_key_digest, partition_of
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 from tests.fakes.events import numbered_event
 from tests.fakes.ledger import FakeLedger, FakeServer
 

@@ -11,8 +11,7 @@ import pytest
 import redis
 
 from enrichment.ports import Analysis, Embedder, Span
-from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.keys import LedgerKeys
+from pipelines.ledger.connect import LedgerKeys, connect_redis
 from pipelines.local.processes import free_port
 from pipelines.models.analyst import encode_analysis
 from pipelines.models.cache import ByteCache, CachedEmbedder, digest_of

@@ -7,7 +7,7 @@ import threading
 import pytest
 import redis
 
-from pipelines.ledger.targets import Target, Targets
+from pipelines.ledger.registry import Target, Targets
 from projections.errors import OperationFailed, UnknownTarget
 
 pytestmark = pytest.mark.integration

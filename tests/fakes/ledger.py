@@ -17,10 +17,9 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, content_digest, encode_event
-from projections.identity import event_partition
+from projections.events import Event, content_digest, encode_event, event_partition
+from projections.identity import START, Position
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 
 @dataclass

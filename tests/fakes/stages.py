@@ -13,9 +13,9 @@ from pipelines.work.gather.consolidation import ConsolidationFacts
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
 from projections import structural
+from projections.events import is_system_event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT
-from projections.system_events import is_system_event
 
 PROJECTING = StageFold(PROJECTION, gather_neighbours, structural.project)
 """Stage 1, which needs no services."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from tests.integration.stack import Stack
 from tests.stages.consolidated import MINE as MINE
 from tests.stages.consolidated import SCORED as SCORED

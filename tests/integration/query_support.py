@@ -11,7 +11,7 @@ import neo4j
 
 from api.schemas import AtlasResponse
 from consolidation.summary_payloads import summary_id
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.graph.cypher import set_nodes_text
 from pipelines.graph.neo4j import Neo4jGraph
 from projections.events import timestamp_ms, timestamp_text

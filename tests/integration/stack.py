@@ -9,7 +9,7 @@ from typing import Any
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.entity_schemas import EntityList, EntityResponse, EpisodeList, SummaryResponse
+from api.read_schemas import EntityList, EntityResponse, EpisodeList, SummaryResponse
 from consolidation.summary_payloads import episode_scope_id
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.events import timestamp_text
 from projections.schema import REFERENCES

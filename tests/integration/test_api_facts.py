@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from api.query_schemas import Fact, FactsResponse
+from api.read_schemas import Fact, FactsResponse
 from consolidation.forgetting_payloads import ACCESSED_EVENT
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.facts import FactReads
 from pipelines.local.servers import Neo4jServer, ValkeyServer

@@ -11,8 +11,8 @@ import httpx
 import neo4j
 import pytest
 
-from api.query_schemas import FactsResponse
-from enrichment.entities import canonical_name, entity_id
+from api.read_schemas import FactsResponse
+from enrichment.names import canonical_name, entity_id
 from pipelines.observe import metrics
 from projections.schema import ENTITY, RELATES_TO, TENANT_TERM, tenant_term
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api

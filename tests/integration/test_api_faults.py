@@ -22,13 +22,12 @@ from api.main import create_app, serve
 from api.schemas import Ready
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.targets import Target, Targets
+from pipelines.ledger.registry import Target, Targets
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
-from projections.identity import partition_of
-from projections.positions import Position
+from projections.identity import Position, partition_of
 from tests.integration.api_support import (
     WRITE_KEY,
     Api,

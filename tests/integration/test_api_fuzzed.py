@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import Case, checks
 
 from api.main import create_app
-from api.query_schemas import MAX_TIMEOUT_MS
+from api.read_schemas import MAX_TIMEOUT_MS
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.settings import Settings
 from tests.integration.api_support import ADMIN_KEY, KEYS, Api

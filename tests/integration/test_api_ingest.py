@@ -17,7 +17,7 @@ from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.work.settings import Settings
 from projections.events import decode_event
-from projections.positions import Position
+from projections.identity import Position
 from tests.integration.api_support import (
     ADMIN_KEY,
     KEYS,

@@ -14,11 +14,9 @@ import pytest
 
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.local.servers import ValkeyServer
-from projections.events import Event, decode_event
-from projections.identity import partition_of
-from projections.positions import START
+from projections.events import PARTITION_KEY, Event, decode_event
+from projections.identity import START, partition_of
 from projections.schema import CAUSED_BY
-from projections.system_events import PARTITION_KEY
 from tests.integration.api_support import (
     Api,
     Graph,

@@ -18,8 +18,7 @@ from pipelines.graph import reader as graph_reader
 from pipelines.graph.reader import GraphNode, GraphRead, GraphReader
 from projections.errors import GraphUnavailable, QueryTimeout
 from projections.events import timestamp_ms, timestamp_text
-from projections.identity import partition_of
-from projections.positions import Position
+from projections.identity import Position, partition_of
 from projections.schema import EdgeRow
 from tests.integration.api_support import (
     OTHER_KEY,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from api.main import warm_up
 from api.retrieval.narrative import estimated_tokens
-from api.warm_up import warm_up
 from pipelines.cli.main import app
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.api import MARKDOWN, SUBGRAPH, RunningApi

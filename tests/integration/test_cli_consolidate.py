@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.leases import PassLease
+from pipelines.ledger.epoch import PassLease
 from tests.factories import event, sessions
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack

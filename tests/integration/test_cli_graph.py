@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from pipelines.cli.main import app
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.clear import GRAPH_CLEARED, clear_graph
 from projections.errors import Fenced
 from projections.events import decode_event
-from projections.positions import START
+from projections.identity import START
 from tests.factories import event_id, sessions
 from tests.integration.enrichment_support import Enriched
 from tests.integration.facts_support import Facts, party

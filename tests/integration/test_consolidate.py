@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS
-from pipelines.ledger.leases import PassLease
-from pipelines.ledger.targets import Target
+from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, planned_forgetting
 from pipelines.operations.passes.scopes import PassScope

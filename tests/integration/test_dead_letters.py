@@ -9,10 +9,9 @@ import pytest
 
 from pipelines.operations import dead_letters
 from projections.errors import OperationFailed
-from projections.events import Event
-from projections.identity import event_partition
+from projections.events import Event, event_partition
+from projections.identity import Position
 from projections.operations import Operations
-from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import event, event_id
 from tests.fakes.stages import PROJECTING

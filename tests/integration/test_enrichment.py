@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_, retry
 from pipelines.operations.rebuild import rebuild, replay

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enrichment.causality import WINDOW
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services

@@ -18,10 +18,9 @@ import redis
 from pipelines.ledger.ledger import Appended, Entry, Ledger
 from pipelines.local.servers import ValkeyServer
 from projections.errors import GraphAhead
-from projections.events import content_digest
-from projections.identity import event_partition
+from projections.events import content_digest, event_partition
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
 from tests.waiting import wait_until

@@ -14,7 +14,7 @@ import pytest
 from neo4j.exceptions import DatabaseError, Neo4jError
 
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
-from pipelines.ledger.reports import Hold
+from pipelines.ledger.registry import Hold
 from pipelines.operations import dead_letters
 from pipelines.operations.rebuild import replay
 from pipelines.operations.status import status
@@ -23,8 +23,8 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.stages import PROJECTION
 from projections.errors import StageHeld
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import Operations
-from projections.positions import Position
 from projections.structural import Facts
 from tests.factories import event, sessions
 from tests.fakes.stages import PROJECTING, QUICK

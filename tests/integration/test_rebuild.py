@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations import rebuild as module
 from pipelines.operations.rebuild import rebuild, replay
@@ -21,8 +21,7 @@ from pipelines.work import stages
 from pipelines.work.runner import Runner
 from pipelines.work.stages import PROJECTION
 from projections.errors import FoldVersionMismatch, OperationFailed
-from projections.events import Event
-from projections.identity import event_partition
+from projections.events import Event, event_partition
 from tests.factories import event, event_id, session
 from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker

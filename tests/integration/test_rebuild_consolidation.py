@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consolidation.decay import DAY_MS
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.passes.scopes import PassScope

@@ -9,7 +9,7 @@ import pytest
 from consolidation.decay import DAY_MS
 from consolidation.forgetting_payloads import RECALLED_EVENT
 from consolidation.retention import RetentionPolicy, Tier
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.operations import restore as recalling
 from pipelines.operations.restore import RecallReport, Selection, recall_forgotten, tombstones
 from pipelines.work import restored as returning

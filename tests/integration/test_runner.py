@@ -16,8 +16,7 @@ from projections.errors import (
     FoldVersionMismatch,
     GraphUnavailable,
 )
-from projections.events import Event, encode_event
-from projections.identity import event_partition
+from projections.events import Event, encode_event, event_partition
 from tests.factories import block, event, event_id
 from tests.fakes.stages import PROJECTING
 from tests.integration.stack import PARTITIONS, Stack

@@ -11,7 +11,7 @@ from rich.console import Console
 from consolidation.payloads import PassDecided
 from enrichment import FOLD_VERSION
 from enrichment.payloads import REQUESTED_EVENT
-from pipelines.cli.status import picture
+from pipelines.cli.graph import picture
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status
 from pipelines.work.stages import STAGES

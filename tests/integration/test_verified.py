@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.ledger.reports import verified_stage
+from pipelines.ledger.registry import verified_stage
 from tests.integration.api_support import running_api
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack

@@ -12,9 +12,8 @@ import pytest
 from pipelines.proof.report import ProofReport
 from projections.digest import digest_text, graph_number
 from projections.errors import FoldVersionMismatch, GraphAhead
-from projections.events import Event
-from projections.identity import event_partition
-from projections.positions import START
+from projections.events import Event, event_partition
+from projections.identity import START
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, PLACEHOLDER, Kind
 from projections.structural import session_graph
 from tests.factories import event, event_id, full_event, sessions

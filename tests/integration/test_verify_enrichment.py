@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import PayloadResolver
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify

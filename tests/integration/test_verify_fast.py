@@ -15,7 +15,7 @@ from pipelines.graph.reads.chains import ChainReader
 from pipelines.proof import sums
 from pipelines.proof.sums import CHILD, Task
 from pipelines.work.settings import Settings
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
 from tests.factories import event, event_id, full_event, sessions
 from tests.integration.stack import Stack

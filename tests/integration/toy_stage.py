@@ -13,13 +13,12 @@ from collections.abc import Sequence
 
 import redis
 
-from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block, connect_redis
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import Fenced, GraphUnavailable, RecollectError
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 FOLD = """
 local at = tonumber(redis.call('HGET', KEYS[1], 'seq') or '0')

@@ -7,17 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.facts import Assertion
-from enrichment.histories import (
-    Fact,
-    Group,
-    Retraction,
-    entry_of,
-    group_of,
-    groups_of,
-    intervals,
-    merge,
-)
+from enrichment.facts import Assertion, Retraction
+from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals, merge
 from tests.factories import event_id
 from tests.said import GROUP, assertion, retraction
 

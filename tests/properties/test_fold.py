@@ -10,17 +10,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.graph.port import FoundEdge, FoundNode
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.work.runner import Runner
 from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
-from projections.events import Event, decode_event
-from projections.identity import event_partition
+from projections.events import Event, decode_event, event_partition, is_system_event
+from projections.identity import START, Position
 from projections.operations import Key, MergeEdge, MergeNode, Operations
-from projections.positions import START, Position
 from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, FORGOTTEN, SIMILAR_TO
 from projections.structural import SessionGraph, session_graph
-from projections.system_events import is_system_event
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger
 from tests.fakes.stages import PROJECTING

@@ -14,8 +14,8 @@ from pipelines.graph.tables import StoredNode
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
+from projections.identity import START
 from projections.operations import Key
-from projections.positions import START
 from projections.schema import (
     CHECKPOINT,
     DEAD_LETTER,

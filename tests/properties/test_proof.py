@@ -16,8 +16,8 @@ from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
 from projections.errors import GraphAhead
+from projections.identity import START
 from projections.operations import Key
-from projections.positions import START
 from projections.schema import DEAD_LETTER, DROPPED, EVENT, SIMILAR_TO
 from tests.factories import event_id
 from tests.graph_dump import dump

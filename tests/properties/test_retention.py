@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.decay import DAY_MS
-from consolidation.pruning import SimilarEdge, similar_departures
+from consolidation.forgetting import SimilarEdge, similar_departures
 from consolidation.retention import (
     DEFAULT_POLICY,
     Judging,

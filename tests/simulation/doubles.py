@@ -17,7 +17,7 @@ import numpy
 from enrichment.ports import Analysis, Span, Token
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key

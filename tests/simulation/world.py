@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.graph.port import FoundNode
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.fold_to_tail import fold_partition
@@ -24,11 +24,10 @@ from pipelines.work.restored import fold_again
 from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, stages_before
 from projections.errors import EventConflict
-from projections.events import Event
+from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
 from projections.operations import Checkpoint
 from projections.schema import EVENT, FORGOTTEN
-from projections.system_events import PARTITION_KEY
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger, FakeServer
 from tests.simulation.decisions import EPISODE, FORGET, decide, look

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar, cast
 
 from pipelines.graph.port import FoundEdge
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services

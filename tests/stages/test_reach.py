@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.work.folds import make_fold
 from pipelines.work.live import LiveRunner
 from pipelines.work.runner import Runner

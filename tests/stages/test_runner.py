@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
@@ -21,10 +21,9 @@ from projections.errors import (
     RecollectError,
     Stopped,
 )
-from projections.events import Event, encode_event
-from projections.identity import event_partition
+from projections.events import Event, encode_event, event_partition
+from projections.identity import Position
 from projections.operations import Operations
-from projections.positions import Position
 from projections.schema import DEAD_LETTER
 from projections.structural import Facts
 from tests.factories import block, event, event_id, session

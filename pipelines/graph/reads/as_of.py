@@ -22,7 +22,7 @@ from pipelines.graph.reader import (
     event_node,
 )
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, EdgeRow
 
 MAX_LATER: Final = 200

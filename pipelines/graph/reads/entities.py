@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from neo4j.time import DateTime
 
-from enrichment.resolution import components
+from enrichment.names import components
 from pipelines.graph.reader import GraphNode, GraphRead, node_columns
 from pipelines.graph.reads.facts import ENTITY_COLUMNS, FactReads, entity_name
 from pipelines.graph.rows import EntityName

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enrichment.resolution import edges_of_sameness
+from enrichment.names import edges_of_sameness
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
@@ -313,7 +313,11 @@ def entity_name(row: Mapping[str, Any]) -> EntityName:
     """The entity of a row of ENTITY_COLUMNS."""
     names = tuple(dict.fromkeys(name for name in row["names"] if name))
     return EntityName(
-        row["entity_id"], row["name"] or "", row["entity_type"], row["subtype"], names
+        entity_id=row["entity_id"],
+        name=row["name"] or "",
+        entity_type=row["entity_type"],
+        subtype=row["subtype"],
+        names=names,
     )
 
 

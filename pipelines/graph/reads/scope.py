@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.as_of import known, until_parameter
 from pipelines.graph.rows import ids_by_label
-from projections.positions import Position
+from projections.identity import Position
 from projections.schema import EVENT, NodeRow
 
 MAX_SCANNED: Final = 400

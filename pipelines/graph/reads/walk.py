@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enrichment.facts import VALUE
+from enrichment.names import VALUE
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, node_columns, plain_properties
 from pipelines.graph.reads.as_of import followed_then, passed_over
 from pipelines.graph.reads.facts import FACT_HOLDS, FACT_IS_SHARED_OR_OWN
@@ -51,23 +51,37 @@ class _Branch(NamedTuple):
 _NEWEST = "m.occurred_at DESC, m.event_id"
 _BRANCHES: Final[Mapping[str, tuple[_Branch, ...]]] = {
     EVENT.label: (
-        _Branch(FOLLOWS, "-", "-", EVENT, "r.delta_ms, m.event_id"),
-        _Branch(CAUSED_BY, "-", "-", EVENT, f"coalesce(r.confidence, 1.0) DESC, {_NEWEST}"),
-        _Branch(SIMILAR_TO, "-", "-", EVENT, "r.score DESC, m.event_id"),
-        _Branch(REFERENCES, "-", "->", ENTITY, "m.entity_id"),
-        _Branch(SUMMARIZES, "<-", "-", SUMMARY, "m.level, m.summary_id"),
+        _Branch(FOLLOWS, left="-", right="-", to=EVENT, order="r.delta_ms, m.event_id"),
+        _Branch(
+            CAUSED_BY,
+            left="-",
+            right="-",
+            to=EVENT,
+            order=f"coalesce(r.confidence, 1.0) DESC, {_NEWEST}",
+        ),
+        _Branch(SIMILAR_TO, left="-", right="-", to=EVENT, order="r.score DESC, m.event_id"),
+        _Branch(REFERENCES, left="-", right="->", to=ENTITY, order="m.entity_id"),
+        _Branch(SUMMARIZES, left="<-", right="-", to=SUMMARY, order="m.level, m.summary_id"),
     ),
     ENTITY.label: (
-        _Branch(REFERENCES, "<-", "-", EVENT, _NEWEST),
-        _Branch(RELATES_TO, "-", "-", ENTITY, "r.confidence DESC, r.valid_from DESC, m.entity_id"),
-        _Branch(SAME_AS, "-", "-", ENTITY, "m.entity_id"),
-        _Branch(MEMBER_OF, "-", "->", COMMUNITY, "m.community_id"),
+        _Branch(REFERENCES, left="<-", right="-", to=EVENT, order=_NEWEST),
+        _Branch(
+            RELATES_TO,
+            left="-",
+            right="-",
+            to=ENTITY,
+            order="r.confidence DESC, r.valid_from DESC, m.entity_id",
+        ),
+        _Branch(SAME_AS, left="-", right="-", to=ENTITY, order="m.entity_id"),
+        _Branch(MEMBER_OF, left="-", right="->", to=COMMUNITY, order="m.community_id"),
     ),
     SUMMARY.label: (
-        _Branch(SUMMARIZES, "-", "->", EVENT, f"m.importance_score DESC, {_NEWEST}"),
-        _Branch(SUMMARIZES, "-", "-", SUMMARY, "m.level DESC, m.summary_id"),
+        _Branch(
+            SUMMARIZES, left="-", right="->", to=EVENT, order=f"m.importance_score DESC, {_NEWEST}"
+        ),
+        _Branch(SUMMARIZES, left="-", right="-", to=SUMMARY, order="m.level DESC, m.summary_id"),
     ),
-    COMMUNITY.label: (_Branch(MEMBER_OF, "<-", "-", ENTITY, "m.entity_id"),),
+    COMMUNITY.label: (_Branch(MEMBER_OF, left="<-", right="-", to=ENTITY, order="m.entity_id"),),
 }
 _EDGE_VISIBLE: Final = {
     RELATES_TO.type: f"{FACT_HOLDS} AND {FACT_IS_SHARED_OR_OWN}",
@@ -220,7 +234,16 @@ def _step_edge(
     if qualities != _NONE:
         properties = {n: v for n, v in zip(_QUALITIES, qualities, strict=True) if v is not None}
     source, target = (here, there) if forward else (there, here)
-    return StepEdge(type_, source, target, view or "", properties, there, closed, at_ms)
+    return StepEdge(
+        type=type_,
+        source=source,
+        target=target,
+        view=view or "",
+        properties=properties,
+        reached=there,
+        closed=closed,
+        at_ms=at_ms,
+    )
 
 
 def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, GraphNode]:

@@ -15,25 +15,17 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from consolidation.communities import (
-    LITERAL,
-    SHARED,
+    DESCRIBED_MEMBERS,
     Community,
-    LinkingFact,
-    NamedEntity,
+    centroid,
     communities,
     community_changes,
     community_chunks,
+    community_text,
     fact_links,
     owners_of,
     same_links,
     with_ids,
-)
-from consolidation.community_texts import (
-    DESCRIBED_MEMBERS,
-    READ_FACTS,
-    InnerFact,
-    centroid,
-    community_text,
 )
 from consolidation.label_propagation import (
     EntityGraph,
@@ -43,13 +35,15 @@ from consolidation.label_propagation import (
     propagate,
 )
 from consolidation.payloads import CommunityChunk, CommunityGone
+from consolidation.sources import READ_FACTS, SHARED, InnerFact, LinkingFact, NamedEntity
+from enrichment.names import VALUE
 from pipelines.graph.port import End, FoundEdge, Reads, pages
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import Deciding, PassReport
 from pipelines.operations.passes.source_events import described
 from projections.events import Event, derived_event_id
+from projections.identity import Position
 from projections.operations import Key
-from projections.positions import Position
 from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
 
 COMMUNITIES_AT_ONCE: Final = 200
@@ -287,7 +281,7 @@ def _linking_facts(graph: Reads, facts: Sequence[FoundEdge]) -> Iterator[Linking
 def _literals(graph: Reads, facts: Iterable[FoundEdge]) -> set[Key]:
     """Those ends of facts that are no entities of their own."""
     ends = graph.nodes(ENTITY.label, {fact.target for fact in facts}, ("subtype",))
-    return {key for key, node in ends.items() if node.values["subtype"] == LITERAL}
+    return {key for key, node in ends.items() if node.values["subtype"] == VALUE}
 
 
 def _inner_facts(graph: Reads, entities: Sequence[Key], user: str, now_ms: int) -> list[InnerFact]:

@@ -11,6 +11,13 @@ from math import floor
 from typing import Any
 
 from consolidation.decay import HOUR_MS
+from consolidation.forgetting import (
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
+)
 from consolidation.forgetting_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
@@ -19,13 +26,6 @@ from consolidation.forgetting_payloads import (
     expired_payloads,
     forgotten_payloads,
     recalled_payloads,
-)
-from consolidation.pruning import (
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
 )
 from consolidation.retention import (
     ExplainedRow,
@@ -49,7 +49,7 @@ from pipelines.operations.passes.retained import (
     tombstones,
 )
 from projections.events import Event, canonical_json
-from projections.positions import Position
+from projections.identity import Position
 
 PolicyOf = Callable[[str], RetentionPolicy]
 """The policy of a tenant."""

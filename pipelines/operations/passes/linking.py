@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consolidation.centrality import boosts, changed_boosts
 from consolidation.links import (
     RARE_SESSIONS,
     SessionTraits,
+    boosts,
+    changed_boosts,
     renewed_links,
     session_links,
     session_traits,

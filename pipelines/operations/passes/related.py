@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from consolidation.links import FailedEvent, LinkCandidate
-from consolidation.payloads import SessionLink
+from consolidation.payloads import LinkCandidate, SessionLink
+from consolidation.sources import FailedEvent
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
-from enrichment.resolution import components
+from enrichment.names import components
 from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
 from pipelines.operations.passes.source_events import position_of, said_of, same_entities
+from projections.identity import Position
 from projections.operations import Key
-from projections.positions import Position
 from projections.schema import CAUSED_BY, EVENT, LINKED_TO, REFERENCES, SCOPE, SUMMARY
 
 RARE_REFERENCES = 1_000

@@ -12,14 +12,14 @@ from itertools import islice
 from typing import NamedTuple, cast
 
 from consolidation.decay import Retrievals, decay_score
+from consolidation.forgetting import RetainedEntity, RetainedFact
 from consolidation.forgetting_payloads import FactKey
-from consolidation.pruning import RetainedEntity, RetainedFact
 from consolidation.retention import RetainedEvent, Tier, tier_of
 from consolidation.stage import ARCHIVED
 from pipelines.graph.port import End, FoundEdge, FoundNode, Reads, pages
 from pipelines.operations.passes.source_events import WHOLE, importance_of, position_of
+from projections.identity import START, Position
 from projections.operations import Key
-from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
     EDGES,

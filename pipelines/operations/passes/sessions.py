@@ -6,13 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from consolidation.episodes import (
-    RecordedSession,
-    episode_decision,
-    episodes,
-    kept_episodes,
-    sealed_episodes,
-)
+from consolidation.episodes import episode_decision, episodes, kept_episodes, sealed_episodes
 from consolidation.hierarchy import LEVELS
 from consolidation.payloads import (
     MAX_GONE,
@@ -20,8 +14,8 @@ from consolidation.payloads import (
     EpisodeDecided,
     SessionDecided,
 )
-from consolidation.sources import Episode, SourceEvent
-from consolidation.summaries import Totals, summarize_agent, summarize_session
+from consolidation.sources import Episode, RecordedSession, SourceEvent, Totals
+from consolidation.summaries import summarize_agent, summarize_session
 from consolidation.summary_payloads import SessionSummary, episode_scope_id, summary_id
 from pipelines.graph.port import End, FoundNode, Reads, pages
 from pipelines.operations.passes.deciding import Deciding, PassReport
@@ -37,8 +31,8 @@ from pipelines.operations.passes.source_events import (
 )
 from pipelines.operations.passes.surroundings import Surroundings, SurroundingsReader
 from projections.events import Event
+from projections.identity import START, Position
 from projections.operations import Key
-from projections.positions import START, Position
 from projections.schema import SCOPE, SUMMARIZES, SUMMARY
 
 AGENT_SESSIONS = 50

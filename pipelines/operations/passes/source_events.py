@@ -11,15 +11,20 @@ from typing import Any
 
 import orjson
 
-from consolidation.community_texts import Described
-from consolidation.episodes import RecordedEpisode, RecordedSession
-from consolidation.sources import Cause, Mentioned, SourceEvent
+from consolidation.sources import (
+    Cause,
+    Described,
+    Mentioned,
+    RecordedEpisode,
+    RecordedSession,
+    SourceEvent,
+)
 from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.event_kinds import FAILED, EventKind
-from enrichment.resolution import components, edges_of_sameness
+from enrichment.names import components, edges_of_sameness
 from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
+from projections.identity import Position
 from projections.operations import Key
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     ENTITY,

@@ -7,6 +7,8 @@ from typing import Any
 
 from consolidation.access_counts import Access, FactPlace, NodeKey, ShownFact
 from consolidation.decay import Retrievals
+from consolidation.decisions import RequestKey, ShownPass, Sums
+from consolidation.forgetting import EventKey, Leaving, Tombstone, leaving_links
 from consolidation.forgetting_payloads import FactKey
 from consolidation.hierarchy import (
     CommunityKey,
@@ -16,14 +18,11 @@ from consolidation.hierarchy import (
     ShownSummary,
     SummaryKey,
 )
-from consolidation.passes import RequestKey, ShownPass, Sums
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
-from consolidation.tombstones import EventKey, Leaving, Tombstone, leaving_links
 from pipelines.graph.port import End, FoundEdge, FoundNode, Transaction
 from pipelines.work.gather.projection import neighbours_of
-from projections.identity import partition_of
+from projections.identity import START, Position, partition_of
 from projections.operations import Key
-from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,
@@ -144,11 +143,11 @@ class _Gathering:
         }
         return {
             _pair(key): Leaving(
-                node.values["session_id"],
-                node.values["occurred_at"],
-                node.values["importance_score"],
-                tuple(edge.source[1] for edge in effects.get(key, ())),
-                {
+                session_id=node.values["session_id"],
+                occurred_at_ms=node.values["occurred_at"],
+                importance=node.values["importance_score"],
+                effects=tuple(edge.source[1] for edge in effects.get(key, ())),
+                causes={
                     edge.target[1]: waiting[edge.target]
                     for edge in causes.get(key, ())
                     if edge.target in waiting

@@ -11,7 +11,7 @@ from enrichment.causality import WINDOW
 from enrichment.features import Features, features
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
-from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within
+from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within, vector_of
 from enrichment.stage import (
     Derived,
     EntityKey,
@@ -20,18 +20,16 @@ from enrichment.stage import (
     HistoryKey,
     Member,
     newcomers,
-    vector_of,
     wanted_groups,
     wanted_links,
 )
 from pipelines.graph.port import End, FoundNode, Span, Transaction
 from pipelines.ledger.ledger import Ledger
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
-from projections.events import decode_event
+from projections.events import decode_event, is_system_event
 from projections.identity import partition_of
 from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SIMILAR_TO
 from projections.structural import Link, SessionKey
-from projections.system_events import is_system_event
 
 REMEMBERED = 50_000
 """Features kept in memory, some 500 bytes each: they never change, so they are never stale."""
@@ -393,9 +391,9 @@ def _similar_edges(
 def _known(node: FoundNode) -> KnownEntity:
     name = node.values["canonical_name"]
     return KnownEntity(
-        node.key[1],
-        name,
-        node.values["entity_type"],
-        node.values["subtype"],
-        any(map(str.isdigit, name)),
+        entity_id=node.key[1],
+        canonical_name=name,
+        entity_type=node.values["entity_type"],
+        subtype=node.values["subtype"],
+        exact=any(map(str.isdigit, name)),
     )

@@ -18,7 +18,7 @@ from faust.types import TP, EventT, Message
 from faust.types.tuples import ack_lock
 from mode import Service
 
-from pipelines.ledger.keys import Block
+from pipelines.ledger.connect import Block
 from pipelines.work.settings import Settings
 from pipelines.work.transport.consumer_base import LedgerConsumer
 from pipelines.work.transport.group import Group

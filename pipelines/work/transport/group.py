@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from redis.exceptions import RedisError
 
-from pipelines.ledger.keys import LedgerKeys
+from pipelines.ledger.connect import LedgerKeys
 from pipelines.work.settings import Settings
 from pipelines.work.transport.connect import connect
 from pipelines.work.transport.leases import Leases
-from projections.positions import Position
+from projections.identity import Position
 
 logger = logging.getLogger(__name__)
 

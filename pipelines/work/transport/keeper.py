@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from pipelines.work.transport.group import Group
 from pipelines.work.transport.lane import Lane
 from projections.errors import RecollectError
-from projections.positions import Position
+from projections.identity import Position
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from faust.types import TP, ConsumerMessage
 
-from pipelines.ledger.keys import Block, Entry, decode_entry
-from projections.positions import START, Position
+from pipelines.ledger.connect import Block, Entry, decode_entry
+from projections.identity import START, Position
 
 RawEntries = Sequence[tuple[bytes, Mapping[bytes, bytes]]]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from pipelines.ledger.keys import LedgerKeys
-from pipelines.ledger.leases import ACQUIRE, RELEASE, RENEW
+from pipelines.ledger.connect import LedgerKeys
+from pipelines.ledger.epoch import ACQUIRE, RELEASE, RENEW
 
 LEADER = -1
 """The slot of the leader's lease; the other slots are partitions."""

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from pipelines.ledger.ledger import Appended, Ledger, Outcome
 from projections.digest import MODULUS, digest_text
 from projections.errors import EventConflict, GraphAhead, LedgerUnavailable
-from projections.events import Event
-from projections.identity import event_partition
-from projections.positions import START, Position
+from projections.events import Event, event_partition
+from projections.identity import START, Position
 from projections.structural import session_graph
 from tests.acceptance.chaos.story import Story
 

@@ -19,8 +19,7 @@ from pipelines.operations.recover import recover
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import OperationFailed, RecollectError
-from projections.events import decode_event, encode_event
-from projections.system_events import is_system_event
+from projections.events import decode_event, encode_event, is_system_event
 from tests.acceptance.chaos.deployment import Deployment, Worker
 from tests.acceptance.chaos.producer import Accepted, Producer
 

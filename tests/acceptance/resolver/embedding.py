@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from enrichment.entities import canonical_name
+from enrichment.names import canonical_name
 from pipelines.models.embedder import make_embedder
 from pipelines.work.settings import Settings
 from tests.acceptance.resolver.resolving import Labelled, Vectors

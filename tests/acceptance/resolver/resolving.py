@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import EntityType, canonical_name, components, entity_id
 from enrichment.patterns import identifiers
-from enrichment.ports import EntityType
-from enrichment.resolution import SAME_COSINE, Candidate, KnownEntity, components, same_as
+from enrichment.resolution import SAME_COSINE, Candidate, KnownEntity, same_as
 from tests.acceptance.resolver.bcubed import BCubed, b_cubed
 
 HERE = Path(__file__).parent

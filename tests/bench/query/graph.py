@@ -13,7 +13,7 @@ from typing import Any
 import neo4j
 import numpy
 
-from enrichment.entities import canonical_name, entity_id
+from enrichment.names import canonical_name, entity_id
 from pipelines.graph.neo4j import Neo4jGraph
 from projections.schema import (
     CAUSED_BY,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.retrieval.query_terms import MAX_NAMING_CHARACTERS, name_forms, name_terms
-from api.retrieval.seeds import (
+from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
     Seed,
     Structure,
@@ -16,6 +15,7 @@ from api.retrieval.seeds import (
     scored_seeds,
     structural_scores,
 )
+from api.retrieval.query_terms import MAX_NAMING_CHARACTERS, name_forms, name_terms
 
 
 def test_words_that_say_little_are_left_out() -> None:

@@ -18,7 +18,7 @@ from api.retrieval.facts import (
     recalled,
     with_decay,
 )
-from api.retrieval.seeds import Seed
+from api.retrieval.intent import Seed
 from consolidation.decay import DAY_MS, effective_confidence
 from pipelines.graph.reads.facts import FactFilter
 from pipelines.graph.rows import End, FactRow

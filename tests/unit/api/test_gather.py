@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from api.retrieval.gather import Work, run_side_by_side
+from api.retrieval.channels import Work, run_side_by_side
 from projections.errors import GraphRejected, GraphUnavailable, QueryTimeout
 
 LONG_MS = 60_000

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from api.retrieval.graph_scores import path_scores
-from api.retrieval.lineage import Lineage, directed_ways, lineage_edge
+from api.retrieval.walk import Lineage, directed_ways, lineage_edge
 from api.schemas import Bound, Direction
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from projections.errors import QueryTimeout

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.caches import SessionHistory
-from api.cursors import ranking_cursor, ranking_of
+from api.dependencies import ranking_cursor, ranking_of
+from api.retrieval.intent import fused_ranks, joined_seeds, most_important
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
     GRAPH_SHARES,
@@ -24,7 +25,6 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.relevance import Candidate, Passage, half, unit_vector
-from api.retrieval.seeds import fused_ranks, joined_seeds, most_important
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
 from pipelines.graph.reads.scope import Scope

@@ -9,8 +9,8 @@ from api.watcher import Sample, by_stage, is_stale, lag_entries
 from pipelines.ledger.ledger import Tail
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
+from projections.identity import START, Position
 from projections.operations import Checkpoint
-from projections.positions import START, Position
 
 SETTINGS = Settings(overload_lag_entries=100, overload_lag_seconds=30, overload_memory_ratio=0.9)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.centrality import TERMS, Connections, boosts, changed_boosts, importance_boost
+from consolidation.links import TERMS, Connections, boosts, changed_boosts, importance_boost
 from consolidation.payloads import MAX_BOOST, BoostsDecided, boost_payloads, parse_consolidated
 from projections.errors import InvalidEvent
 from projections.schema import CAUSED_BY, REFERENCES

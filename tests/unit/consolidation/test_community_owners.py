@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.communities import (
-    SHARED,
-    LinkingFact,
-    NamedEntity,
-    fact_links,
-    owners_of,
-    same_links,
-)
+from consolidation.communities import fact_links, owners_of, same_links
 from consolidation.label_propagation import entity_graph
+from consolidation.sources import SHARED, LinkingFact, NamedEntity
 
 
 def fact(source: str, target: str, user: str = SHARED, *, literal: bool = False) -> LinkingFact:

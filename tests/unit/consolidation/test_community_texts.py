@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.communities import Community, Member
-from consolidation.community_texts import Described, InnerFact, centroid, community_text
+from consolidation.communities import Community, Member, centroid, community_text
 from consolidation.payloads import MAX_NAME_CHARACTERS, MAX_SUMMARY_CHARACTERS, CommunityText
+from consolidation.sources import Described, InnerFact
 
 CAROLINE, ACME, OSLO, NORWAY = (
     Described("Caroline", "user", "person"),

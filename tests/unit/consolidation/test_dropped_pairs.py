@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from consolidation.forgetting import MAX_DROPPED, Tombstone
 from consolidation.forgetting_payloads import dropped_payloads
-from consolidation.pruning import MAX_DROPPED
 from consolidation.stage import Facts, consolidate, derive
-from consolidation.tombstones import Tombstone
 from projections.events import Event
-from projections.positions import START, Position
+from projections.identity import START, Position
 from projections.schema import EVENT, FORGOTTEN
 from tests.decided import forgotten, recalled, system
 from tests.factories import event_id

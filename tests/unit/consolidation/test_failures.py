@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.failures import (
+from consolidation.actions import (
     MAX_FAILURES,
     SIGNATURE_CHARACTERS,
     Failure,

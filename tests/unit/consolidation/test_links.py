@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.failures import Failure
+from consolidation.actions import Failure
 from consolidation.links import (
     RareEntity,
     SessionTraits,

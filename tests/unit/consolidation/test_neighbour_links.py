@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from consolidation.failures import Failure
+from consolidation.actions import Failure
 from consolidation.links import (
-    FailedEvent,
-    LinkCandidate,
     RareEntity,
     SessionTraits,
     alike_sessions,
@@ -13,7 +11,8 @@ from consolidation.links import (
     sharing_sessions,
     slim,
 )
-from consolidation.payloads import SessionLink
+from consolidation.payloads import LinkCandidate, SessionLink
+from consolidation.sources import FailedEvent
 from tests.factories import START_MS, event_id
 from tests.source_events import mentioned, source_event
 

@@ -8,6 +8,15 @@ import orjson
 import pytest
 
 from consolidation.decay import DAY_MS, Retrievals
+from consolidation.forgetting import (
+    RetainedEntity,
+    RetainedFact,
+    SimilarEdge,
+    archived_entities,
+    expiring_facts,
+    returning_entities,
+    similar_departures,
+)
 from consolidation.forgetting_payloads import (
     FORGOTTEN_EVENT,
     RECALLED_EVENT,
@@ -23,15 +32,6 @@ from consolidation.forgetting_payloads import (
     forgotten_payloads,
     parse_departure,
     recalled_payloads,
-)
-from consolidation.pruning import (
-    RetainedEntity,
-    RetainedFact,
-    SimilarEdge,
-    archived_entities,
-    expiring_facts,
-    returning_entities,
-    similar_departures,
 )
 from consolidation.retention import DEFAULT_POLICY, Departure, RetentionPolicy, Tier
 from projections.errors import InvalidEvent

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation.episodes import RecordedEpisode, episode_decision
+from consolidation.episodes import episode_decision
 from consolidation.payloads import EPISODE_EVENTS
-from consolidation.sources import Episode
+from consolidation.sources import Episode, RecordedEpisode
 from consolidation.summaries import summarize_episode
-from projections.positions import START
+from projections.identity import START
 from tests.factories import event_id
 from tests.source_events import source_event
 

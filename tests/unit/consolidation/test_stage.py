@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.decisions import parse_decision
+from consolidation.decisions import Sums, parse_decision
+from consolidation.forgetting import Leaving, Tombstone, bridges, removals, rewired
 from consolidation.hierarchy import DecidedNode, ShownSummary
-from consolidation.passes import Sums
 from consolidation.payloads import MAX_GONE
 from consolidation.stage import Counted, Facts, consolidate, derive
 from consolidation.summary_payloads import summary_id
-from consolidation.tombstones import Leaving, Tombstone, bridges, removals, rewired
 from enrichment.importance import importance_score
 from enrichment.text import event_text
 from projections.errors import InvalidEvent
 from projections.events import Event
+from projections.identity import Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -28,7 +28,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import Position
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,

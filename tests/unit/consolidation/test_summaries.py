@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.episodes import episodes
-from consolidation.sources import SourceEvent
+from consolidation.sources import SourceEvent, Totals
 from consolidation.summaries import (
-    Totals,
     agent_digest,
     session_digest,
     summarize_agent,

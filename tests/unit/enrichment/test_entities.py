@@ -9,17 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from enrichment.entities import (
+from enrichment.entities import PATTERN_TYPES, mentions
+from enrichment.event_kinds import EventKind
+from enrichment.names import (
     LABELS,
     MAX_MENTIONS,
     MAX_NAME_BYTES,
-    PATTERN_TYPES,
     SUBTYPES,
     canonical_name,
     entity_id,
-    mentions,
 )
-from enrichment.event_kinds import EventKind
 from enrichment.patterns import RECOGNISERS
 from enrichment.ports import Analysis, EventText, Mention
 from enrichment.text import event_text

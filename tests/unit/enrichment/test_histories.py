@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from enrichment.facts import Assertion
-from enrichment.histories import (
-    MAX_SUPPORTING,
-    Retraction,
-    entry_of,
-    group_of,
-    groups_of,
-    intervals,
-    merge,
-)
+from enrichment.facts import Assertion, Retraction
+from enrichment.histories import MAX_SUPPORTING, entry_of, group_of, groups_of, intervals, merge
 from tests.factories import event_id
 from tests.said import GROUP, assertion, facts, party, retraction, spans
 

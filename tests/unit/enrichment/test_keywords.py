@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enrichment.event_kinds import EventKind
-from enrichment.keywords import MAX_KEYWORDS, SUMMARY_CHARACTERS, keywords, summary
+from enrichment.keywords import MAX_KEYWORDS, keywords, summary
+from enrichment.names import SUMMARY_CHARACTERS
 from enrichment.ports import Analysis, EventText
 from enrichment.text import event_text
 from tests import strategies

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from enrichment.entities import MAX_MENTIONS
 from enrichment.event_kinds import EventKind
-from enrichment.facts import MAX_FACTS
 from enrichment.model_answers import MAX_CONFIDENCE, derived_with_model, questions
+from enrichment.names import MAX_FACTS, MAX_MENTIONS
 from enrichment.ports import Analysis
 from enrichment.prompts import TASKS, Task, validated
 from enrichment.stage import Derived, derive_event, derive_statement
 from enrichment.text import event_text
-from projections.positions import Position
+from projections.identity import Position
 from tests.factories import START_MS, event
 
 POSITION = Position(START_MS, 1)

@@ -17,8 +17,7 @@ from enrichment.payloads import (
     offered_event,
 )
 from projections.errors import InvalidEvent
-from projections.events import Event
-from projections.system_events import SYSTEM_EVENTS
+from projections.events import SYSTEM_EVENTS, Event
 
 NOW_MS = 1_800_000_000_000
 FACT = {"source": {"name": "Ada"}, "relation": "works_at", "target": {"name": "Acme"}}

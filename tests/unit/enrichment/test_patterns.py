@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enrichment.patterns import RECOGNISERS, identifiers
-from enrichment.words import word_set
+from enrichment.vocabulary import word_set
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from enrichment.entities import MAX_MENTIONS, SUBTYPES, canonical_name
-from enrichment.facts import MAX_FACTS
+from enrichment.names import MAX_FACTS, MAX_MENTIONS, SUBTYPES, canonical_name
 from enrichment.prompts import PROMPTS, TASKS, Task, bounded, is_same, messages, validated, versions
 from tests.strategies import json_values
 

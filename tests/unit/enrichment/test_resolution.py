@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enrichment.entities import canonical_name, entity_id
-from enrichment.ports import EntityType
+from enrichment.names import EntityType, canonical_name, components, entity_id
 from enrichment.resolution import (
     Candidate,
     Judgement,
     KnownEntity,
-    components,
     judge,
     name_form,
     question,

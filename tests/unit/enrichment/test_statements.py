@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from enrichment.entities import canonical_name, entity_id
-from enrichment.facts import VALUE, Assertion
+from enrichment.facts import Assertion
 from enrichment.histories import group_of, groups_of
+from enrichment.names import VALUE, canonical_name, entity_id
 from enrichment.payloads import (
     ENTITY_CORRECTED,
     FACT_ASSERTED,
@@ -27,8 +27,7 @@ from enrichment.payloads import (
     stated_retraction,
 )
 from projections.errors import InvalidEvent
-from projections.events import canonical_json
-from projections.system_events import SYSTEM_EVENTS
+from projections.events import SYSTEM_EVENTS, canonical_json
 from tests.factories import START_MS, event, event_id
 from tests.strategies import json_values
 

@@ -18,13 +18,12 @@ from enrichment.text import (
     STORED_CHARACTERS,
     TEXT_CHARACTERS,
     clean_text,
-    cut,
     event_text,
     key_spans,
     language_spans,
     stored_text,
 )
-from enrichment.words import word_set
+from enrichment.vocabulary import cut, word_set
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.events import Event
 from tests import strategies

@@ -13,8 +13,8 @@ from faust.types import TP
 from pipelines.work.transport.group import Group
 from pipelines.work.transport.keeper import Keeper
 from pipelines.work.transport.lane import Lane
+from projections.identity import Position
 from projections.operations import Checkpoint
-from projections.positions import Position
 
 STEPS = ("start", "xgroup_create", "xpending_range", "xinfo_consumers")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.ledger.reports import Hold
+from pipelines.ledger.registry import Hold
 from pipelines.observe import metrics
 from pipelines.work import poison
 from pipelines.work.folds import Placed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.ledger.targets import Target
+from pipelines.ledger.registry import Target
 from pipelines.observe import metrics as telemetry
 from pipelines.operations.reconsolidate import REDECIDABLE
 from pipelines.work import app

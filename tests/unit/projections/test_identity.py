@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from projections.identity import event_key_digest, event_partition, partition_of
+from projections.events import event_partition
+from projections.identity import event_key_digest, partition_of
 from tests.fakes.events import numbered_event
 
 EVENT_ID = "018f0000-0000-7000-8000-000000000001"

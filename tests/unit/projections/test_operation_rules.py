@@ -14,7 +14,7 @@ import pytest
 
 from consolidation.stage import Facts as ConsolidationFacts
 from consolidation.stage import consolidate, derive
-from enrichment.entities import entity_id
+from enrichment.names import entity_id
 from enrichment.ports import Analysis
 from enrichment.stage import Facts as EnrichmentFacts
 from enrichment.stage import derive_event, derive_statement, enrich
@@ -22,6 +22,7 @@ from enrichment.text import event_text
 from pipelines.graph import cypher
 from projections import operation_rules
 from projections.errors import InvalidOperation
+from projections.identity import START, Position
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -34,7 +35,6 @@ from projections.operations import (
     SetEdge,
     SetNode,
 )
-from projections.positions import START, Position
 from projections.schema import (
     CAUSED_BY,
     DIRECT,

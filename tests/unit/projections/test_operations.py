@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipelines.graph import cypher
 from projections import errors
 from projections.digest import MODULUS, digest_text, element_digest
+from projections.identity import START, Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -19,7 +20,6 @@ from projections.operations import (
     RemoveEdge,
     RemoveNode,
 )
-from projections.positions import START, Position
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, SUMMARIZES, SUMMARY
 from projections.structural import (
     Link,

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipelines.work.stages import STAGES
-from projections.events import parse_event
-from projections.identity import event_partition, partition_of
-from projections.system_events import NAMESPACE, SYSTEM_EVENTS, is_system_event
+from projections.events import (
+    NAMESPACE,
+    SYSTEM_EVENTS,
+    event_partition,
+    is_system_event,
+    parse_event,
+)
+from projections.identity import partition_of
 from tests.factories import NOW_MS, envelope, event
 
 NAMED_IN_THE_MODEL = {
