@@ -10,7 +10,6 @@ from typing import Final
 from tests.architecture.test_house import PACKAGES, ROOT
 
 BY_CHANCE: Final = {
-    "FOLD_VERSION": "each stage has its own, and it rises by itself",
     "POLL_S": "how often one thing looks at another; no two of them have to agree",
     "TIMEOUT_MS": "a default of the command line and a limit of the warm-up",
     "OK": "a status of HTTP, in two clients of different servers",
@@ -23,10 +22,8 @@ NOT_YET: Final = frozenset(
         "BLANKS",
         "CONTROL",
         "DIGEST_BYTES",
-        "ENTITIES_AT_ONCE",
         "EVENTS_AT_ONCE",
         "KNOWN",
-        "LAST_MS",
         "MAX_DEPTH",
         "MAX_ROUNDS",
         "MAX_SUPPORTING",

@@ -39,7 +39,7 @@ from consolidation.sources import READ_FACTS, SHARED, InnerFact, LinkingFact, Na
 from enrichment.names import VALUE
 from pipelines.graph.port import End, FoundEdge, Reads, pages
 from pipelines.observe import logs
-from pipelines.operations.passes.deciding import Deciding, PassReport
+from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
 from pipelines.operations.passes.source_events import described
 from projections.events import Event, derived_event_id
 from projections.identity import Position
@@ -48,8 +48,6 @@ from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
 
 COMMUNITIES_AT_ONCE: Final = 200
 VECTORS_AT_ONCE: Final = 500
-UNKNOWN: Final = ""
-"""A fingerprint that none has."""
 _ENDED = ("expired_at", "faded_at")
 _OWNED = ("valid_from", "valid_to", *_ENDED, "user_id")
 _LINKING = tuple(dict.fromkeys((*RELATES_TO.key, *_OWNED, "confidence")))
@@ -230,7 +228,7 @@ def recorded_communities(graph: Reads, tenant: str) -> dict[str, RecordedCommuni
 
 
 def _undecided(shown: RecordedCommunity) -> RecordedCommunity:
-    return shown if shown.fingerprint is None else shown._replace(fingerprint=UNKNOWN)
+    return shown if shown.fingerprint is None else shown._replace(fingerprint=NO_DIGEST)
 
 
 def _facts(graph: Reads, tenant: str, now_ms: int, names: Sequence[str]) -> Iterator[FoundEdge]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from consolidation.decisions import decision_event
 from consolidation.payloads import CONSOLIDATED_EVENT
@@ -12,6 +12,9 @@ from pipelines.graph.port import Reads
 from projections.events import Event
 
 Append = Callable[[Sequence[Event]], None]
+
+NO_DIGEST: Final = ""
+"""Of what is decided anew: the digest, or fingerprint, of nothing that there is."""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from consolidation.sources import Episode, RecordedSession, SourceEvent, Totals
 from consolidation.summaries import summarize_agent, summarize_session
 from consolidation.summary_payloads import SessionSummary, episode_scope_id, summary_id
 from pipelines.graph.port import End, FoundNode, Reads, pages
-from pipelines.operations.passes.deciding import Deciding, PassReport
+from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
 from pipelines.operations.passes.linking import Linking
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.passes.source_events import (
@@ -43,8 +43,6 @@ EVENTS_AT_ONCE = 2_000
 """Events of them that are, unless one session has more."""
 SUMMARIES_AT_ONCE = 2_000
 """Summaries among which agents are looked for."""
-UNKNOWN = ""
-"""A digest that nothing has."""
 _STATE = ("event_count", "importance_total", "pending_importance")
 
 
@@ -176,7 +174,7 @@ def _read(
 
 
 def _undecided(shown: RecordedSession) -> RecordedSession:
-    episodes = (part._replace(digest=UNKNOWN) for part in shown.episodes)
+    episodes = (part._replace(digest=NO_DIGEST) for part in shown.episodes)
     return shown._replace(episodes=tuple(episodes))
 
 

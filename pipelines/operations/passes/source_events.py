@@ -23,6 +23,7 @@ from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summar
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.names import components, edges_of_sameness
 from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
+from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import (
@@ -37,7 +38,6 @@ from projections.schema import (
 
 DIRECT_CONFIDENCE = 1.0
 """Of a cause that the producer named."""
-DEFAULT_IMPORTANCE = 5
 WHOLE = 2**31 - 1
 """More events than a session has."""
 _RETRY = "retry"
