@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.ledger.keys import Block
 from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.models.loaded import Models
 from pipelines.proof.verify import Report, verify
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from projections.errors import Fenced
 from projections.events import Event
 from tests.memory_stack import PARTITIONS as PARTITIONS
 from tests.memory_stack import LedgerStack
+from tests.memory_stack import Worker as Worker
 
 
 class Stack(LedgerStack):
@@ -60,6 +59,10 @@ class Stack(LedgerStack):
         assert entry is not None
         return entry
 
+    def models(self, **chosen: Any) -> Models:
+        """Models behind the caches of this ledger, as those of a worker that has just started."""
+        return Models(self.services.settings, self.services.redis, **chosen)
+
     def verify(self, **options: Any) -> Report:
         return verify(self.services, **options)
 
@@ -78,48 +81,6 @@ class Stack(LedgerStack):
         return sorted(
             map(repr, [(sorted(row[0]), sorted(row[1].items())) for row in nodes])
         ) + sorted(repr([row[0], *(sorted(p.items()) for p in row[1:])]) for row in edges)
-
-
-class Worker:
-    """A thread that folds what comes, as the live worker does, until it is stopped."""
-
-    def __init__(self, stack: Stack, size: int = 20) -> None:
-        self._stop = threading.Event()
-        self._stack = stack
-        self._size = size
-        self._thread = threading.Thread(target=self._work)
-        self.error: BaseException | None = None
-
-    def _work(self) -> None:
-        runner = self._stack.new_runner(stop=self._stop)
-        ledger = self._stack.ledger
-        try:
-            while not self._stop.is_set():
-                idle = True
-                for partition in range(ledger.partitions):
-                    at = runner.checkpoint(partition).position
-                    entries = ledger.read(partition, at, self._size)
-                    if entries:
-                        idle = False
-                        try:
-                            runner.apply(Block(partition, tuple(entries)))
-                        except Fenced:
-                            continue
-                if idle:
-                    self._stop.wait(0.01)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Worker:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        if self.error is not None:
-            raise self.error
 
 
 class Ingest(Worker):
