@@ -14,17 +14,20 @@ from pipelines.proof.verify import Report, verify
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.events import Event
+from tests.graph_dump import dump
 from tests.memory_stack import PARTITIONS as PARTITIONS
 from tests.memory_stack import LedgerStack
 from tests.memory_stack import Worker as Worker
 
 
-class Stack(LedgerStack):
-    """Services with few partitions, and what a worker would do on the active target."""
+class ValkeyStack(LedgerStack):
+    """Services with few partitions, and what a worker would do on the active target.
+
+    With `neo4j_url` at `memory://NAME` the graph is in this process.
+    """
 
     services: Services
     ledger: Ledger
-    graph: Neo4jGraph
 
     def __init__(self, redis_url: str, neo4j_url: str, **options: Any) -> None:
         settings: dict[str, Any] = {
@@ -37,16 +40,29 @@ class Stack(LedgerStack):
         self.services = Services(Settings(**settings))
         self.ledger = self.services.ledger
         self.target = self.services.active()
-        self.graph = self.services.neo4j_graph(self.target)
+        self.graph = self.services.graph(self.target)
         self.prepare()
+
+    def close(self) -> None:
+        self.services.close()
+
+    def models(self, **chosen: Any) -> Models:
+        """Models behind the caches of this ledger, as those of a worker that has just started."""
+        return Models(self.services.settings, self.services.redis, **chosen)
+
+    def dump(self) -> Any:
+        return dump(self.graph)
+
+
+class Stack(ValkeyStack):
+    """The same on a real Neo4j."""
+
+    graph: Neo4jGraph
 
     @property
     def driver(self) -> neo4j.Driver:
         """Of the graph, for Cypher by hand."""
         return self.graph.client.driver
-
-    def close(self) -> None:
-        self.services.close()
 
     def append_raw(self, partition: int, data: bytes) -> Entry:
         """Write bytes into the stream as the append script writes events."""
@@ -58,10 +74,6 @@ class Stack(LedgerStack):
         entry = self.ledger.entry_at(partition, tail.position)
         assert entry is not None
         return entry
-
-    def models(self, **chosen: Any) -> Models:
-        """Models behind the caches of this ledger, as those of a worker that has just started."""
-        return Models(self.services.settings, self.services.redis, **chosen)
 
     def verify(self, **options: Any) -> Report:
         return verify(self.services, **options)
