@@ -28,7 +28,7 @@ from pipelines.work.runner import Runner
 from projections.errors import PassUnderWay, Stopped
 from projections.events import decode_event
 from projections.schema import SUMMARIZES
-from tests.decided import requested
+from tests.decision_factories import requested
 from tests.factories import NOW_MS, START_MS, event, sessions
 from tests.integration.consolidation_support import SCORED, Consolidated, without_models
 from tests.integration.stack import PARTITIONS, Stack

@@ -13,7 +13,7 @@ from consolidation.forgetting_payloads import FactKey
 from consolidation.retention import Reason, RetentionPolicy, Tier
 from pipelines.operations.passes.forgetting import forgetting_plan
 from projections.schema import REFERENCES, RELATES_TO
-from tests.decided import ENTITIES, system
+from tests.decision_factories import ENTITIES, system
 from tests.factories import START_MS, event, event_id, session, sessions
 from tests.integration.consolidation_support import MINE
 from tests.integration.forgetting_support import HOUR_MS, LONG_AFTER, Forgetful

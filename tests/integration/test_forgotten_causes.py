@@ -17,7 +17,7 @@ from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
-from tests.decided import forgotten
+from tests.decision_factories import forgotten
 from tests.factories import event
 from tests.graph_dump import dump, rounded
 from tests.integration.enrichment_support import Enriched, called, returned, said

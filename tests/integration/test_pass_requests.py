@@ -9,7 +9,7 @@ import pytest
 from enrichment.payloads import PassRequest
 from pipelines.operations.passes.scopes import PassScope, due
 from projections.events import Event
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import NOW_MS, event, event_id, sessions
 from tests.integration.pass_support import Passing
 from tests.integration.stack import Stack

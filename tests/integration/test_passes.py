@@ -13,7 +13,7 @@ from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import Pass
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event
-from tests.decided import forgotten
+from tests.decision_factories import forgotten
 from tests.factories import NOW_MS, event, event_id, sessions
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack

@@ -17,7 +17,7 @@ from pipelines.work import restored as returning
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services
 from pipelines.work.stages import ENRICHMENT, Stage
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.integration.consolidation_support import SCORED
 from tests.integration.forgetting_support import LONG_AFTER, Forgetful

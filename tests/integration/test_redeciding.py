@@ -13,7 +13,7 @@ from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
 from pipelines.proof.consolidation import verify_consolidation
 from pipelines.work.live import Decisions
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import START_MS, event_id, sessions
 from tests.integration.consolidation_support import without_models
 from tests.integration.pass_support import Passing, entity_id

@@ -15,7 +15,7 @@ from pipelines.operations.rebuild import replay
 from pipelines.proof.consolidation import ConsolidationVerified, verify_consolidation
 from pipelines.work.stages import CONSOLIDATION
 from projections.schema import LINKED_TO, MEMBER_OF, RELATES_TO, SUMMARIZES
-from tests.decided import ENTITIES, consolidated, system
+from tests.decision_factories import ENTITIES, consolidated, system
 from tests.factories import START_MS, event, event_id
 from tests.integration.consolidation_support import Consolidated, story
 from tests.integration.stack import Stack

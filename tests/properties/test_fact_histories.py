@@ -18,8 +18,8 @@ from enrichment.histories import (
     intervals,
     merge,
 )
+from tests.fact_factories import GROUP, assertion, retraction
 from tests.factories import event_id
-from tests.said import GROUP, assertion, retraction
 
 TARGETS = ("Oslo", "Rome", "Lima")
 Said = list[Assertion | Retraction]

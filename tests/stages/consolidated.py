@@ -19,7 +19,7 @@ from projections.events import Event
 from projections.operations import Operations, SetNode
 from projections.schema import EVENT, FOLLOWS
 from projections.system_events import is_system_event
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
     agent_made,

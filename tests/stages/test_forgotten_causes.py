@@ -15,7 +15,7 @@ from pipelines.work.restored import fold_again
 from pipelines.work.stages import CONSOLIDATION
 from projections.events import Event
 from projections.schema import CAUSED_BY, ENTITY, FORGOTTEN, INFERRED, SIMILAR_TO
-from tests.decided import forgotten, recalled, system
+from tests.decision_factories import forgotten, recalled, system
 from tests.factories import event, event_id
 from tests.memory_stack import MemoryStack
 from tests.stages.enriched import EnrichedLedger, called, returned, said

@@ -19,9 +19,9 @@ from projections.events import Event
 from projections.operations import Operations
 from projections.positions import START, Position
 from projections.schema import ENTITY, EVENT
-from tests.decided import ENTITIES, forgotten, recalled, system
+from tests.decision_factories import ENTITIES, forgotten, recalled, system
+from tests.fact_factories import feedback_payload
 from tests.factories import START_MS, event_id
-from tests.said import feedback_payload
 
 ONE: NodeKey = (EVENT.label, "default", event_id(1))
 ADA: NodeKey = (ENTITY.label, "default", ENTITIES[0])

@@ -14,7 +14,7 @@ from consolidation.tombstones import Tombstone
 from projections.events import Event
 from projections.positions import START, Position
 from projections.schema import EVENT, FORGOTTEN
-from tests.decided import forgotten, recalled, system
+from tests.decision_factories import forgotten, recalled, system
 from tests.factories import event_id
 
 ONE = ("default", event_id(1))

@@ -14,8 +14,8 @@ from enrichment.histories import (
     intervals,
     merge,
 )
+from tests.fact_factories import GROUP, assertion, facts, party, retraction, spans
 from tests.factories import event_id
-from tests.said import GROUP, assertion, facts, party, retraction, spans
 
 Said = list[Assertion | Retraction]
 
