@@ -10,7 +10,6 @@ from typing import Final
 from tests.architecture.test_house import PACKAGES, ROOT
 
 BY_CHANCE: Final = {
-    "FOLD_VERSION": "each stage has its own, and it rises by itself",
     "POLL_S": "how often one thing looks at another; no two of them have to agree",
     "CHUNK": "how many of different things are handled at once",
     "ROWS": "how many rows of different questions are fetched at once",
