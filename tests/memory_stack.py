@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from pipelines.graph.port import FoundEdge, FoundNode, Graph
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.registry import Target
+from pipelines.models.loaded import models_in_use
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
+from projections.errors import Fenced
 from projections.events import Event
 from projections.identity import Position
 from projections.schema import EVENT
@@ -68,6 +72,10 @@ class LedgerStack:
         for entries in self.ledger.scan(partition, count=size):
             yield Block(partition, tuple(entries))
 
+    def models(self, **chosen: Any) -> Any:
+        """As `pipelines.models.loaded.Models`, with these for its embedder and recognizer."""
+        raise NotImplementedError
+
     def dump(self) -> Any:
         """The whole graph but checkpoints, to compare with another of the same kind."""
         raise NotImplementedError
@@ -121,6 +129,17 @@ class MemoryStack(LedgerStack):
         self.target = self.services.active()
         self.prepare()
 
+    def models(self, **chosen: Any) -> Any:
+        """Without caches; also what commands on this target use from now on."""
+        self.services.models = SimpleNamespace(
+            load=lambda: None,
+            resolver=None,
+            language_model=None,
+            names=models_in_use(**chosen),
+            **chosen,
+        )
+        return self.services.models
+
     def append_raw(self, partition: int, data: bytes) -> Entry:
         """Bytes in the ledger that the append script never saw."""
         server = self.ledger.server
@@ -143,3 +162,45 @@ class MemoryStack(LedgerStack):
         for held in self.graph.checkpoints():
             with self.graph.transaction() as transaction:
                 transaction.reset(replace(held, fold_version=version))
+
+
+class Worker:
+    """A thread that folds what comes, as the live worker does, until it is stopped."""
+
+    def __init__(self, stack: LedgerStack, size: int = 20) -> None:
+        self._stop = threading.Event()
+        self._stack = stack
+        self._size = size
+        self._thread = threading.Thread(target=self._work)
+        self.error: BaseException | None = None
+
+    def _work(self) -> None:
+        runner = self._stack.new_runner(stop=self._stop)
+        ledger = self._stack.ledger
+        try:
+            while not self._stop.is_set():
+                idle = True
+                for partition in range(ledger.partitions):
+                    at = runner.checkpoint(partition).position
+                    entries = ledger.read(partition, at, self._size)
+                    if entries:
+                        idle = False
+                        try:
+                            runner.apply(Block(partition, tuple(entries)))
+                        except Fenced:
+                            continue
+                if idle:
+                    self._stop.wait(0.01)
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Worker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error

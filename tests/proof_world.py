@@ -34,7 +34,7 @@ from pipelines.work.runner import Runner
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.events import Event
 from projections.schema import RELATES_TO, SIMILAR_TO, VECTOR_DIMENSIONS
-from tests.decided import (
+from tests.decision_factories import (
     agent_made,
     boosted,
     community,

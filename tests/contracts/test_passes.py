@@ -15,7 +15,7 @@ from pipelines.operations.passes.retained import ages
 from pipelines.operations.passes.run import CommunitySettings
 from pipelines.operations.passes.scopes import PassScope, due
 from projections.schema import REFERENCES, RELATES_TO, SAME_AS, SIMILAR_TO, VECTOR_DIMENSIONS
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import NOW_MS, START_MS, event, event_id, sessions
 from tests.graph_dump import dump
 from tests.passing import LONG_AFTER, TENANT, Passing

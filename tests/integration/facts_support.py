@@ -11,7 +11,8 @@ from projections.events import Event, timestamp_text
 from tests.factories import START_MS, event
 from tests.integration.api_support import Api, running_api
 from tests.integration.enrichment_support import Enriched
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
 
 TENANT, OTHER = "acme", "other"

@@ -20,7 +20,7 @@ from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.services import Services
 from pipelines.work.settings import load_settings
 from projections.events import Event
-from tests.integration.consolidation_support import without_models
+from tests.stages.consolidated import without_models
 
 numbers = count(1)
 

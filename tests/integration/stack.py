@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import neo4j
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.models.loaded import Models
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from projections.errors import Fenced
 from projections.events import Event
+from tests.graph_dump import dump
 from tests.memory_stack import PARTITIONS as PARTITIONS
 from tests.memory_stack import LedgerStack
+from tests.memory_stack import Worker as Worker
 
 
-class Stack(LedgerStack):
-    """Services with few partitions, and what a worker would do on the active target."""
+class ValkeyStack(LedgerStack):
+    """Services with few partitions, and what a worker would do on the active target.
+
+    With `neo4j_url` at `memory://NAME` the graph is in this process.
+    """
 
     services: Services
     ledger: Ledger
-    graph: Neo4jGraph
 
     def __init__(self, redis_url: str, neo4j_url: str, **options: Any) -> None:
         settings: dict[str, Any] = {
@@ -39,16 +41,29 @@ class Stack(LedgerStack):
         self.services = Services(Settings(**settings))
         self.ledger = self.services.ledger
         self.target = self.services.active()
-        self.graph = self.services.neo4j_graph(self.target)
+        self.graph = self.services.graph(self.target)
         self.prepare()
+
+    def close(self) -> None:
+        self.services.close()
+
+    def models(self, **chosen: Any) -> Models:
+        """Models behind the caches of this ledger, as those of a worker that has just started."""
+        return Models(self.services.settings, self.services.redis, **chosen)
+
+    def dump(self) -> Any:
+        return dump(self.graph)
+
+
+class Stack(ValkeyStack):
+    """The same on a real Neo4j."""
+
+    graph: Neo4jGraph
 
     @property
     def driver(self) -> neo4j.Driver:
         """Of the graph, for Cypher by hand."""
         return self.graph.client.driver
-
-    def close(self) -> None:
-        self.services.close()
 
     def append_raw(self, partition: int, data: bytes) -> Entry:
         """Write bytes into the stream as the append script writes events."""
@@ -79,48 +94,6 @@ class Stack(LedgerStack):
         return sorted(
             map(repr, [(sorted(row[0]), sorted(row[1].items())) for row in nodes])
         ) + sorted(repr([row[0], *(sorted(p.items()) for p in row[1:])]) for row in edges)
-
-
-class Worker:
-    """A thread that folds what comes, as the live worker does, until it is stopped."""
-
-    def __init__(self, stack: Stack, size: int = 20) -> None:
-        self._stop = threading.Event()
-        self._stack = stack
-        self._size = size
-        self._thread = threading.Thread(target=self._work)
-        self.error: BaseException | None = None
-
-    def _work(self) -> None:
-        runner = self._stack.new_runner(stop=self._stop)
-        ledger = self._stack.ledger
-        try:
-            while not self._stop.is_set():
-                idle = True
-                for partition in range(ledger.partitions):
-                    at = runner.checkpoint(partition).position
-                    entries = ledger.read(partition, at, self._size)
-                    if entries:
-                        idle = False
-                        try:
-                            runner.apply(Block(partition, tuple(entries)))
-                        except Fenced:
-                            continue
-                if idle:
-                    self._stop.wait(0.01)
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Worker:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        if self.error is not None:
-            raise self.error
 
 
 class Ingest(Worker):

@@ -10,11 +10,12 @@ from consolidation.forgetting_payloads import Accessed, accessed_payloads
 from pipelines.proof.verify import verify
 from pipelines.work.restored import bring_back
 from projections.events import Event
-from tests.decided import episode, episode_id, forgotten, recalled, system
+from tests.decision_factories import episode, episode_id, forgotten, recalled, system
+from tests.fact_factories import feedback_payload
 from tests.factories import event_id, session
-from tests.integration.consolidation_support import Consolidated, without_models
+from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack
-from tests.said import feedback_payload
+from tests.stages.consolidated import without_models
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,8 @@ from projections.schema import FOLLOWS
 from tests.factories import event, event_id
 from tests.integration.api_support import Api, assert_problem, running_api
 from tests.integration.query_support import PATIENT
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 
 pytestmark = pytest.mark.integration
 

@@ -26,10 +26,11 @@ from tests.integration.api_support import (
     running_api,
 )
 from tests.integration.consolidation_support import Consolidated
-from tests.integration.consolidation_support import story as consolidated_story
 from tests.integration.facts_support import OTHER, TENANT, Facts, party, told
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
+from tests.stages.consolidated import story as consolidated_story
 
 pytestmark = pytest.mark.integration
 

@@ -17,8 +17,8 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.settings import Settings
 from tests.integration.api_support import ADMIN_KEY, KEYS, Api
 from tests.integration.facts_support import TENANT, told
-from tests.integration.stack import Worker
 from tests.integration.test_api_tenants import story
+from tests.memory_stack import Worker
 
 pytestmark = pytest.mark.integration
 

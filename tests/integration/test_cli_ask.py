@@ -20,7 +20,8 @@ from pipelines.operations.imports import Source, event_items, import_events
 from projections.errors import InvalidInput, OperationFailed
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration

@@ -19,7 +19,8 @@ from projections.identity import START
 from tests.factories import event_id, sessions
 from tests.integration.enrichment_support import Enriched
 from tests.integration.facts_support import Facts, party
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration

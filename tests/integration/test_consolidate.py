@@ -28,12 +28,14 @@ from pipelines.work.runner import Runner
 from projections.errors import PassUnderWay, Stopped
 from projections.events import decode_event
 from projections.schema import SUMMARIZES
-from tests.decided import requested
+from tests.decision_factories import requested
 from tests.factories import NOW_MS, START_MS, event, sessions
 from tests.fakes.stages import SCORED
-from tests.integration.consolidation_support import Consolidated, without_models
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.consolidation_support import Consolidated
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j
+from tests.stages.consolidated import without_models
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration

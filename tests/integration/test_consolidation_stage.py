@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.decided import episode_id, forgotten, recalled, system
+from tests.decision_factories import episode_id, forgotten, recalled, system
+from tests.fact_factories import feedback_payload
 from tests.factories import event_id
 from tests.graph_dump import dump
 from tests.integration.consolidation_support import Consolidated
-from tests.integration.stack import PARTITIONS, Stack
-from tests.memory_stack import MemoryStack
-from tests.said import feedback_payload
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS, MemoryStack
 from tests.stages.consolidated import ConsolidatedLedger, story
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,8 @@ from projections.operations import Operations
 from projections.structural import Facts
 from tests.factories import event, event_id
 from tests.fakes.stages import PROJECTING
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 
 pytestmark = pytest.mark.integration
 

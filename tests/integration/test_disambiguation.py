@@ -6,17 +6,19 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 
 from pipelines.observe import metrics
 from pipelines.operations.dead_letters import list_
 from pipelines.operations.rebuild import rebuild
-from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
 from projections.errors import GraphUnavailable
 from projections.events import Event
+from projections.schema import ENTITY, SAME_AS
 from tests.fakes.chat_server import (
     Behaviour,
     ChatServer,
@@ -27,11 +29,15 @@ from tests.fakes.chat_server import (
     says,
     sends,
 )
-from tests.integration.enrichment_support import Enriched, said
-from tests.integration.stack import Stack, Worker
+from tests.graph_dump import rounded
+from tests.integration.stack import Stack, ValkeyStack
+from tests.memory_stack import Worker
+from tests.stages.enriched import EnrichedLedger, embedder, recognizer, said
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
+
+Enriched = EnrichedLedger[Any]
 
 YES = {"same": True, "confidence": 0.9}
 NO = {"same": False, "confidence": 0.9}
@@ -59,20 +65,33 @@ def server() -> Iterator[ChatServer]:
         yield running
 
 
+def encoded_models() -> dict[str, Any]:
+    """The real ones, as the caches of a ledger take them."""
+    return {"embedder": embedder(), "recognizer": recognizer()}
+
+
+def language_model(server: ChatServer) -> dict[str, Any]:
+    """Settings by which the server is the language model."""
+    return {
+        "llm_url": server.url,
+        "llm_model": "tiny",
+        "llm_tasks": ("disambiguation",),
+        "llm_max_attempts": 1,
+    }
+
+
 @pytest.fixture
-def make(make_stack: Callable[..., Stack], server: ChatServer) -> Callable[..., Enriched]:
-    """Makes enriched stacks whose language model is the server."""
+def make(redis_url: str, server: ChatServer) -> Iterator[Callable[..., Enriched]]:
+    """Makes ledgers, enriched in memory, whose language model is the server."""
+    with ExitStack() as opened:
 
-    def make(**options: Any) -> Enriched:
-        settings = {
-            "llm_url": server.url,
-            "llm_model": "tiny",
-            "llm_tasks": ("disambiguation",),
-            "llm_max_attempts": 1,
-        }
-        return Enriched(make_stack(**settings | options))
+        def make(**options: Any) -> Enriched:
+            settings = language_model(server) | options
+            made = ValkeyStack(redis_url, f"memory://{uuid4().hex}", **settings)
+            opened.callback(made.close)
+            return Enriched(made, encoded_models())
 
-    return make
+        yield make
 
 
 @pytest.fixture
@@ -109,16 +128,21 @@ def decided(enriched: Enriched) -> list[dict[str, Any]]:
 
 def same(enriched: Enriched) -> list[list[str]]:
     """Names of the concepts that the graph has as the same."""
-    rows = enriched.stack.cypher(
-        "MATCH (a:Entity {entity_type: 'concept'})-[s:SAME_AS {retracted: false}]->"
-        "(b:Entity {entity_type: 'concept'}) RETURN a.canonical_name, b.canonical_name"
+    entities = enriched.stack.nodes(ENTITY.label, "canonical_name", "entity_type")
+    names = {
+        key: one["canonical_name"]
+        for key, one in entities.items()
+        if one["entity_type"] == "concept"
+    }
+    return sorted(
+        sorted((names[one], names[other]))
+        for one, other, retracted in enriched.stack.edges(SAME_AS.type, "retracted")
+        if not retracted and one in names and other in names
     )
-    return sorted(sorted(row) for row in rows)
 
 
 def texts(enriched: Enriched) -> int:
-    (count,) = enriched.stack.cypher("MATCH (e:Event) WHERE e.text IS NOT NULL RETURN count(e)")
-    return int(count)
+    return enriched.texts()
 
 
 def asked_about(server: ChatServer) -> list[list[str]]:
@@ -142,7 +166,13 @@ def test_a_yes_is_recorded_and_applied_when_it_is_read_back(
     (pair,) = decided(enriched)
     assert (pair["same"], pair["justification"]) == (True, case.rule)
     assert same(enriched) == [sorted((case.one, case.other))]
-    assert verify(enriched.stack.services).ok
+    before, asked = enriched.stack.dump(), len(server.asked)
+    enriched.stack.graph.clear()
+    enriched.stack.prepare()
+    anew = Enriched(enriched.stack, encoded_models())
+    enriched.stack.fold()
+    anew.fold()
+    assert (rounded(enriched.stack.dump()), len(server.asked)) == (rounded(before), asked)
 
 
 def test_a_decision_is_an_entry_and_nothing_until_it_is_read(enriched: Enriched) -> None:
@@ -236,8 +266,10 @@ def test_a_worker_that_ends_while_it_asks_records_nothing(
 
 
 def test_a_rebuild_asks_nobody_and_gives_the_same_graph(
-    enriched: Enriched, server: ChatServer
+    make_stack: Callable[..., Stack], server: ChatServer
 ) -> None:
+    """On a real Neo4j."""
+    enriched = EnrichedLedger(make_stack(**language_model(server)), encoded_models())
     take_in(enriched, *ALIKE.events(), said(3, "We called the movie theater."))
     stack = enriched.stack
     before = enriched.folded()

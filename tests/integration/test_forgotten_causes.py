@@ -1,21 +1,24 @@
-"""What enrichment finds does not depend on when events were forgotten, or came back."""
+"""What enrichment finds, on a real Neo4j, when events were forgotten, or came back.
+
+More of it in `tests/stages`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from enrichment.causality import WINDOW
 from pipelines.ledger.registry import Target
 from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
-from projections.schema import SIMILAR_TO
-from tests.decided import forgotten, system
-from tests.factories import event, event_id
+from tests.decision_factories import forgotten
+from tests.factories import event
+from tests.graph_dump import dump, rounded
 from tests.integration.enrichment_support import Enriched, called, returned, said
 from tests.integration.stack import Stack
 
@@ -67,22 +70,6 @@ def thinned(stack: Stack) -> Thinned:
     return Thinned(stack)
 
 
-def test_what_is_out_of_reach_stays_so_when_what_lies_between_is_forgotten(
-    thinned: Thinned,
-) -> None:
-    between = range(100, 100 + WINDOW)
-    thinned.take_in(TOLD, *(event(n, at=n) for n in between), forgotten(900, between))
-    assert thinned.stack.cypher("MATCH (e:Event) RETURN e.event_id") == [TOLD.event_id]
-    used = USED._replace(occurred_at_ms=USED.occurred_at_ms + 1_000)
-    near = TOLD._replace(event_id=event_id(2), occurred_at_ms=used.occurred_at_ms - 1)
-    thinned.take_in(used)
-    assert thinned.causes(used) == {}
-    thinned.take_in(near)
-    live = inferred(thinned.stack)
-    assert [row[:2] for row in live] == [[used.event_id, near.event_id]]
-    assert inferred(thinned.anew().stack) == live
-
-
 def test_a_forgotten_cause_is_no_cause_and_one_that_comes_back_is(thinned: Thinned) -> None:
     thinned.take_in(TOLD, REPEATED, WAITING, forgotten(900, [1]))
     thinned.take_in(USED)
@@ -97,15 +84,21 @@ def test_a_forgotten_cause_is_no_cause_and_one_that_comes_back_is(thinned: Thinn
     assert thinned.stack.verify().ok
 
 
-def test_a_pair_that_was_dropped_is_not_made_again(thinned: Thinned) -> None:
-    alike = [said(n, "The gateway timed out again.", "Mia") for n in (1, 2, 3)]
-    pairs = [[event_id(1), event_id(2)]]
-    thinned.take_in(*alike)
-    dropped = system(900, "memory.forgotten", {"kind": "similar", "pairs": pairs})
-    thinned.take_in(dropped, forgotten(901, [1]))
-    selection = Selection("default", event_ids=(event_id(1),))
-    report = recall_forgotten(thinned.stack.services, selection, prepare=thinned.prepare)
-    assert report.failed == []
-    text = f"MATCH (a)-[:{SIMILAR_TO.type}]->(b) RETURN a.event_id, b.event_id"
-    made = sorted(map(tuple, thinned.stack.cypher(text)))
-    assert made == [(event_id(1), event_id(3)), (event_id(2), event_id(3))]
+def test_a_dead_letter_leaves_what_it_would_have_left_though_its_event_was_forgotten(
+    thinned: Thinned,
+) -> None:
+    rules = thinned.stage
+
+    def refusing(derived: Any, facts: Any) -> Any:
+        if any(one.event.event_id == REPEATED.event_id for one in derived):
+            raise ValueError("not yet")
+        return rules.fold(derived, facts)
+
+    healthy = thinned.runner
+    thinned.runner = thinned.new_runner(stage=replace(rules, fold=refusing))
+    thinned.take_in(TOLD, REPEATED, USED, forgotten(900, [3]))
+    (entry,) = thinned.stack.ledger.find_many([("default", REPEATED.event_id)]).values()
+    assert healthy.refold(entry.partition, [entry]) == []
+    assert thinned.stack.letters() == []
+    shown = rounded(dump(thinned.stack.graph))
+    assert rounded(dump(thinned.anew().stack.graph)) == shown

@@ -24,7 +24,8 @@ from projections.errors import FoldVersionMismatch, OperationFailed
 from projections.events import Event, event_partition
 from tests.factories import event, event_id, session
 from tests.fakes.stages import PROJECTING
-from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker
+from tests.integration.stack import Ingest, Stack
+from tests.memory_stack import PARTITIONS, Worker
 from tests.servers import emptied_neo4j
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,7 @@ from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconsolidate import rebuild_and_redecide
 from pipelines.proof.verify import verify
 from pipelines.work.restored import bring_back
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import START_MS
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack

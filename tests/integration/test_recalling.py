@@ -17,7 +17,7 @@ from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.stages import ENRICHMENT, Stage
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import START_MS, event, event_id, sessions
 from tests.fakes.stages import SCORED
 from tests.integration.pass_support import PassingStack

@@ -17,8 +17,10 @@ from pipelines.proof.verify import verify
 from projections.errors import GraphAhead
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
-from tests.integration.enrichment_support import Enriched, said, stated
-from tests.integration.stack import Stack, Worker
+from tests.integration.enrichment_support import Enriched, said
+from tests.integration.stack import Stack
+from tests.memory_stack import Worker
+from tests.stages.enriched import stated
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]

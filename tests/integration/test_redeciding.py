@@ -13,12 +13,12 @@ from consolidation.summaries import summarize_episode
 from pipelines.operations.consolidate import ConsolidationReport, consolidate, redecide
 from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import START_MS, event_id, sessions
-from tests.integration.consolidation_support import without_models
 from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
 from tests.passing import entity_id
+from tests.stages.consolidated import without_models
 
 pytestmark = pytest.mark.integration
 

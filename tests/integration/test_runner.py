@@ -19,7 +19,8 @@ from projections.errors import (
 from projections.events import Event, encode_event, event_partition
 from tests.factories import block, event, event_id
 from tests.fakes.stages import PROJECTING
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from pipelines.cli.graph import picture
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status
 from pipelines.work.stages import STAGES
-from tests.decided import consolidated, pass_ended, requested, system
+from tests.decision_factories import consolidated, pass_ended, requested, system
 from tests.factories import event
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack

@@ -17,7 +17,8 @@ from projections.identity import START
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, PLACEHOLDER, Kind
 from projections.structural import session_graph
 from tests.factories import event, event_id, full_event, sessions
-from tests.integration.stack import PARTITIONS, Ingest, Stack, Worker, keys_of
+from tests.integration.stack import Ingest, Stack, keys_of
+from tests.memory_stack import PARTITIONS, Worker
 
 pytestmark = pytest.mark.integration
 

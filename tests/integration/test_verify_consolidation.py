@@ -10,10 +10,11 @@ from pipelines.operations.rebuild import replay
 from pipelines.proof.report import ProofReport
 from pipelines.work.stages import CONSOLIDATION
 from projections.schema import LINKED_TO, MEMBER_OF, SUMMARIZES
-from tests.decided import consolidated
+from tests.decision_factories import consolidated
 from tests.factories import event, event_id
-from tests.integration.consolidation_support import Consolidated, story, without_models
+from tests.integration.consolidation_support import Consolidated
 from tests.integration.stack import Stack
+from tests.stages.consolidated import story, without_models
 
 pytestmark = pytest.mark.integration
 

@@ -34,14 +34,10 @@ from projections.schema import (
 )
 from tests.factories import event, event_id
 from tests.fakes.stages import PROJECTING
-from tests.integration.enrichment_support import (
-    Enriched,
-    called,
-    returned,
-    said,
-    stated,
-)
-from tests.integration.stack import Ingest, Stack, Worker
+from tests.integration.enrichment_support import Enriched, called, returned, said
+from tests.integration.stack import Ingest, Stack
+from tests.memory_stack import Worker
+from tests.stages.enriched import stated
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from enrichment.facts import Assertion, Retraction
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals, merge
+from tests.fact_factories import GROUP, assertion, retraction
 from tests.factories import event_id
-from tests.said import GROUP, assertion, retraction
 
 TARGETS = ("Oslo", "Rome", "Lima")
 Said = list[Assertion | Retraction]

@@ -33,7 +33,7 @@ from projections.schema import (
     SIMILAR_TO,
     SUMMARY,
 )
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     community,
     community_gone,

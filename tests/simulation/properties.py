@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.events import Event
 from projections.schema import FOLLOWS, SCOPE
-from tests.graph_dump import Dump, dump
+from tests.graph_dump import Dump, dump, rounded
 from tests.simulation.doubles import BrokenProperty, SimulatedGraph
 from tests.simulation.world import World
 
@@ -32,21 +32,10 @@ def check(world: World) -> None:
 def _require_equal(what: str, shown: Dump, expected: Dump) -> None:
     different = [
         *_different(shown.nodes, expected.nodes),
-        *_different(_scored(shown), _scored(expected)),
+        *_different(rounded(shown).edges, rounded(expected).edges),
     ]
     if different:
         raise BrokenProperty(f"{what} differ in {len(different)}:\n" + "\n".join(different[:8]))
-
-
-def _scored(shown: Dump) -> dict[Any, Any]:
-    """Edges; of a cosine the last digits depend on how many were computed at once."""
-    return {
-        place: [
-            {name: round(value, 4) if name == "score" else value for name, value in copy.items()}
-            for copy in copies
-        ]
-        for place, copies in shown.edges.items()
-    }
 
 
 def _different(shown: Mapping[Any, Any], expected: Mapping[Any, Any]) -> list[str]:

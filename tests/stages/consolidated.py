@@ -14,7 +14,7 @@ from pipelines.work.services import Services
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
 from projections.schema import FOLLOWS
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
     agent_made,

@@ -13,10 +13,10 @@ from pipelines.graph.port import FoundNode
 from projections.events import Event
 from projections.operations import EnsureNode, Operations
 from projections.schema import ENTITY, EVENT, RELATES_TO
-from tests.decided import episode, episode_id, forgotten, recalled, system
+from tests.decision_factories import episode, episode_id, forgotten, recalled, system
+from tests.fact_factories import assertion, facts, feedback_payload
 from tests.factories import START_MS, event, event_id, session
 from tests.memory_stack import PARTITIONS, MemoryStack
-from tests.said import assertion, facts, feedback_payload
 from tests.stages.consolidated import ConsolidatedLedger
 
 Consolidated = ConsolidatedLedger[MemoryStack]

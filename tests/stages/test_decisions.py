@@ -26,7 +26,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
 )
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
     boosted,

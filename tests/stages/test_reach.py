@@ -14,7 +14,7 @@ from pipelines.work.stages import CONSOLIDATION
 from projections.errors import Stopped
 from projections.events import Event
 from projections.identity import partition_of
-from tests.decided import boosted
+from tests.decision_factories import boosted
 from tests.factories import event, sessions
 from tests.memory_stack import MemoryStack
 from tests.stages.consolidated import ConsolidatedLedger

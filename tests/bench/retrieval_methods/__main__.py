@@ -31,7 +31,8 @@ from projections.events import Event
 from tests.bench.retrieval_methods.label import INTENTS, Place, Question, sampled
 from tests.integration.api_support import Api, running_api
 from tests.integration.enrichment_support import Enriched
-from tests.integration.stack import PARTITIONS, Stack
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 
 DATA = Path(__file__).resolve().parents[4] / "shared/data/tau-bench/gpt-4o-airline.json.gz"
 METHODS = ("intent_weighted", "ppr", "activation")

@@ -21,9 +21,9 @@ from consolidation.forgetting_payloads import (
 from enrichment.payloads import parse_feedback
 from projections.errors import InvalidEvent
 from projections.events import canonical_json
-from tests.decided import ENTITIES
+from tests.decision_factories import ENTITIES
+from tests.fact_factories import feedback_payload
 from tests.factories import START_MS, event_id
-from tests.said import feedback_payload
 
 LARGEST = 128 * 1024
 

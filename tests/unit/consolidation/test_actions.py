@@ -20,7 +20,7 @@ from consolidation.actions import (
 from consolidation.sources import Cause, SourceEvent
 from enrichment.event_kinds import EventKind
 from tests.factories import event_id
-from tests.source_events import called, mentioned, returned, said, source_event
+from tests.source_factories import called, mentioned, returned, said, source_event
 
 
 def test_what_came_of_the_use_of_a_tool_is_its_result() -> None:

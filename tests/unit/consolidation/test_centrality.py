@@ -14,7 +14,7 @@ from consolidation.payloads import MAX_BOOST, BoostsDecided, boost_payloads, par
 from projections.errors import InvalidEvent
 from projections.schema import CAUSED_BY, REFERENCES
 from tests.factories import event_id
-from tests.source_events import mentioned, source_event
+from tests.source_factories import mentioned, source_event
 
 counts = st.integers(0, 10_000)
 connected = st.builds(Connections, counts, counts, counts)

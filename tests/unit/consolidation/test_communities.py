@@ -19,7 +19,7 @@ from consolidation.communities import (
     with_ids,
 )
 from consolidation.label_propagation import EntityLink, entity_graph, propagate
-from tests.entity_links import clique, link
+from tests.link_factories import clique, link
 
 
 def found(links: Iterable[EntityLink]) -> list[Community]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from consolidation.sources import Cause, events_digest, summaries_digest
 from consolidation.summary_payloads import episode_scope_id, summary_id
 from tests.factories import event_id
-from tests.source_events import mentioned, source_event
+from tests.source_factories import mentioned, source_event
 
 
 def test_ids_are_part_of_the_stored_format() -> None:

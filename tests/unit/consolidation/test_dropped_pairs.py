@@ -13,7 +13,7 @@ from consolidation.stage import Facts, consolidate, derive
 from projections.events import Event
 from projections.identity import START, Position
 from projections.schema import EVENT, FORGOTTEN
-from tests.decided import forgotten, recalled, system
+from tests.decision_factories import forgotten, recalled, system
 from tests.factories import event_id
 
 ONE = ("default", event_id(1))

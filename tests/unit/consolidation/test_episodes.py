@@ -13,7 +13,7 @@ from consolidation.episodes import EPISODE_GAP_MS, Sealed, episodes
 from consolidation.payloads import EPISODE_EVENTS
 from consolidation.sources import Episode, SourceEvent, place_of
 from tests.factories import START_MS, event_id
-from tests.source_events import source_event
+from tests.source_factories import source_event
 
 HOUR_MS = 3_600_000
 

@@ -17,7 +17,7 @@ from consolidation.actions import (
 )
 from consolidation.sources import Cause, SourceEvent
 from tests.factories import event_id
-from tests.source_events import called, returned, said
+from tests.source_factories import called, returned, said
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/orders.py", line 31, in place

@@ -17,7 +17,7 @@ from consolidation.summary_payloads import (
     Highlight,
 )
 from tests.factories import event_id
-from tests.source_events import called, mentioned, returned, said, source_event
+from tests.source_factories import called, mentioned, returned, said, source_event
 
 MIA = mentioned("mia", "subject", entity_type="user")
 

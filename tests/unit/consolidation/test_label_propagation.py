@@ -21,7 +21,7 @@ from consolidation.label_propagation import (
     link_id,
     propagate,
 )
-from tests.entity_links import clique, link
+from tests.link_factories import clique, link
 
 ROWS_OF_A_HUB = 10_000
 

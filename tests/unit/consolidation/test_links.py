@@ -29,7 +29,7 @@ from consolidation.payloads import (
 )
 from projections.errors import InvalidEvent
 from tests.factories import START_MS, event_id
-from tests.source_events import mentioned, returned, source_event
+from tests.source_factories import mentioned, returned, source_event
 
 NO_SEATS = Failure("book_flight", "error: no seats on <value>", event_id(1))
 SOLVED = NO_SEATS._replace(resolution_event_id=event_id(9))

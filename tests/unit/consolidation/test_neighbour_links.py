@@ -14,7 +14,7 @@ from consolidation.links import (
 from consolidation.payloads import LinkCandidate, SessionLink
 from consolidation.sources import FailedEvent
 from tests.factories import START_MS, event_id
-from tests.source_events import mentioned, source_event
+from tests.source_factories import mentioned, source_event
 
 SEATS = Failure("book_flight", "error: no seats on <value>", event_id(1))
 

@@ -11,7 +11,7 @@ from consolidation.decisions import parse_decision
 from consolidation.forgetting_payloads import Accessed, accessed_payloads
 from projections.events import canonical_json
 from projections.records import Record
-from tests.decided import system
+from tests.decision_factories import system
 
 RECORDED = Path(__file__).with_name("decisions.jsonl")
 """A line each: event type, and the canonical JSON of a payload; of every kind some."""

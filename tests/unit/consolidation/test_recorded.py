@@ -10,7 +10,7 @@ from consolidation.sources import Episode, RecordedEpisode
 from consolidation.summaries import summarize_episode
 from projections.identity import START
 from tests.factories import event_id
-from tests.source_events import source_event
+from tests.source_factories import source_event
 
 
 def sealed(members: int) -> tuple[Episode, RecordedEpisode]:

@@ -43,7 +43,7 @@ from projections.schema import (
     SUMMARY,
 )
 from projections.structural import Link, follows_chain, follows_edge, neighbours_in
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
     agent_made,

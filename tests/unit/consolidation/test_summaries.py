@@ -29,7 +29,7 @@ from consolidation.summary_payloads import (
     ToolUse,
 )
 from tests.factories import START_MS
-from tests.source_events import called, mentioned, returned, said, source_event
+from tests.source_factories import called, mentioned, returned, said, source_event
 
 DAY_MS = 86_400_000
 MIA = mentioned("mia", "subject", entity_type="user")

@@ -6,8 +6,8 @@ import pytest
 
 from enrichment.facts import Assertion, Retraction
 from enrichment.histories import MAX_SUPPORTING, entry_of, group_of, groups_of, intervals, merge
+from tests.fact_factories import GROUP, assertion, facts, party, retraction, spans
 from tests.factories import event_id
-from tests.said import GROUP, assertion, facts, party, retraction, spans
 
 Said = list[Assertion | Retraction]
 

@@ -13,7 +13,7 @@ from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import retained_events
 from projections.operations import Key
 from projections.schema import ENTITY, FORGOTTEN, REFERENCES, RELATES_TO, SIMILAR_TO, SUMMARY
-from tests.decided import ENTITIES, system
+from tests.decision_factories import ENTITIES, system
 from tests.factories import START_MS, event, event_id, session, sessions
 from tests.graph_dump import dump
 from tests.passing import LONG_AFTER, Passing

@@ -8,7 +8,7 @@ from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.operations.passes.retained import ages
 from projections.operations import Key
 from projections.schema import EVENT, SUMMARIZES, SUMMARY
-from tests.decided import forgotten
+from tests.decision_factories import forgotten
 from tests.factories import NOW_MS, event, event_id, sessions
 from tests.graph_dump import dump
 from tests.passing import Passing

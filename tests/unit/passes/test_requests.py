@@ -10,7 +10,7 @@ from enrichment.payloads import PassRequest
 from pipelines.operations.passes.scopes import PassScope, due, tenants_of
 from projections.events import Event
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SUMMARY
-from tests.decided import system
+from tests.decision_factories import system
 from tests.factories import NOW_MS, event, event_id, sessions
 from tests.graph_dump import dump
 from tests.passing import Passing

@@ -54,7 +54,7 @@ from projections.schema import (
     Property,
 )
 from projections.structural import Facts, event_node, project
-from tests.decided import (
+from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
     agent_made,

@@ -1,0 +1,241 @@
+"""Stage 2 with real models: whatever the order, one graph."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pipelines.operations.dead_letters import list_, retry
+from pipelines.work.live import Decisions
+from pipelines.work.stages import ENRICHMENT
+from projections.errors import ModelsMismatch
+from projections.events import Event
+from projections.operations import Operations, RemoveEdge
+from projections.schema import ENTITY, SAME_AS, SIMILAR_TO
+from tests.factories import START_MS, event_id
+from tests.fakes.stages import PROJECTING
+from tests.memory_stack import MemoryStack, Worker
+from tests.stages.enriched import EnrichedLedger, called, returned, said, stated
+
+Enriched = EnrichedLedger[MemoryStack]
+
+
+def conversation() -> list[Event]:
+    """Two sessions that share people and a reservation, and what was stated beside them."""
+    booking = {"reservation_id": "ZFA04Y", "user_id": "mia_li_3668", "status": "active"}
+    other = {"session_id": "session-2", "trace_id": "trace-2"}
+    return [
+        said(1, "Hello, I am Mia Li. Please cancel my reservation ZFA04Y.", "Mia"),
+        called(2, "get_reservation_details", {"reservation_id": "ZFA04Y"}),
+        returned(3, "get_reservation_details", booking),
+        called(4, "cancel_reservation", {"reservation_id": "ZFA04Y", "user_id": "mia_li_3668"}),
+        returned(5, "cancel_reservation", {**booking, "status": "cancelled"}),
+        said(6, "Your reservation ZFA04Y was cancelled.", "agent-1"),
+        said(7, "We went to the adoption agency in Boston yesterday.", "Caroline", **other),
+        said(8, "The adoption agencies in Boston are very helpful.", "Melanie", **other),
+        said(9, "The adoption agencies in Boston are really helpful.", "Caroline", **other),
+        called(10, "refund", {"amount": 219.37, "card": "card_8812"}, **other),
+        returned(11, "refund", "gateway timeout", status="failed", **other),
+        called(12, "refund", {"amount": 219.37, "card": "card_8812"}, **other),
+        stated(13, "memory.fact_asserted", fact("Berlin")),
+        stated(14, "memory.fact_asserted", fact("Paris")),
+        stated(15, "memory.fact_asserted", fact("Berlin")),
+    ]
+
+
+def fact(city: str) -> dict[str, object]:
+    return {
+        "source": {"name": "Ann"},
+        "relation": "lives_in",
+        "target": {"name": city},
+    }
+
+
+STRANGE = {
+    "control": "\x00\x01" * 1_000,
+    "256k": "x" * 250_000,
+    "emoji": "🙂" * 5_000,
+    "rtl": "\u202eabc\u202c ‏" * 50,
+    "null": {"role": "user", "content": None},
+    "nested": {"a": {"b": [[[[{}]]]]}},
+    "list": [None, 1, True, 2.5],
+    "empty": "",
+    "zero": 0,
+    "false": False,
+}
+
+
+@pytest.fixture
+def enriched() -> Enriched:
+    return Enriched(MemoryStack())
+
+
+def test_facts_have_intervals(enriched: Enriched) -> None:
+    enriched.take_in(*conversation())
+    assert enriched.facts("lives_in") == [
+        ["Ann", "Berlin", START_MS + 13, START_MS + 14],
+        ["Ann", "Paris", START_MS + 14, START_MS + 15],
+        ["Ann", "Berlin", START_MS + 15, None],
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 4, 500])
+def test_the_order_of_arrival_does_not_matter(enriched: Enriched, size: int) -> None:
+    events = conversation()
+    enriched.take_in(*events)
+    expected = enriched.folded()
+    shuffled = Enriched(MemoryStack())
+    random.Random(size).shuffle(events)
+    for first in range(0, len(events), 5):
+        # the projection is ahead by a part; some parts come twice
+        part = events[first : first + 5]
+        shuffled.stack.append(*part, *part[:2])
+        shuffled.stack.fold(size)
+        if first % 10:
+            shuffled.fold(size)
+    shuffled.fold(size)
+    assert shuffled.folded() == expected
+
+
+def test_replay_changes_nothing(enriched: Enriched) -> None:
+    enriched.take_in(*conversation())
+    before = enriched.stack.dump()
+    for _ in range(2):
+        enriched.refold()
+        assert enriched.stack.dump() == before
+
+
+def test_a_late_event_changes_the_causes_of_those_behind_it(enriched: Enriched) -> None:
+    told = said(1, "My reservation is ZFA04Y.", "Mia")
+    repeated = returned(3, "lookup", {"reservation_id": "ZFA04Y"})
+    used = called(5, "cancel_reservation", {"reservation_id": "ZFA04Y"})
+    enriched.take_in(repeated, used)
+    assert enriched.causes(used) == {repeated.event_id: "value_flow"}
+    enriched.take_in(told)
+    late = enriched.causes(used)
+    assert told.event_id in late
+    anew = Enriched(MemoryStack())
+    anew.take_in(told, repeated, used)
+    assert late == anew.causes(used)
+
+
+def test_enrichment_waits_for_the_projection(enriched: Enriched) -> None:
+    enriched.stack.append(*conversation())
+    done = threading.Event()
+
+    def enrich() -> None:
+        enriched.fold()
+        done.set()
+
+    thread = threading.Thread(target=enrich)
+    thread.start()
+    assert not done.wait(0.3)
+    assert enriched.stack.nodes(ENTITY.label) == {}
+    enriched.stack.fold()
+    assert done.wait(60)
+    thread.join()
+    assert enriched.texts() == 12
+
+
+def test_what_the_projection_could_not_fold_is_blocked_until_it_is_retried(
+    enriched: Enriched,
+) -> None:
+    bad = said(2, "not today")
+    stack = enriched.stack
+
+    def refusing(events: Sequence[tuple[object, Event]], facts: object) -> object:
+        if any(event.event_id == bad.event_id for _, event in events):
+            raise ValueError("no")
+        return PROJECTING.fold(events, facts)
+
+    stack.append(said(1, "one"), bad, said(3, "three"))
+    stack.fold(runner=stack.new_runner(replace(PROJECTING, fold=refusing)))  # type: ignore[arg-type]
+    enriched.fold()
+    letters = [(one["stage"], one["kind"]) for one in list_(stack.services).dead_letters]
+    assert letters == [("enrichment", "blocked_by"), ("projection", "poison")]
+    assert enriched.event(event_id(3))["text"] == "three"
+    assert retry(stack.services, stage="projection").done == 2
+    assert enriched.event(bad)["text"] == "not today"
+    assert list_(stack.services).dead_letters == []
+
+
+@pytest.mark.parametrize("payload", STRANGE.values(), ids=STRANGE)
+def test_a_strange_payload_degrades_alone(enriched: Enriched, payload: object) -> None:
+    strange = said(2, "")._replace(payload=payload)
+    enriched.take_in(said(1, "Good morning."), strange, said(3, "Good night."))
+    assert enriched.event(event_id(1))["text"] == "Good morning."
+    assert enriched.event(event_id(3))["text"] == "Good night."
+    assert enriched.event(strange)["importance_score"] >= 1
+    assert list_(enriched.stack.services).dead_letters == []
+
+
+def test_sameness_is_decided_once_and_applied_when_read_back(enriched: Enriched) -> None:
+    stack = enriched.stack
+    deciding = enriched.new_runner(decide=Decisions(stack.services, stack.target.name))
+    stack.append(said(1, "Caroline called. We met Caroline."), said(2, "Hi!", "Caroline"))
+    with Worker(stack):
+        enriched.fold(runner=deciding)
+    decided = [
+        entry
+        for partition in range(2)
+        for block in stack.ledger.scan(partition)
+        for entry in block
+        if b"memory.same_as" in entry.data
+    ]
+    assert len(decided) == 1
+    stack.fold()
+    enriched.fold(runner=deciding)
+    types = stack.nodes(ENTITY.label, "entity_type")
+    ((one, other, retracted),) = stack.edges(SAME_AS.type, "retracted")
+    assert {types[one]["entity_type"], types[other]["entity_type"]} == {"agent", "concept"}
+    assert not retracted
+    # a replay decides nothing anew, and applies the same
+    before = stack.dump()
+    enriched.refold()
+    assert stack.dump() == before
+
+
+def test_a_stand_by_target_decides_nothing(enriched: Enriched) -> None:
+    stack = enriched.stack
+    stack.append(said(1, "Caroline called. We met Caroline."), said(2, "Hi!", "Caroline"))
+    stack.fold()
+    before = [tail.seq for tail in stack.ledger.tails()]
+    enriched.fold(runner=enriched.new_runner(decide=Decisions(stack.services, "green")))
+    assert [tail.seq for tail in stack.ledger.tails()] == before
+
+
+def test_other_models_are_refused(enriched: Enriched) -> None:
+    enriched.take_in(said(1, "Hello."))
+    for held in enriched.stack.graph.checkpoints(ENRICHMENT.name):
+        with enriched.stack.graph.transaction() as transaction:
+            transaction.reset(replace(held, models="older@1"))
+    enriched.stack.append(said(2, "Again."))
+    enriched.stack.fold()
+    with pytest.raises(ModelsMismatch, match="rebuild needed"):
+        enriched.fold(runner=enriched.new_runner())
+
+
+def test_live_enrichment_beside_live_projection(enriched: Enriched) -> None:
+    stack = enriched.stack
+    with Worker(stack):
+        for number in range(1, 21):
+            stack.append(said(number, f"Message {number} about pottery class {number}."))
+        enriched.fold(5)
+    assert enriched.texts() == 20
+
+
+def test_a_replay_leaves_similarity_to_the_first_fold(enriched: Enriched) -> None:
+    """A second search sees later events too, and would find a little more at every replay."""
+    text = "The parcel for Berlin is late again"
+    enriched.take_in(said(1, text), said(2, f"{text}!"))
+    ((one, other),) = enriched.stack.edges(SIMILAR_TO.type)
+    batch = Operations()
+    batch.add(RemoveEdge(type=SIMILAR_TO.type, source=("default", one), target=("default", other)))
+    with enriched.stack.graph.transaction() as transaction:
+        transaction.apply(batch, SIMILAR_TO.stage)
+    enriched.refold()
+    assert enriched.stack.edges(SIMILAR_TO.type) == []
