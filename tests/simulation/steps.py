@@ -34,7 +34,12 @@ KINDS = {
     "switch": 1,
     "clock": 2,
 }
-"""Kinds of steps with their weights."""
+"""Kinds of steps with their weights, where decisions are drawn."""
+DRAWN = ("decide", "forget", "race")
+PASSES = {**{kind: weight for kind, weight in KINDS.items() if kind not in DRAWN}, "pass": 12}
+"""The same where real passes decide. Not both: drawn decisions name what no pass would make."""
+PASSES_EVERY = 4
+"""One history in so many has passes."""
 
 
 class Step(NamedTuple):
@@ -50,6 +55,6 @@ class Step(NamedTuple):
 def draw(seed: int) -> list[Step]:
     """The history of a seed, the same in every process and release of Python 3."""
     luck = random.Random(seed)
-    weights = list(KINDS.values())
-    kinds = luck.choices(list(KINDS), weights, k=luck.randint(15, 80))
+    weights = KINDS if seed % PASSES_EVERY else PASSES
+    kinds = luck.choices(list(weights), list(weights.values()), k=luck.randint(15, 80))
     return [Step(kind, tuple(luck.randrange(65_536) for _ in range(WIDTH))) for kind in kinds]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
+from consolidation.decay import DAY_MS
+from consolidation.retention import RetentionPolicy
 from enrichment.names import canonical_name, entity_id
 from pipelines.graph.port import FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.fold_to_tail import fold_partition
+from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.work import enriching, poison
 from pipelines.work.folds import StageFold, make_fold
 from pipelines.work.live import Decisions, LiveRunner
@@ -317,6 +321,29 @@ class World:
         if made:
             new = Decisions(cast(Any, self.services), self.services.active_name).append(made)
             self.trace(f"  {new} of {[_line(one) for one in made]}")
+
+    def _do_pass(self, tenant: int, later: int, stops: int, *numbers: int) -> None:
+        """A pass as workers run it; often it ends early, or nobody applies what it decides."""
+        if numbers[0] % 4:
+            self._catch_up_active(tenant)
+        graph = self.services.graphs[self.services.active_name]
+        steps_left = iter(range(stops % 40))
+        days = (0, 2, 9, 40)[later % 4]
+        made = Pass(
+            graph,
+            self._record_in_pass,
+            (lambda: self._catch_up_active(tenant)) if numbers[1] % 4 else (lambda: None),
+            now_ms=self.server.now_ms + days * DAY_MS,
+            run_id=str(uuid.UUID(int=numbers[2])),
+            in_time=lambda: stops % 3 > 0 or next(steps_left, None) is not None,
+            policy_of=lambda _: RetentionPolicy(similar_score=0.8),
+            communities=CommunitySettings(every_ms=0, chunk_edges=7),
+            anew=numbers[3] % 6 == 0,
+        )
+        made.run()
+
+    def _record_in_pass(self, made: Sequence[Event]) -> None:
+        self._record(list(made))
 
     def _do_race(self, tenant: int, *numbers: int) -> None:
         """Two passes look at the same graph and decide, each by its own clock and in its words."""

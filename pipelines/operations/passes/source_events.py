@@ -279,17 +279,23 @@ def degrees(graph: Reads, tenant: str, entity_ids: Iterable[str]) -> dict[str, i
 
 
 def _entities(graph: Reads, tenant: str, entity_ids: set[str]) -> dict[str, Mentioned]:
-    """Of entities that are the same the canonical one, by id; without a role."""
+    """Of entities that are the same the canonical one, by id; without a role.
+
+    One that nothing mentions has no name; then it is called as the next of its component.
+    """
     if not entity_ids:
         return {}
     pairs = same_entities(graph, tenant, entity_ids)
     names = described(graph, tenant, entity_ids.union(*pairs))
     canonical = components(pairs)
+    named: dict[str, Described] = {}
+    for entity_id in sorted(names):  # the canonical one itself, unless nothing mentions it
+        if names[entity_id].name:
+            named.setdefault(canonical.get(entity_id, entity_id), names[entity_id])
     mentioned = {}
     for entity_id in entity_ids:
         first = canonical.get(entity_id, entity_id)
-        chosen = first if first in names else entity_id
-        mentioned[entity_id] = Mentioned(chosen, *names.get(chosen, Described("", "")), role="")
+        mentioned[entity_id] = Mentioned(first, *named.get(first, Described("", "")), role="")
     return mentioned
 
 

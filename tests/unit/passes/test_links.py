@@ -11,9 +11,9 @@ from pipelines.operations.passes import surroundings as runs
 from pipelines.operations.passes.run import Pass
 from pipelines.operations.passes.source_events import slim_events, source_events
 from projections.events import Event
-from projections.schema import LINKED_TO
+from projections.schema import ENTITY, LINKED_TO, SAME_AS
 from tests.factories import NOW_MS, event, event_id, sessions
-from tests.passing import Passing
+from tests.passing import Passing, entity_id
 
 BOTH = [("session-0", "session-1"), ("session-1", "session-0")]
 
@@ -259,3 +259,15 @@ def test_a_session_is_to_others_what_it_is_to_itself(live: Passing) -> None:
         "no reply",
     ]
     assert list(map(connected, seen)) == list(map(connected, own))
+
+
+def test_an_entity_that_nothing_mentions_gives_its_id_but_no_name(live: Passing) -> None:
+    live.mention(1, "beta")
+    unmentioned = ("default", entity_id("alpha"))
+    with live.graph.transaction() as transaction:
+        transaction.lock_nodes(ENTITY.label, [unmentioned], make=True)
+    live.join(SAME_AS.type, unmentioned, live.entity("beta", "resource"), confidence=0.9)
+    (first, *_) = source_events(live.graph, "default", ["session-0"])["session-0"]
+    assert [(one.entity_id, one.name) for one in first.entities] == [(unmentioned[1], "beta")]
+    assert live.run().complete
+    assert live.graph.dead_letters() == []
