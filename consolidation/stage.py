@@ -277,7 +277,7 @@ class _Fold:
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
-        for derived in sorted(batch, key=lambda one: one.position):
+        for derived in sorted(batch, key=lambda operation: operation.position):
             if derived.decision is not None:
                 self._take(derived.position, derived.event, derived.decision)
             elif self._facts.counting:

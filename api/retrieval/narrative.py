@@ -207,7 +207,7 @@ def _sections(events: Iterable[Evidence]) -> Iterable[str]:
         first = begins.get(event.session_id, event.occurred_at_ms)
         begins[event.session_id] = min(first, event.occurred_at_ms)
     groups: dict[tuple[int, str, str], list[Evidence]] = {}
-    for event in sorted(events, key=lambda one: (one.occurred_at_ms, one.event_id)):
+    for event in sorted(events, key=lambda event: (event.occurred_at_ms, event.event_id)):
         key = (begins[event.session_id], event.session_id, _day(event))
         groups.setdefault(key, []).append(event)
     for (_, session_id, day), members in sorted(groups.items()):

@@ -204,7 +204,7 @@ class ChatModel(LanguageModel, Summarizer):
         return None if answer is None else cast(str, answer["summary"])
 
     def answers(
-        self, asked: Sequence[tuple[Task, Mapping[str, Any]]]
+        self, batch: Sequence[tuple[Task, Mapping[str, Any]]]
     ) -> list[dict[str, Any] | None]:
         """The validated answers to many questions, each as `answer` gives it.
 
@@ -216,7 +216,7 @@ class ChatModel(LanguageModel, Summarizer):
         """
         put = [
             (task, bounded(question, self._max_characters)) if task in self.tasks else None
-            for task, question in asked
+            for task, question in batch
         ]
         wanted = {self._digest(*one): one for one in put if one is not None}
         answers = self._cached(wanted)

@@ -337,8 +337,8 @@ def _is_message_list(after_bracket: str) -> bool:
 
 def _after_space(text: io.TextIOWrapper) -> str:
     while chunk := text.read(_CHUNK_CHARACTERS):
-        if kept := chunk.lstrip():
-            return kept
+        if begun := chunk.lstrip():
+            return begun
     raise EOFError("the list does not end")
 
 

@@ -226,16 +226,16 @@ class EntityReads:
 
     def entities(self, ids: Sequence[str]) -> dict[str, EntityNode]:
         """Entities with what belongs to them, by id."""
-        found = {}
+        entities = {}
         for row in self._rows(ENTITIES, ids=list(ids)):
             community = row["community"]
-            found[row["node"]["entity_id"]] = EntityNode(
+            entities[row["node"]["entity_id"]] = EntityNode(
                 _node(ENTITY.label, "entity_id", row["node"]),
                 row["mentions"],
                 None if community is None else _node(COMMUNITY.label, "community_id", community),
-                sorted({(one[0], one[1], one[2]) for one in row["same"]}),
+                sorted({(edge[0], edge[1], edge[2]) for edge in row["same"]}),
             )
-        return found
+        return entities
 
     def group(self, ids: Sequence[str]) -> EntityGroup | None:
         """All that is the same as the most mentioned of some entities; None: nobody mentions any.
@@ -285,11 +285,11 @@ class EntityReads:
     def links(self, summary_id: str) -> list[Link]:
         """The sessions that a session is linked to, the strongest first."""
         rows = self._rows(LINKS, id=summary_id, limit=MAX_LINKS)
-        found = []
+        nodes = []
         for row in rows:
             values = {name: row[name] for name in Link._fields}
-            found.append(Link(**{**values, "evidence": values["evidence"] or []}))
-        return found
+            nodes.append(Link(**{**values, "evidence": values["evidence"] or []}))
+        return nodes
 
     def communities(self, after: str, limit: int) -> list[GraphNode]:
         """Communities behind an id, sorted by it."""
@@ -308,5 +308,5 @@ def _node(label: str, key: str, columns: Mapping[str, Any]) -> GraphNode:
 def _plain(value: Any) -> Any:
     """Lists of times as milliseconds."""
     if isinstance(value, list) and value and isinstance(value[0], DateTime):
-        return [round(one.to_native().timestamp() * 1000) for one in value]
+        return [round(moment.to_native().timestamp() * 1000) for moment in value]
     return value
