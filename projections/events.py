@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -163,29 +163,36 @@ def canonical_json(value: Any, deepest: int = MAX_PAYLOAD_DEPTH) -> bytes:
         depth += 1
         if depth > deepest:
             raise ValueError(f"nested at most {deepest} levels deep")
-        below: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind is dict:
-                for key in item:
-                    if type(key) is not str:
-                        raise ValueError("object keys are strings")
-                    if not key.isascii():
-                        plain = False
-                below.extend(item.values())
-            elif kind is list or kind is tuple:
-                below.extend(item)
-            elif kind is float:
-                plain = False
-                if not -MAX_SAFE_NUMBER <= item <= MAX_SAFE_NUMBER:  # NaN fails this too
-                    raise ValueError("numbers lie within ±(2^53 - 1); send others as strings")
-        level = below
+        level, plain_level = _level_below(level)
+        plain &= plain_level
     try:
         if plain:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
         return rfc8785.dumps(value)
     except (orjson.JSONEncodeError, rfc8785.CanonicalizationError, UnicodeError) as error:
         raise ValueError(_encoding_rule(error)) from error
+
+
+def _level_below(level: Sequence[Any]) -> tuple[list[Any], bool]:
+    """What values hold, and whether orjson writes them as RFC 8785 does."""
+    below: list[Any] = []
+    plain = True
+    for item in level:
+        kind = type(item)
+        if kind is dict:
+            for key in item:
+                if type(key) is not str:
+                    raise ValueError("object keys are strings")
+                if not key.isascii():
+                    plain = False
+            below.extend(item.values())
+        elif kind is list or kind is tuple:
+            below.extend(item)
+        elif kind is float:
+            plain = False
+            if not -MAX_SAFE_NUMBER <= item <= MAX_SAFE_NUMBER:  # NaN fails this too
+                raise ValueError("numbers lie within ±(2^53 - 1); send others as strings")
+    return below, plain
 
 
 def _encoding_rule(error: Exception) -> str:

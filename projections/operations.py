@@ -238,7 +238,7 @@ class Operations:
     questions: list[Any] = field(default_factory=list)
     """What the stage's rules looked at, for `Stage.answer` to decide the rest after the commit."""
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: Operation) -> None:  # noqa: C901 - a branch a kind, most frequent first
         """Take an operation in.
 
         Raises:

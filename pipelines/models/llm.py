@@ -161,7 +161,7 @@ class ChatModel(LanguageModel, Summarizer):
             disambiguates, which is recorded and not derived.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all named, and in one place
         self,
         completions: Completions,
         model: str,
