@@ -36,14 +36,12 @@ from api.retrieval.narrative import (
 from api.retrieval.recall import Recall, RecallSeeds
 from api.schemas import Bound, Edge
 from consolidation.decay import NEUTRAL_RELEVANCE
-from enrichment.names import canonical_name
+from enrichment.names import ACTIVE, canonical_name
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
 from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, End, EntityName
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
-
-ACTIVE = "active"
 
 
 def moment(time_ms: int | None) -> str | None:

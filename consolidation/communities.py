@@ -24,7 +24,6 @@ fit is left out.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -50,6 +49,7 @@ from consolidation.payloads import (
 )
 from consolidation.sources import SHARED, Described, InnerFact, LinkingFact, NamedEntity
 from enrichment.names import ID_DIGEST_BYTES, components
+from projections.events import CONTROL
 from projections.identity import SEPARATOR
 from projections.schema import RELATES_TO, SAME_AS, VECTOR_DIMENSIONS
 
@@ -340,7 +340,6 @@ NAMED_MEMBERS = 3
 DESCRIBED_MEMBERS = 12
 """How many of the most central members are worth reading for a text."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NO_LENGTH = 1e-6
 _ANYTHING = "concept"
 _SHOWN_NAME_CHARACTERS = 36
@@ -413,7 +412,7 @@ def _kind(entity: Described) -> str:
 
 def _short(text: str, longest: int = _SHOWN_NAME_CHARACTERS) -> str:
     """On one line, cut between words if that leaves enough."""
-    line = " ".join(_CONTROL.sub(" ", text).split())
+    line = " ".join(CONTROL.sub(" ", text).split())
     if len(line) <= longest:
         return line
     cut = line[: longest - 1]

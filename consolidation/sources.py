@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from consolidation.summary_payloads import (
-    DIGEST_BYTES,
+    SUMMARY_DIGEST_BYTES,
     EpisodeSummary,
 )
 from enrichment.event_kinds import EventKind
@@ -146,7 +146,7 @@ def _source(event: SourceEvent) -> dict[str, object]:
 
 
 def _digest(value: object) -> str:
-    return blake2b(canonical_json(value), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(canonical_json(value), digest_size=SUMMARY_DIGEST_BYTES).hexdigest()
 
 
 class RecordedEpisode(NamedTuple):

@@ -28,7 +28,6 @@ WEEK_MS: Final = 7 * 86_400_000
 _LETTERS_A_TOKEN = 7
 _DIGITS_A_TOKEN = 3
 _RUNS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
-_BLANKS = re.compile(r"\s+")
 _MIN_TEXT_TOKENS = 12
 """Of an event that is cut: less says nothing."""
 
@@ -252,4 +251,4 @@ def _fitting(event: Evidence, room: int) -> Evidence | None:
 
 
 def _one_line(text: str) -> str:
-    return _BLANKS.sub(" ", text).strip()
+    return " ".join(text.split())

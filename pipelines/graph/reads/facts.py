@@ -29,7 +29,7 @@ IDS_AT_ONCE: Final = 490
 
 _NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
-_KNOWN = f"NOT n:{ENTITY.placeholder}"
+IS_KNOWN = f"NOT n:{ENTITY.placeholder}"
 
 
 class Surroundings(NamedTuple):
@@ -82,14 +82,14 @@ _AS_ROW = (
 )
 FOUND_BY_TEXT: Final = f"""
 {found_text(ENTITY, "n")}
-AND {_KNOWN}
+AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
 ORDER BY score DESC, entity_id
 """
 FOUND_BY_NAME: Final = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 ORDER BY entity_id LIMIT $most
 """
@@ -107,7 +107,7 @@ RETURN collect(row) AS rows
 FOUND_BY_ID: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 """
 FOUND_NEAR: Final = {
@@ -115,13 +115,13 @@ FOUND_NEAR: Final = {
 CYPHER 25
 MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
 WHERE n.tenant = $tenant LIMIT $limit) SCORE AS score
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $limit, $vector)
 YIELD node AS n, score AS found
-WHERE n.tenant = $tenant AND {_KNOWN}
+WHERE n.tenant = $tenant AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
 """,
 }

@@ -9,12 +9,11 @@ from typing import NamedTuple
 import neo4j
 
 from pipelines.graph.client import GraphClient
+from projections.events import LAST_MS
 from projections.identity import Position
 from projections.schema import EVENT, FORGOTTEN, PLACEHOLDER, SUMMARIZES, SUMMARY
 
 TOMBSTONES_AT_ONCE = 1_000
-_LAST_MS = 253_402_300_799_999
-"""The end of the year 9999, behind every event."""
 
 _SHOWN = (
     "RETURN f.tenant AS tenant, f.event_id AS event_id, f.session_id AS session_id, "
@@ -111,7 +110,7 @@ class TombstoneReader(GraphClient):
     def _by_place(self, selection: Selection, page: int) -> Iterator[list[Gone]]:
         text = _OF_TENANT if selection.session_id is None else _OF_SESSION
         since_ms = 0 if selection.since_ms is None else selection.since_ms
-        until_ms = _LAST_MS if selection.until_ms is None else selection.until_ms
+        until_ms = LAST_MS if selection.until_ms is None else selection.until_ms
         for rows in self.by_place(
             text,
             session_id=selection.session_id or "",
