@@ -29,6 +29,7 @@ from api.schemas import (
 )
 from api.services import ReadContext
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
+from enrichment.histories import MAX_SUPPORTING
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from pipelines.ledger.ledger import Ledger
@@ -99,10 +100,6 @@ def importance_of(properties: Mapping[str, Any]) -> int:
 def event_provenance(event_id: str, fields: Mapping[str, Any]) -> Provenance:
     """The pointer to the ledger; `fields` has the wire's names, times as text."""
     return Provenance(event_id=event_id, **{name: fields[name] for name in _PROVENANCE})
-
-
-MAX_SUPPORTING: Final = 20
-"""Events that a derived node names."""
 
 
 def importance_shown(node: GraphNode) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import bz2
 import hmac
-import re
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from api.retrieval.ranking import MAX_RANKING, Ranked
 from api.services import Services
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Role
 from projections.errors import InvalidInput
-from projections.events import DEFAULT_TENANT
+from projections.events import DEFAULT_TENANT, TENANT
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -43,7 +42,6 @@ KEY_HEADER: Final = "X-API-Key"
 TENANT_HEADER: Final = "X-Tenant"
 
 _ROLES: Final[tuple[Role, ...]] = ("read", "write", "admin")
-_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 _bearer = HTTPBearer(auto_error=False, description="One of the configured API keys.")
 _key_header = APIKeyHeader(
@@ -147,8 +145,8 @@ def _tenant_of(key: ApiKey, named: str | None) -> str:
 def _named_tenant(named: str | None) -> str:
     if named is None:
         return DEFAULT_TENANT
-    if _TENANT.fullmatch(named) is None:
-        rule = (TENANT_HEADER, f"matches ^{_TENANT.pattern}$")
+    if TENANT.fullmatch(named) is None:
+        rule = (TENANT_HEADER, f"matches ^{TENANT.pattern}$")
         raise ApiProblem("invalid-input", "The header does not name a tenant.", errors=[rule])
     return named
 

@@ -36,14 +36,12 @@ from api.retrieval.narrative import (
 from api.retrieval.recall import Recall, RecallSeeds
 from api.schemas import Bound, Edge
 from consolidation.decay import NEUTRAL_RELEVANCE
-from enrichment.names import canonical_name
+from enrichment.names import ACTIVE, canonical_name
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
 from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, End, EntityName
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
-
-ACTIVE = "active"
 
 
 def moment(time_ms: int | None) -> str | None:
@@ -102,7 +100,7 @@ def _details(group: EntityGroup, events: Sequence[GraphNode]) -> EntityDetails:
     members = [member.node.properties for member in group.members.values()]
     seen = [member for member in members if "first_seen" in member]
     first = min(seen, key=lambda member: int(member["first_seen"]), default={})
-    last = max((one["last_seen"] for one in seen if "last_seen" in one), default=None)
+    last = max((member["last_seen"] for member in seen if "last_seen" in member), default=None)
     return EntityDetails(
         entity_id=ENTITY_PREFIX + group.canonical,
         name=shown_name(properties),
@@ -166,7 +164,7 @@ def summary_item(node: GraphNode) -> SummaryItem:
         event_count=properties.get("event_count"),
         importance_total=properties.get("importance_total"),
         failed_count=properties.get("failed_count"),
-        time_range=None if times is None else [timestamp_text(one) for one in times],
+        time_range=None if times is None else [timestamp_text(time) for time in times],
         created_at=moment(properties.get("created_at")),
         source_event_ids=properties.get("source_event_ids") or [],
         event_id=properties.get("event_id"),
@@ -229,22 +227,23 @@ def fact_lines(facts: Iterable[RecalledFact], now_ms: int) -> list[FactLine]:
     """Facts as a narrative takes them, by S1's score."""
     return [
         FactLine(
-            subject_id=one.source.entity_id,
-            subject=one.source.name,
-            relation=one.properties["relation"],
-            target=one.target.name,
-            hop=one.scores.hop,
+            subject_id=fact.source.entity_id,
+            subject=fact.source.name,
+            relation=fact.properties["relation"],
+            target=fact.target.name,
+            hop=fact.scores.hop,
             score=fact_score(
-                confidence=one.properties["confidence"],
-                source_kind=one.properties["source"],
-                status=one.properties["status"],
-                used_at_ms=one.properties.get("last_retrieved_at") or one.properties["valid_from"],
+                confidence=fact.properties["confidence"],
+                source_kind=fact.properties["source"],
+                status=fact.properties["status"],
+                used_at_ms=fact.properties.get("last_retrieved_at")
+                or fact.properties["valid_from"],
                 now_ms=now_ms,
-                retrieval_count=retrievals(one.properties, now_ms),
+                retrieval_count=retrievals(fact.properties, now_ms),
             ),
-            event_id=one.properties["event_id"],
+            event_id=fact.properties["event_id"],
         )
-        for one in facts
+        for fact in facts
     ]
 
 

@@ -70,15 +70,15 @@ from projections.errors import QueryTimeout, RecollectError
 from projections.events import DEFAULT_TENANT
 from projections.schema import ENTITY, EVENT
 
-TIMEOUT_MS: Final = 10_000
+WARM_UP_TIMEOUT_MS: Final = 10_000
 """Of one query; who stops meanwhile waits for it."""
 EMBEDDER_MS: Final = 20_000
 """For the model of queries to be loaded."""
-PATIENCE_S: Final = 60.0
+WARM_UP_PATIENCE_S: Final = 60.0
 """For ledger and graph to answer."""
 MAX_TENANTS: Final = 20
 """Whose pages are read; plans are the same for all."""
-MAX_ROUNDS: Final = 4
+WARM_UP_ROUNDS: Final = 4
 """Of a query; what takes longer to plan than a channel has is planned by the next one."""
 MOST_MENTIONED: Final = 20
 """Entities of a tenant that are begun at."""
@@ -98,7 +98,7 @@ def start_warming(services: Services) -> threading.Thread:
 
 def _warm_later(services: Services) -> None:
     services.embedder.warm_up()
-    patience_s = time.monotonic() + PATIENCE_S
+    patience_s = time.monotonic() + WARM_UP_PATIENCE_S
     # What says whether the API is ready has a second for each look at the graph, which on a busy
     # machine is little beside a dozen questions that are being planned: it comes first.
     while not _is_reached(services) and time.monotonic() < patience_s:
@@ -141,11 +141,11 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
         query=_QUERY,
         session_id="warm-up",
         agent_id="warm-up",
-        timeout_ms=TIMEOUT_MS,
+        timeout_ms=WARM_UP_TIMEOUT_MS,
         seed_nodes=None if places is None else list(places),
     )
-    for _ in range(MAX_ROUNDS):
-        deadline = Deadline(TIMEOUT_MS)
+    for _ in range(WARM_UP_ROUNDS):
+        deadline = Deadline(WARM_UP_TIMEOUT_MS)
         context = ReadContext(
             services, tenant, question, deadline=deadline, now_ms=clock_ms(as_of=None)
         )
@@ -174,12 +174,12 @@ def _places(services: Services, tenant: str) -> list[str]:
     with services.connections.graph.reader() as reader, suppress(QueryTimeout):
         mentioned = reader.read(
             lambda graph: EntityReads(graph, tenant).most_mentioned(MOST_MENTIONED),
-            timeout_ms=TIMEOUT_MS,
+            timeout_ms=WARM_UP_TIMEOUT_MS,
         )
         walk = FactWalk(wanted=FactFilter(clock_ms(as_of=None)), max_depth=1)
         reader.read(
             lambda graph: walk.walk(FactReads(graph, tenant), [*mentioned, _NOBODY.hex]),
-            timeout_ms=TIMEOUT_MS,
+            timeout_ms=WARM_UP_TIMEOUT_MS,
         )
     nobody = (
         wire_id(row.label, str(_NOBODY) if row is EVENT else _NOBODY.hex) for row in RETRIEVED

@@ -114,18 +114,26 @@ def body_of(event: SourceEvent) -> str:
 
 def actor_of(event: SourceEvent) -> str:
     """The name of who speaks or acts: of its subject, else the agent's id."""
-    subjects = [one for one in event.entities if one.role == "subject" and _is_actor(one)]
+    subjects = [
+        entity for entity in event.entities if entity.role == "subject" and _is_actor(entity)
+    ]
     return subjects[0].name if subjects else event.agent_id
 
 
 def is_by_user(event: SourceEvent) -> bool:
     """Whether a user speaks."""
-    return any(one.role == "subject" and one.entity_type == "user" for one in event.entities)
+    return any(
+        entity.role == "subject" and entity.entity_type == "user" for entity in event.entities
+    )
 
 
 def things_of(event: SourceEvent) -> Iterator[Mentioned]:
     """What an event mentions, without agents, tools, users and mere values."""
-    return (one for one in event.entities if not _is_actor(one) and one.subtype not in LITERALS)
+    return (
+        entity
+        for entity in event.entities
+        if not _is_actor(entity) and entity.subtype not in LITERALS
+    )
 
 
 LITERALS: Final = frozenset(("value", "amount", "date", "time"))
@@ -171,7 +179,7 @@ def _call_of(result: SourceEvent, by_id: Mapping[str, SourceEvent]) -> SourceEve
 
 def _tool(event: SourceEvent) -> str:
     """The tool's name; of a call of several, all of them."""
-    tools = " and ".join(one.name for one in event.entities if one.role == "tool")
+    tools = " and ".join(entity.name for entity in event.entities if entity.role == "tool")
     return cut(event.tool_name or tools or event.speaker or event.event_type, NAME_CHARACTERS)
 
 
@@ -194,7 +202,7 @@ def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Inc
         solved_by = None
         for later in range(place + 1, len(done)):
             other = done[later]
-            if later in taken or not any(_tries_again(one, other) for one in attempts):
+            if later in taken or not any(_tries_again(attempt, other) for attempt in attempts):
                 continue
             taken.add(later)
             if not other.failed:
@@ -215,8 +223,8 @@ def _tries_again(failed: Action, other: Action) -> bool:
         return True
     if other.call is None or failed.call is None or other.call.agent_id != failed.call.agent_id:
         return False
-    before = {one.entity_id for one in things_of(failed.call)}
-    return any(one.entity_id in before for one in things_of(other.call))
+    before = {thing.entity_id for thing in things_of(failed.call)}
+    return any(thing.entity_id in before for thing in things_of(other.call))
 
 
 def _resolution(events: Sequence[SourceEvent], attempts: Sequence[Action]) -> Action | None:

@@ -24,7 +24,6 @@ fit is left out.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -50,6 +49,7 @@ from consolidation.payloads import (
 )
 from consolidation.sources import SHARED, Described, InnerFact, LinkingFact, NamedEntity
 from enrichment.names import ID_DIGEST_BYTES, components
+from projections.events import CONTROL
 from projections.identity import SEPARATOR
 from projections.schema import RELATES_TO, SAME_AS, VECTOR_DIMENSIONS
 
@@ -119,7 +119,7 @@ def communities(
                 _members(graph, entities, centrality), fingerprint(entity_ids, _hexadecimal(among))
             )
         )
-    return sorted(worthwhile, key=lambda one: (-len(one.members), one.members))
+    return sorted(worthwhile, key=lambda community: (-len(community.members), community.members))
 
 
 def fingerprint(entity_ids: Iterable[str], link_ids: Iterable[str]) -> str:
@@ -163,7 +163,7 @@ def with_ids(
         tenant: of all of them.
         user_id: whose facts made them.
     """
-    ordered = sorted(groups, key=lambda one: one.members)
+    ordered = sorted(groups, key=lambda group: group.members)
     recorded_ids = _kept_ids(ordered, recorded)
     named = {own_id: ordered[number] for number, own_id in recorded_ids.items()}
     for number, community in enumerate(ordered):
@@ -189,8 +189,8 @@ def community_changes(before: Mapping[str, str], after: Mapping[str, Community])
     both = sorted(before.keys() & after.keys())
     return Changes(
         new=tuple(sorted(after.keys() - before.keys())),
-        changed=tuple(one for one in both if before[one] != after[one].fingerprint),
-        unchanged=tuple(one for one in both if before[one] == after[one].fingerprint),
+        changed=tuple(own_id for own_id in both if before[own_id] != after[own_id].fingerprint),
+        unchanged=tuple(own_id for own_id in both if before[own_id] == after[own_id].fingerprint),
         gone=tuple(sorted(before.keys() - after.keys())),
     )
 
@@ -245,7 +245,7 @@ def _kept_ids(groups: list[Community], recorded: Mapping[str, Collection[str]]) 
     )
     ids: dict[int, str] = {}
     given: set[str] = set()
-    for (own_id, number), common in sorted(shared.items(), key=lambda one: (-one[1], one[0])):
+    for (own_id, number), common in sorted(shared.items(), key=lambda pair: (-pair[1], pair[0])):
         smaller = min(len(recorded[own_id]), len(groups[number].members))
         if number not in ids and own_id not in given and 2 * common > smaller:
             ids[number] = own_id
@@ -340,7 +340,6 @@ NAMED_MEMBERS = 3
 DESCRIBED_MEMBERS = 12
 """How many of the most central members are worth reading for a text."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NO_LENGTH = 1e-6
 _ANYTHING = "concept"
 _SHOWN_NAME_CHARACTERS = 36
@@ -360,12 +359,14 @@ def community_text(
         facts: the strongest among its members at least, in any order.
     """
     things = _things(community.members)
-    shown = [described[one] for one in things if one in described and _short(described[one].name)]
+    shown = [
+        described[thing] for thing in things if thing in described and _short(described[thing].name)
+    ]
     shown = shown[:NAMED_MEMBERS]
     name = begin = f"{len(things):,} entities"
     if shown:
-        name = _listed([_short(one.name) for one in shown])
-        begin = _listed([f"{_short(one.name)}{_kind(one)}" for one in shown])
+        name = _listed([_short(thing.name) for thing in shown])
+        begin = _listed([f"{_short(thing.name)}{_kind(thing)}" for thing in shown])
         others = len(things) - len(shown)
         begin += f", with {others:,} more" if others else ""
     return CommunityText(name, _told(begin, community.members, facts))
@@ -411,7 +412,7 @@ def _kind(entity: Described) -> str:
 
 def _short(text: str, longest: int = _SHOWN_NAME_CHARACTERS) -> str:
     """On one line, cut between words if that leaves enough."""
-    line = " ".join(_CONTROL.sub(" ", text).split())
+    line = " ".join(CONTROL.sub(" ", text).split())
     if len(line) <= longest:
         return line
     cut = line[: longest - 1]
@@ -435,18 +436,18 @@ def _in_order(members: Sequence[Member], facts: Iterable[InnerFact]) -> list[str
     place = {own_id: number for number, own_id in enumerate(_things(members))}
     ranked: list[tuple[tuple[float, bool, int, int, str], set[str], str]] = []
     for fact in facts:
-        named = [one for one in (fact.source_id, fact.target_id) if one is not None]
-        ends = {canonical[one] for one in named if one in canonical}
+        named = [end for end in (fact.source_id, fact.target_id) if end is not None]
+        ends = {canonical[end] for end in named if end in canonical}
         words = _short(fact.fact, _SHOWN_FACT_CHARACTERS).rstrip(" .;")
         if len(ends) == len(named) and words:
-            central = sum(place[one] for one in ends)
+            central = sum(place[end] for end in ends)
             literal = fact.target_id is None
             rank = (-fact.confidence, literal, -fact.support_count, central, words)
             ranked.append((rank, ends, words))
     told: set[str] = set()
     first: list[str] = []
     later: list[str] = []
-    for _, ends, words in sorted(ranked, key=lambda one: one[0]):
+    for _, ends, words in sorted(ranked, key=lambda fact: fact[0]):
         (later if ends <= told else first).append(words)
         told |= ends
     by_words = {words.casefold(): words for words in reversed(first + later)}

@@ -158,5 +158,5 @@ def retrieved(
     is one SET, so that a block adds to an edge without reading it.
     """
     at_ms = added.at_ms if stored is None else max(stored.at_ms, added.at_ms)
-    counts = [retrieval_count(one, at_ms, decay_per_day) for one in (stored, added)]
+    counts = [retrieval_count(retrievals, at_ms, decay_per_day) for retrievals in (stored, added)]
     return Retrievals(sum(counts), at_ms)

@@ -61,7 +61,7 @@ def decision_event(
             Without that position, what is decided a second time, after something else was,
             would be taken for the first.
     """
-    grounds = ("" if one is None else str(one) for one in about)
+    grounds = ("" if ground is None else str(ground) for ground in about)
     return Event(
         tenant=tenant,
         event_id=derived_event_id(event_type, tenant, *grounds),

@@ -63,17 +63,18 @@ def episodes(events: Iterable[SourceEvent], sealed: Sequence[Sealed] = ()) -> li
     stretches: list[Episode] = []
     for trace_id, members in traces.items():
         fixed = sorted(
-            (one for one in sealed if one.trace_id == trace_id), key=lambda one: one.first
+            (episode for episode in sealed if episode.trace_id == trace_id),
+            key=lambda episode: episode.first,
         )
         stretches.extend(_trace_episodes(members, fixed))
-    return sorted(stretches, key=lambda one: (place_of(one.events[0]), one.trace_id))
+    return sorted(stretches, key=lambda stretch: (place_of(stretch.events[0]), stretch.trace_id))
 
 
 def _trace_episodes(events: Sequence[SourceEvent], fixed: Sequence[Sealed]) -> Iterator[Episode]:
     """Episodes of one trace; numbers that sealed ones have are left out by the others."""
-    taken = {one.number for one in fixed}
+    taken = {episode.number for episode in fixed}
     free = (number for number in count() if number not in taken)
-    firsts = [one.first for one in fixed]
+    firsts = [episode.first for episode in fixed]
     left: dict[int, list[SourceEvent]] = {}
     stretch: list[SourceEvent] = []
     parted_by = -1  # the last sealed episode that begins before the stretch
@@ -119,7 +120,9 @@ def kept_episodes(
     recorded: Iterable[RecordedEpisode], retained: Container[str]
 ) -> Iterator[RecordedEpisode]:
     """Episodes all of whose members left the graph: what was said of them stays."""
-    return (one for one in recorded if not any(key in retained for key in one.event_ids))
+    return (
+        episode for episode in recorded if not any(key in retained for key in episode.event_ids)
+    )
 
 
 def episode_decision(
@@ -135,7 +138,9 @@ def episode_decision(
     event_ids = tuple(event.event_id for event in episode.events)
     if episode.sealed and before is not None:
         room = EPISODE_EVENTS - len(before.event_ids)
-        late = [one for one in event_ids if one not in before.event_ids][: max(0, room)]
+        late = [event_id for event_id in event_ids if event_id not in before.event_ids][
+            : max(0, room)
+        ]
         if not late:
             return None
         # Its first and last member say how far it goes, so those that came late go between.

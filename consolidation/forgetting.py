@@ -117,7 +117,9 @@ def rewired(
 ) -> Iterator[Operation]:
     """What the projection would have made without the events: bridges, and waiting effects."""
     gone = set(leaving)
-    for session, links in leaving_links({k: one for k, one in nodes.items() if k in gone}).items():
+    for session, links in leaving_links(
+        {k: node for k, node in nodes.items() if k in gone}
+    ).items():
         around = {link: neighbours[session, link] for link in links}
         yield from bridges(session, links, around)
     for key in gone:
@@ -343,18 +345,18 @@ class RetainedEntity(NamedTuple):
 def archived_entities(entities: Iterable[RetainedEntity], policy: RetentionPolicy) -> list[str]:
     """Ids of the entities to archive, sorted: without edges, and hardly asked for."""
     return sorted(
-        one.entity_id
-        for one in entities
+        entity.entity_id
+        for entity in entities
         if policy.enabled
-        and not one.archived
-        and one.edges == 0
-        and one.access_count < policy.entity_min_accesses
+        and not entity.archived
+        and entity.edges == 0
+        and entity.access_count < policy.entity_min_accesses
     )
 
 
 def returning_entities(entities: Iterable[RetainedEntity]) -> list[str]:
     """Ids of archived entities that have edges again, sorted; forgetting need not be enabled."""
-    return sorted(one.entity_id for one in entities if one.archived and one.edges > 0)
+    return sorted(entity.entity_id for entity in entities if entity.archived and entity.edges > 0)
 
 
 class RetainedFact(NamedTuple):

@@ -209,9 +209,11 @@ def parse_departure(event_type: str, payload: Any) -> Departed:
 
 def forgotten_payloads(leaving: Iterable[Departure]) -> list[dict[str, Any]]:
     """Payloads of `memory.forgotten` for events, one or more a Summary, in a fixed order."""
-    ordered = sorted(leaving, key=lambda one: (one.summary_id, one.tier, one.event_id))
+    ordered = sorted(
+        leaving, key=lambda departure: (departure.summary_id, departure.tier, departure.event_id)
+    )
     payloads = []
-    for summary_id, members in groupby(ordered, key=lambda one: one.summary_id):
+    for summary_id, members in groupby(ordered, key=lambda departure: departure.summary_id):
         for chunk in chunks(list(members), MAX_IDS):
             tiers: dict[Tier, list[str]] = {}
             for departure in chunk:

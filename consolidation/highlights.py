@@ -126,7 +126,7 @@ def _context(events: Sequence[SourceEvent]) -> _Context:
     mentions: dict[str, int] = {}
     first_said: dict[str, int] = {}
     for place, event in enumerate(events):
-        for entity_id in {one.entity_id for one in event.entities}:
+        for entity_id in {entity.entity_id for entity in event.entities}:
             mentions[entity_id] = mentions.get(entity_id, 0) + 1
         for line in event.text.split("\n"):
             first_said.setdefault(_value_of(line), place)
@@ -173,7 +173,12 @@ def _request_candidates(
     requests: Mapping[str, SourceEvent], done: Sequence[Action], context: _Context
 ) -> Iterator[Candidate]:
     first = next(
-        (one for one in requests.values() if len(one.text or one.summary) >= _SUBSTANCE), None
+        (
+            request
+            for request in requests.values()
+            if len(request.text or request.summary) >= _SUBSTANCE
+        ),
+        None,
     )
     led = _led(requests, done, context.by_id)
     for event in requests.values():
@@ -200,7 +205,7 @@ def _outcome(
 
     When something was done after that and matters, then that.
     """
-    places = [place_of(one) for one in requests.values() if _says_something(one)]
+    places = [place_of(request) for request in requests.values() if _says_something(request)]
     telling = [event for event in answers if _says_something(event)]
     final = [event for event in telling if not places or place_of(event) > max(places)]
     answer = max(final, key=_substance) if final else (telling[-1] if telling else None)
@@ -286,7 +291,7 @@ def _by_itself(event: SourceEvent, kind: HighlightKind, text: str, extra: int) -
 def _refusal(event: SourceEvent) -> str:
     """The first sentence that says that something cannot be; empty when none does."""
     sentences = _SENTENCE_END.split(event.text or body_of(event))
-    return next((one for one in sentences if _REFUSAL.search(one)), "")
+    return next((sentence for sentence in sentences if _REFUSAL.search(sentence)), "")
 
 
 def _opening(event: SourceEvent) -> str:
@@ -294,7 +299,7 @@ def _opening(event: SourceEvent) -> str:
 
     Of a text that is not kept the event's line.
     """
-    paragraph = next((one for one in event.text.split("\n") if len(one) >= _SUBSTANCE), "")
+    paragraph = next((line for line in event.text.split("\n") if len(line) >= _SUBSTANCE), "")
     sentences = _SENTENCE_END.split(paragraph)
     while len(sentences) > 1 and len(sentences[0]) < _SUBSTANCE:
         sentences = sentences[1:]
@@ -317,9 +322,9 @@ def _on(action: Action, context: _Context, most: int) -> str:
     if action.call is None:
         return ""
     ranked = sorted(
-        things_of(action.call), key=lambda one: (-context.mentions[one.entity_id], one.name)
+        things_of(action.call), key=lambda thing: (-context.mentions[thing.entity_id], thing.name)
     )
-    names = list(dict.fromkeys(one.name for one in ranked))[:most]
+    names = list(dict.fromkeys(entity.name for entity in ranked))[:most]
     return f" on {listed(names)}" if names else ""
 
 
@@ -335,7 +340,7 @@ def _news(action: Action, context: _Context) -> str:
         for line in action.outcome.text.split("\n")
         if line and context.first_said[_value_of(line)] == place
     ]
-    named = {one.name for one in action.outcome.entities}
+    named = {entity.name for entity in action.outcome.entities}
     lines.sort(key=lambda line: _value_of(line) not in named)
     fields: dict[str, str] = {}
     for line in lines:
@@ -380,17 +385,17 @@ def _solution(failed: Action, solved_by: Action, context: _Context) -> str:
         changed = changed_arguments(failed.call, solved_by.call)[:_MAX_CHANGED]
         if changed:
             different = [
-                f"{one.name} {cut(one.after, _VALUE_CHARACTERS)} "
-                f"instead of {cut(one.before, _VALUE_CHARACTERS)}"
-                for one in changed
+                f"{change.name} {cut(change.after, _VALUE_CHARACTERS)} "
+                f"instead of {cut(change.before, _VALUE_CHARACTERS)}"
+                for change in changed
             ]
             return f"went through with {listed(different)}"
         if failed.call.text and failed.call.text == solved_by.call.text:
             return "went through when tried again"
     between = [
-        one.tool_name
-        for one in ancestors(solved_by.first, context.by_id, failed.event_ids)
-        if one.tool_name not in (None, failed.name) and is_tool_result(one)
+        ancestor.tool_name
+        for ancestor in ancestors(solved_by.first, context.by_id, failed.event_ids)
+        if ancestor.tool_name not in (None, failed.name) and is_tool_result(ancestor)
     ]
     names = [name for name in dict.fromkeys(between) if name]
     return f"went through after {listed(names[:_MAX_TARGETS])}" if names else "went through later"
@@ -421,7 +426,7 @@ def _line(lead: str, body: str) -> str:
 
 def by_time(highlights: Iterable[Highlight]) -> list[Highlight]:
     """Highlights in the order in which they are told."""
-    return sorted(highlights, key=lambda one: (one.occurred_at_ms, one.event_ids))
+    return sorted(highlights, key=lambda highlight: (highlight.occurred_at_ms, highlight.event_ids))
 
 
 def best(candidates: Sequence[Candidate], count: int) -> tuple[Highlight, ...]:
@@ -429,7 +434,11 @@ def best(candidates: Sequence[Candidate], count: int) -> tuple[Highlight, ...]:
     told: set[str] = set()
     left = sorted(
         candidates,
-        key=lambda one: (-one.weight, -len(one.topics), one.highlight.occurred_at_ms),
+        key=lambda candidate: (
+            -candidate.weight,
+            -len(candidate.topics),
+            candidate.highlight.occurred_at_ms,
+        ),
     )
     chosen: list[Highlight] = []
     while left and len(chosen) < count:

@@ -112,12 +112,12 @@ def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
         ended_at_ms=max(event.occurred_at_ms for event in events),
         user_ids=user_ids,
         entities={
-            one.entity_id: one.name
+            entity.entity_id: entity.name
             for event in events
-            for one in event.entities
-            if one.entity_type not in _NEVER_TYPES
-            and one.subtype not in _NEVER_SUBTYPES
-            and not (one.entity_type == "user" and canonical_name(one.name) in users)
+            for entity in event.entities
+            if entity.entity_type not in _NEVER_TYPES
+            and entity.subtype not in _NEVER_SUBTYPES
+            and not (entity.entity_type == "user" and canonical_name(entity.name) in users)
         },
         failures=failures_of(events),
     )
@@ -175,7 +175,9 @@ def link_candidates(
     session: SessionTraits, candidates: Iterable[SessionTraits]
 ) -> Iterator[LinkCandidate]:
     """All links of a session to candidates; see `session_links`."""
-    for other in {one.session_id: one for one in candidates if _may_see(session, one)}.values():
+    for other in {
+        candidate.session_id: candidate for candidate in candidates if _may_see(session, candidate)
+    }.values():
         for link in (_by_entities(session, other), _by_failures(session, other)):
             if link is not None:
                 yield LinkCandidate(link, other.ended_at_ms)
@@ -214,14 +216,14 @@ def _may_see(session: SessionTraits, other: SessionTraits) -> bool:
 
 
 def _by_entities(session: SessionTraits, other: SessionTraits) -> SessionLink | None:
-    others = {one.entity_id for one in other.entities}
-    shared = [one for one in session.entities if one.entity_id in others]
+    others = {entity.entity_id for entity in other.entities}
+    shared = [entity for entity in session.entities if entity.entity_id in others]
     if not shared:
         return None
     # two sessions share it, whatever count was read before the other one came
-    weight = sum(1 / log(max(2, one.sessions)) for one in shared)
-    shared.sort(key=lambda one: (one.sessions, one.name, one.entity_id))
-    names = tuple(dict.fromkeys(one.name[:EVIDENCE_CHARACTERS] for one in shared))
+    weight = sum(1 / log(max(2, entity.sessions)) for entity in shared)
+    shared.sort(key=lambda entity: (entity.sessions, entity.name, entity.entity_id))
+    names = tuple(dict.fromkeys(entity.name[:EVIDENCE_CHARACTERS] for entity in shared))
     return SessionLink(
         session_id=other.session_id,
         reason="shared_entities",
@@ -305,7 +307,8 @@ def alike_sessions(
         most: how many of each failure.
     """
     signed = [
-        (one.session_id, Failure(one.tool, failure_signature(one.message), "")) for one in failed
+        (event.session_id, Failure(event.tool, failure_signature(event.message), ""))
+        for event in failed
     ]
     sessions: dict[str, None] = {}
     for mine in failures:
@@ -322,8 +325,8 @@ def renewed_links(
     session: SessionTraits, circle: Sequence[SessionTraits], recorded: Iterable[LinkCandidate]
 ) -> list[SessionLink]:
     """The links of a neighbour, those to sessions out of the circle as recorded."""
-    within = {one.session_id for one in circle}
-    outside = (one for one in recorded if one.link.session_id not in within)
+    within = {traits.session_id for traits in circle}
+    outside = (candidate for candidate in recorded if candidate.link.session_id not in within)
     return best_links([*link_candidates(session, circle), *outside])
 
 
@@ -370,7 +373,7 @@ TERMS: Final = (
     Term(
         name="in-degree",
         row=CAUSED_BY,
-        measure=lambda one: one.effects,
+        measure=lambda event: event.effects,
         points=0.5,
         most=1.5,
         meaning="events that go back to it; one is what every step of a chain has",
@@ -378,7 +381,7 @@ TERMS: Final = (
     Term(
         name="paths",
         row=CAUSED_BY,
-        measure=lambda one: one.effects * one.causes,
+        measure=lambda event: event.effects * event.causes,
         points=0.25,
         most=0.5,
         meaning="causal paths of two steps that lead through it",
@@ -386,7 +389,7 @@ TERMS: Final = (
     Term(
         name="shared entities",
         row=REFERENCES,
-        measure=lambda one: 1 + one.sessions,
+        measure=lambda entity: 1 + entity.sessions,
         points=0.25,
         most=1.0,
         meaning="its own session and the others that mention one of its rare entities",

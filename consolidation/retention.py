@@ -323,7 +323,7 @@ def verdicts(
     """
     given = {event.event_id: event for event in events}
     judged = {key: verdict(event, policy, now_ms) for key, event in given.items()}
-    leaving = [key for key, one in judged.items() if one.leaves]
+    leaving = [key for key, judgement in judged.items() if judgement.leaves]
     while leaving:
         for cause in set(given[leaving.pop()].causes):
             event = given.get(cause)
@@ -340,11 +340,11 @@ def verdicts(
 def departures(judged: Iterable[Verdict]) -> list[Departure]:
     """The events that leave by these verdicts, by summary and event id."""
     leaving = [
-        Departure(one.event_id, one.tier, one.detail, one.summary_id)
-        for one in judged
-        if one.leaves and one.summary_id is not None
+        Departure(judgement.event_id, judgement.tier, judgement.detail, judgement.summary_id)
+        for judgement in judged
+        if judgement.leaves and judgement.summary_id is not None
     ]
-    return sorted(leaving, key=lambda one: (one.summary_id, one.event_id))
+    return sorted(leaving, key=lambda departure: (departure.summary_id, departure.event_id))
 
 
 # -- dry run ---------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def explain(judged: Iterable[Verdict]) -> list[ExplainedRow]:
             tier=TIERS[tier],
             reason=reason,
             events=counts[stays, tier, reason],
-            examples=tuple(f"{one.event_id}: {one.detail}" for one in members),
+            examples=tuple(f"{member.event_id}: {member.detail}" for member in members),
         )
         for (stays, tier, reason), members in sorted(first.items())
     ]

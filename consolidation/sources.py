@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from consolidation.summary_payloads import (
-    DIGEST_BYTES,
+    SUMMARY_DIGEST_BYTES,
     EpisodeSummary,
 )
 from enrichment.event_kinds import EventKind
@@ -133,11 +133,12 @@ def summaries_digest(below: Iterable[tuple[str, str]], version: int) -> str:
 def _source(event: SourceEvent) -> dict[str, object]:
     """An event as a JSON value without floats, whose canonical form is the slow one to write."""
     entities = sorted(
-        [one.entity_id, one.role, one.name, one.entity_type, one.subtype or ""]
-        for one in event.entities
+        [entity.entity_id, entity.role, entity.name, entity.entity_type, entity.subtype or ""]
+        for entity in event.entities
     )
     causes = sorted(
-        [one.event_id, one.rule or "", round(one.confidence * 10_000)] for one in event.causes
+        [cause.event_id, cause.rule or "", round(cause.confidence * 10_000)]
+        for cause in event.causes
     )
     values = {**event._asdict(), "entities": entities, "causes": causes}
     del values["kind"]  # follows from what else there is
@@ -145,7 +146,7 @@ def _source(event: SourceEvent) -> dict[str, object]:
 
 
 def _digest(value: object) -> str:
-    return blake2b(canonical_json(value), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(canonical_json(value), digest_size=SUMMARY_DIGEST_BYTES).hexdigest()
 
 
 class RecordedEpisode(NamedTuple):

@@ -57,6 +57,7 @@ from consolidation.payloads import (
     SessionDecided,
 )
 from enrichment.importance import importance_score
+from enrichment.names import ACTIVE
 from enrichment.payloads import Feedback
 from enrichment.text import event_text
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
@@ -74,7 +75,6 @@ PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""
 
 ARCHIVED: Final = "archived"
-ACTIVE: Final = "active"
 
 
 class Derived(NamedTuple):
@@ -280,7 +280,7 @@ class _Fold:
         self._passes = Passes(facts.passes, facts.requests)
 
     def apply(self, batch: Sequence[Derived]) -> Operations:
-        for derived in sorted(batch, key=lambda one: one.position):
+        for derived in sorted(batch, key=lambda operation: operation.position):
             if derived.decision is not None:
                 self._take(derived.position, derived.event, derived.decision)
             elif self._facts.counting:

@@ -133,7 +133,7 @@ def _entities(events: Iterable[SourceEvent], degrees: Mapping[str, int]) -> Iter
     for event in events:
         if event.kind is EventKind.INSTRUCTION:
             continue
-        users = (one for one in event.entities if one.entity_type == "user")
+        users = (entity for entity in event.entities if entity.entity_type == "user")
         counted: set[str] = set()
         for mentioned in (*things_of(event), *users):
             if mentioned.entity_id in counted:
@@ -157,7 +157,9 @@ def summarize_session(episodes: Sequence[EpisodeSummary]) -> SessionSummary:
     Args:
         episodes: all of them, in any order, at least one.
     """
-    ordered = sorted(episodes, key=lambda one: (one.started_at_ms, one.trace_id, one.number))
+    ordered = sorted(
+        episodes, key=lambda episode: (episode.started_at_ms, episode.trace_id, episode.number)
+    )
     overview: Overview = ordered[0]
     content = ordered[0].content
     if len(ordered) > 1:
@@ -169,7 +171,7 @@ def summarize_session(episodes: Sequence[EpisodeSummary]) -> SessionSummary:
         session_id=ordered[0].session_id,
         episode_count=len(ordered),
         content=content,
-        digest=session_digest((one.trace_id, one.number, one.digest) for one in ordered),
+        digest=session_digest((part.trace_id, part.number, part.digest) for part in ordered),
     )
 
 
@@ -189,7 +191,7 @@ def summarize_agent(
         sessions: the most important ones, in any order, at least one.
         totals: over all its sessions; default: over those.
     """
-    ordered = sorted(sessions, key=lambda one: (one.started_at_ms, one.session_id))
+    ordered = sorted(sessions, key=lambda session: (session.started_at_ms, session.session_id))
     overview = _together(ordered, agent_id)
     sums = totals or Totals(
         session_count=len(ordered),
@@ -209,7 +211,7 @@ def summarize_agent(
         agent_id=agent_id,
         session_count=session_count,
         content=content_of(overview, opening, CONTENT_CHARACTERS),
-        digest=agent_digest(((one.session_id, one.digest) for one in ordered), sums),
+        digest=agent_digest(((part.session_id, part.digest) for part in ordered), sums),
     )
 
 
@@ -221,12 +223,16 @@ def agent_digest(sessions: Iterable[tuple[str, str]], totals: Totals) -> str:
 
 def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overview:
     """What several stretches of events come to."""
-    candidates = [_candidate(one, agent_id) for part in parts for one in part.highlights]
+    candidates = [
+        _candidate(highlight, agent_id) for part in parts for highlight in part.highlights
+    ]
     return Overview(
         highlights=_best_of_all_kinds(candidates),
-        participants=participants(one for part in parts for one in part.participants),
-        tools=tool_uses(one for part in parts for one in part.tools),
-        entities=key_entities(one for part in parts for one in part.entities),
+        participants=participants(
+            participant for part in parts for participant in part.participants
+        ),
+        tools=tool_uses(tool for part in parts for tool in part.tools),
+        entities=key_entities(entity for part in parts for entity in part.entities),
         event_count=sum(part.event_count for part in parts),
         importance_total=sum(part.importance_total for part in parts),
         failed_count=sum(part.failed_count for part in parts),
@@ -237,12 +243,12 @@ def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overvie
 
 def _best_of_all_kinds(candidates: Sequence[Candidate]) -> tuple[Highlight, ...]:
     """The best, of which at most half tell of incidents: other things were done too."""
-    incidents = [one for one in candidates if one.highlight.kind in _INCIDENTS]
-    told = {one.event_ids for one in best(incidents, UPPER_HIGHLIGHTS // 2)}
+    incidents = [candidate for candidate in candidates if candidate.highlight.kind in _INCIDENTS]
+    told = {incident.event_ids for incident in best(incidents, UPPER_HIGHLIGHTS // 2)}
     left = [
-        one
-        for one in candidates
-        if one.highlight.kind not in _INCIDENTS or one.highlight.event_ids in told
+        candidate
+        for candidate in candidates
+        if candidate.highlight.kind not in _INCIDENTS or candidate.highlight.event_ids in told
     ]
     return best(left, UPPER_HIGHLIGHTS)
 
@@ -291,11 +297,17 @@ def participants(parts: Iterable[Participant]) -> tuple[Participant, ...]:
         counts = names.setdefault(part.agent_id, {})
         counts[part.name] = counts.get(part.name, 0) + part.events
     named = [
-        replace(one, name=_short(min(counts, key=lambda name: (-counts[name], name))))
-        for agent_id, one in merged.items()
+        replace(participant, name=_short(min(counts, key=lambda name: (-counts[name], name))))
+        for agent_id, participant in merged.items()
         if (counts := names[agent_id])
     ]
-    named.sort(key=lambda one: (-(one.messages + one.calls), -one.events, one.agent_id))
+    named.sort(
+        key=lambda participant: (
+            -(participant.messages + participant.calls),
+            -participant.events,
+            participant.agent_id,
+        )
+    )
     return tuple(named[:MAX_PARTICIPANTS])
 
 
@@ -305,7 +317,7 @@ def tool_uses(uses: Iterable[ToolUse]) -> tuple[ToolUse, ...]:
     for use in uses:
         sums = merged.get(use.name, ToolUse(use.name, 0, 0))
         merged[use.name] = ToolUse(use.name, sums.calls + use.calls, sums.failed + use.failed)
-    return tuple(sorted(merged.values(), key=lambda one: -one.calls)[:MAX_TOOLS])
+    return tuple(sorted(merged.values(), key=lambda tool: -tool.calls)[:MAX_TOOLS])
 
 
 def key_entities(entities: Iterable[KeyEntity]) -> tuple[KeyEntity, ...]:
@@ -316,7 +328,9 @@ def key_entities(entities: Iterable[KeyEntity]) -> tuple[KeyEntity, ...]:
         merged[entity.entity_id] = (
             replace(first, weight=first.weight + entity.weight) if first else entity
         )
-    ranked = sorted(merged.values(), key=lambda one: (-one.weight, one.name, one.entity_id))
+    ranked = sorted(
+        merged.values(), key=lambda entity: (-entity.weight, entity.name, entity.entity_id)
+    )
     named: dict[str, KeyEntity] = {}
     for entity in ranked:
         short = replace(entity, name=cut(entity.name, NAME_CHARACTERS))
@@ -343,7 +357,7 @@ def content_of(overview: Overview, opening: str, characters: int) -> str:
         if len(line) < left:
             fitting[highlight] = line
             left -= len(line) + 1
-    lines += [fitting[one] for one in by_time(fitting)]
+    lines += [fitting[candidate] for candidate in by_time(fitting)]
     return cut("\n".join(lines), characters)
 
 
@@ -358,10 +372,14 @@ def _day(ms: int) -> str:
 
 
 def _who_and_what(overview: Overview, opening: str) -> str:
-    acting = [one.name for one in overview.participants if one.calls]
-    speaking = [one.name for one in overview.participants if one.messages and not one.calls]
-    users = [one.name for one in overview.entities if one.entity_type == "user"]
-    tools = [one.name for one in overview.tools]
+    acting = [participant.name for participant in overview.participants if participant.calls]
+    speaking = [
+        participant.name
+        for participant in overview.participants
+        if participant.messages and not participant.calls
+    ]
+    users = [entity.name for entity in overview.entities if entity.entity_type == "user"]
+    tools = [tool.name for tool in overview.tools]
     if acting:
         served = users or speaking
         whom = f", for {_some(served, _TOLD_NAMES)}," if served else ""
@@ -371,24 +389,24 @@ def _who_and_what(overview: Overview, opening: str) -> str:
     elif speaking:
         line = f"{speaking[0]} spoke"
     else:
-        names = [one.name for one in overview.participants]
+        names = [participant.name for participant in overview.participants]
         many = f"{overview.event_count:,} event{'s' if overview.event_count > 1 else ''}"
         line = f"{_some(names, _TOLD_NAMES)}, {many}"
         if tools:
             line += f", with {_some(tools, _TOLD_TOOLS, 'tools')}"
-    people = [_plain(one) for one in (*acting, *speaking, *users)]
+    people = [_plain(person) for person in (*acting, *speaking, *users)]
     things = [
-        one.name
-        for one in overview.entities
-        if not any(person.startswith(_plain(one.name)) for person in people)
+        entity.name
+        for entity in overview.entities
+        if not any(person.startswith(_plain(entity.name)) for person in people)
     ]
     if things:
         line += f"; about {listed([_short(name) for name in things[:_TOLD_ENTITIES]])}"
-    worst = sorted(overview.tools, key=lambda one: -one.failed)[:_TOLD_FAILING]
+    worst = sorted(overview.tools, key=lambda tool: -tool.failed)[:_TOLD_FAILING]
     failing = [
-        f"{_short(one.name)} {one.failed:,} of {one.calls:,} times"
-        for one in worst
-        if one.failed > 1
+        f"{_short(tool.name)} {tool.failed:,} of {tool.calls:,} times"
+        for tool in worst
+        if tool.failed > 1
     ]
     if failing:
         line += f"; failed: {listed(failing)}"

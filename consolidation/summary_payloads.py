@@ -31,7 +31,7 @@ from projections.records import (
     parsed_by,
 )
 
-DIGEST_BYTES: Final = 16
+SUMMARY_DIGEST_BYTES: Final = 16
 MAX_EPISODE_BYTES: Final = 104 * 1024
 """Of an episode's canonical JSON; its members' ids take 20 KiB more."""
 MAX_SUMMARY_BYTES: Final = 121 * 1024
@@ -61,7 +61,10 @@ Name = Annotated[str, Text(MAX_NAME_CHARACTERS)]
 ShortName = Annotated[str, Text(NAME_CHARACTERS)]
 Count = Annotated[Whole, Field(ge=1)]
 Hash = Annotated[
-    str, Matching(rf"[0-9a-f]{{{2 * DIGEST_BYTES}}}", f"{2 * DIGEST_BYTES} hexadecimal digits")
+    str,
+    Matching(
+        rf"[0-9a-f]{{{2 * SUMMARY_DIGEST_BYTES}}}", f"{2 * SUMMARY_DIGEST_BYTES} hexadecimal digits"
+    ),
 ]
 """A digest, or the id of a summary."""
 
@@ -286,4 +289,4 @@ def summary_id(tenant: str, scope: Scope, scope_id: str) -> str:
         scope_id: of `episode_scope_id`, a session's or an agent's id.
     """
     text = SEPARATOR.join(("summary", tenant, scope, scope_id))
-    return blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(text.encode(), digest_size=SUMMARY_DIGEST_BYTES).hexdigest()

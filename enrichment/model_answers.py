@@ -52,7 +52,7 @@ class AnswersTogether(Protocol):
     tasks: tuple[Task, ...]
 
     def answers(
-        self, asked: Sequence[tuple[Task, Mapping[str, Any]]]
+        self, batch: Sequence[tuple[Task, Mapping[str, Any]]]
     ) -> list[dict[str, Any] | None]:
         """The validated answer to each question; None: degraded, or not one of its tasks."""
 
@@ -116,7 +116,7 @@ def _merged_mentions(
     is. Its names come before what the rules are least sure of: bare noun phrases, amounts, dates.
     """
     merged = list(mentions)
-    places = {one.canonical_name: place for place, one in reversed(list(enumerate(merged)))}
+    places = {mention.canonical_name: place for place, mention in reversed(list(enumerate(merged)))}
     new: list[Mention] = []
     for entity in entities:
         entity_type, subtype = SUBTYPES[entity["type"]]
@@ -137,8 +137,8 @@ def _merged_mentions(
             )
         elif _is_phrase(merged[place]) and entity_type == "concept" and subtype != "concept":
             merged[place] = merged[place]._replace(subtype=subtype)
-    weak = [one for one in merged if _is_weak(one)]
-    return [*(one for one in merged if not _is_weak(one)), *new, *weak]
+    weak = [mention for mention in merged if _is_weak(mention)]
+    return [*(mention for mention in merged if not _is_weak(mention)), *new, *weak]
 
 
 def _is_phrase(mention: Mention) -> bool:
@@ -204,7 +204,7 @@ def _key(assertion: Assertion) -> tuple[str, str, str, str]:
 
 
 def with_answers(
-    model: AnswersTogether, found: Sequence[Derived]
+    model: AnswersTogether, events: Sequence[Derived]
 ) -> tuple[list[Derived], frozenset[EventKey]]:
     """What events say, with what the model adds; asked together, a batch at a time.
 
@@ -215,17 +215,19 @@ def with_answers(
     Raises:
         Stopped: the model was closed meanwhile.
     """
-    tasks = [questions(one, model.tasks) for one in found]
+    tasks = [questions(derived, model.tasks) for derived in events]
     answers = iter(model.answers([item for by_task in tasks for item in by_task.items()]))
     given = [{task: next(answers) for task in by_task} for by_task in tasks]
     return (
         [
-            derived_with_model(one, {task: said for task, said in by_task.items() if said})
-            for one, by_task in zip(found, given, strict=True)
+            derived_with_model(
+                derived, {task: answer for task, answer in by_task.items() if answer}
+            )
+            for derived, by_task in zip(events, given, strict=True)
         ],
         frozenset(
-            one.event.key
-            for one, by_task in zip(found, given, strict=True)
+            derived.event.key
+            for derived, by_task in zip(events, given, strict=True)
             if None in by_task.values()
         ),
     )
@@ -241,10 +243,10 @@ def same_by_model(
     Raises:
         Stopped: the model was closed meanwhile.
     """
-    cases = [one for one in candidates if judge(one).verdict == "ask"]
-    answers = model.answers([("disambiguation", question(one)) for one in cases])
+    cases = [candidate for candidate in candidates if judge(candidate).verdict == "ask"]
+    answers = model.answers([("disambiguation", question(case)) for case in cases])
     return {
-        one.entity_ids: is_same(answer)
-        for one, answer in zip(cases, answers, strict=True)
+        case.entity_ids: is_same(answer)
+        for case, answer in zip(cases, answers, strict=True)
         if answer is not None
     }

@@ -15,6 +15,8 @@ from projections.identity import SEPARATOR
 EntityType = Literal["agent", "tool", "user", "service", "resource", "concept"]
 Role = Literal["subject", "object", "tool", "target", "participant"]
 
+ACTIVE: Final = "active"
+"""The status of an entity that is not archived."""
 MAX_MENTIONS = 10
 MAX_FACTS = 20
 """An event gives at most this many."""

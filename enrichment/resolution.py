@@ -364,24 +364,30 @@ def comparisons(
 
 def decisions(compared: Iterable[Comparison]) -> list[Event]:
     """The `memory.same_as` events that the rules come to, one for each newcomer."""
-    return [event for one in compared for event in _events(one.newcomer, same_as(one.candidates))]
+    return [
+        event
+        for comparison in compared
+        for event in _events(comparison.newcomer, same_as(comparison.candidates))
+    ]
 
 
 def open_cases(compared: Iterable[Comparison]) -> list[Comparison]:
     """What is left for a language model."""
     cases = [
-        one._replace(candidates=[c for c in one.candidates if judge(c).verdict == "ask"])
-        for one in compared
+        comparison._replace(
+            candidates=[c for c in comparison.candidates if judge(c).verdict == "ask"]
+        )
+        for comparison in compared
     ]
-    return [one for one in cases if one.candidates]
+    return [case for case in cases if case.candidates]
 
 
 def answered(cases: Iterable[Comparison], answers: Mapping[tuple[str, str], bool]) -> list[Event]:
     """The `memory.same_as` events that a language model's answers come to."""
     return [
         event
-        for one in cases
-        for event in _events(one.newcomer, same_as(one.candidates, answers), MODEL)
+        for case in cases
+        for event in _events(case.newcomer, same_as(case.candidates, answers), MODEL)
     ]
 
 

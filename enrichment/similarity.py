@@ -64,7 +64,7 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
     for tenant, ids in tenants.items():
         if len(ids) < 2:
             continue
-        matrix = np.stack([np.frombuffer(vectors[tenant, one], dtype="<f4") for one in ids])
+        matrix = np.stack([np.frombuffer(vectors[tenant, each_id], dtype="<f4") for each_id in ids])
         products = matrix @ matrix.T
         np.fill_diagonal(products, -1.0)
         near = products > THRESHOLD

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 import rfc8785
@@ -67,6 +67,8 @@ MAX_PAYLOAD_REF_CHARACTERS = 2_048
 MAX_FUTURE_MS = 300_000
 MAX_SAFE_NUMBER = 2**53 - 1
 DEFAULT_TENANT = "default"
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: behind everything."""
 STATUSES = ("pending", "running", "completed", "failed", "timeout")
 DIGEST_BYTES = 16
 
@@ -74,12 +76,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC by convention; see timestamp_text
 _MILLISECOND = timedelta(milliseconds=1)
 _EVENT_TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
-_TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIMESTAMP = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Event(NamedTuple):
@@ -163,29 +165,36 @@ def canonical_json(value: Any, deepest: int = MAX_PAYLOAD_DEPTH) -> bytes:
         depth += 1
         if depth > deepest:
             raise ValueError(f"nested at most {deepest} levels deep")
-        below: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind is dict:
-                for key in item:
-                    if type(key) is not str:
-                        raise ValueError("object keys are strings")
-                    if not key.isascii():
-                        plain = False
-                below.extend(item.values())
-            elif kind is list or kind is tuple:
-                below.extend(item)
-            elif kind is float:
-                plain = False
-                if not -MAX_SAFE_NUMBER <= item <= MAX_SAFE_NUMBER:  # NaN fails this too
-                    raise ValueError("numbers lie within ±(2^53 - 1); send others as strings")
-        level = below
+        level, plain_level = _level_below(level)
+        plain &= plain_level
     try:
         if plain:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
         return rfc8785.dumps(value)
     except (orjson.JSONEncodeError, rfc8785.CanonicalizationError, UnicodeError) as error:
         raise ValueError(_encoding_rule(error)) from error
+
+
+def _level_below(level: Sequence[Any]) -> tuple[list[Any], bool]:
+    """What values hold, and whether orjson writes them as RFC 8785 does."""
+    below: list[Any] = []
+    plain = True
+    for item in level:
+        kind = type(item)
+        if kind is dict:
+            for key in item:
+                if type(key) is not str:
+                    raise ValueError("object keys are strings")
+                if not key.isascii():
+                    plain = False
+            below.extend(item.values())
+        elif kind is list or kind is tuple:
+            below.extend(item)
+        elif kind is float:
+            plain = False
+            if not -MAX_SAFE_NUMBER <= item <= MAX_SAFE_NUMBER:  # NaN fails this too
+                raise ValueError("numbers lie within ±(2^53 - 1); send others as strings")
+    return below, plain
 
 
 def _encoding_rule(error: Exception) -> str:
@@ -415,7 +424,7 @@ class _Check:
             return None
         if not 1 <= len(value) <= longest:
             self.refuse(field, f"1 to {longest:,} characters")
-        elif _CONTROL.search(value):
+        elif CONTROL.search(value):
             self.refuse(field, "no control characters or lone surrogates")
         return value
 
@@ -423,8 +432,8 @@ class _Check:
         value = self.text("tenant", required=False)
         if value is None:
             return owner or DEFAULT_TENANT
-        if _TENANT.fullmatch(value) is None:
-            self.refuse("tenant", f"matches ^{_TENANT.pattern}$")
+        if TENANT.fullmatch(value) is None:
+            self.refuse("tenant", f"matches ^{TENANT.pattern}$")
         elif owner is not None and value != owner:
             self.refuse("tenant", "the tenant of the caller")
         return value

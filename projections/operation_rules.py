@@ -176,7 +176,7 @@ def _check_key(element: str, row: NodeRow, types: Sequence[type]) -> None:
         rule = f"of {row.label} is ({names}), has {len(types)} parts"
         raise InvalidOperation(element=element, field="key", rule=rule)
     if not {str, int}.issuperset(types):
-        listed = ", ".join(one.__name__ for one in types)
+        listed = ", ".join(type_.__name__ for type_ in types)
         rule = f"of {row.label} is ({names}), strings or integers, has ({listed})"
         raise InvalidOperation(element=element, field="key", rule=rule)
 
@@ -232,7 +232,7 @@ def _check_values(
 
 
 def _wrong_type(element: str, name: str, kind: Kind, types: Iterable[type]) -> InvalidOperation:
-    listed = ", ".join(sorted(one.__name__ for one in types))
+    listed = ", ".join(sorted(type_.__name__ for type_ in types))
     return InvalidOperation(element=element, field=name, rule=f"must be {kind}, is {listed}")
 
 

@@ -38,7 +38,7 @@ def _stage() -> Any:
 
 def _setters(kind: type) -> Iterator[Any]:
     """What fills the slots: thousands a second are made, and each is spared a look by name."""
-    return (vars(kind)[one.name].__set__ for one in fields(kind))
+    return (vars(kind)[slot.name].__set__ for slot in fields(kind))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -238,7 +238,7 @@ class Operations:
     questions: list[Any] = field(default_factory=list)
     """What the stage's rules looked at, for `Stage.answer` to decide the rest after the commit."""
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: Operation) -> None:  # noqa: C901 - a branch a kind, most frequent first
         """Take an operation in.
 
         Raises:
@@ -265,8 +265,8 @@ class Operations:
             self.clear_edges[operation.type, operation.source] = operation
         elif isinstance(operation, DecideNode):
             place = (operation.label, operation.key, operation.name)
-            known = self.decide_nodes.get(place)
-            if known is None or known.position < operation.position:
+            earlier = self.decide_nodes.get(place)
+            if earlier is None or earlier.position < operation.position:
                 self.decide_nodes[place] = operation
         else:
             self.remove_nodes[operation.label, operation.key] = operation
@@ -320,7 +320,7 @@ class Operations:
 
     def counts(self) -> Mapping[str, int]:
         """How many of each kind, for the metrics."""
-        own = {
+        counted = {
             "merge_node": len(self.merge_nodes),
             "set_node": len(self.set_nodes),
             "decide_node": len(self.decide_nodes),
@@ -331,8 +331,8 @@ class Operations:
             "remove_edge": len(self.remove_edges),
             "clear_edges": len(self.clear_edges),
         }
-        found = [own, *(other.counts() for other in self.others.values())]
-        return {kind: sum(one[kind] for one in found) for kind in own}
+        parts = [counted, *(other.counts() for other in self.others.values())]
+        return {kind: sum(counts[kind] for counts in parts) for kind in counted}
 
 
 def _last_of(before: MergeEdge, after: MergeEdge) -> MergeEdge:

@@ -108,8 +108,8 @@ def parsed(record: type[R], payload: Any, path: str = "payload") -> R:
         return record.model_validate(payload, by_alias=True, by_name=False, context=_WIRE)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        told = (one for one in details if not _follows(one, details))
-        raise InvalidEvent(tuple((_path(path, one), _rule(one)) for one in told)) from None
+        told = (detail for detail in details if not _follows(detail, details))
+        raise InvalidEvent(tuple((_path(path, detail), _rule(detail)) for detail in told)) from None
 
 
 def parsed_by(field: str, records: Mapping[str, type[R]], payload: Any) -> R:

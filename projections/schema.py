@@ -675,16 +675,16 @@ def schema_statements() -> dict[str, str]:
 
 def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Label and properties of every index, by its name; those of constraints bear their names."""
-    made: dict[str, tuple[str, tuple[str, ...]]] = {}
+    indexes: dict[str, tuple[str, tuple[str, ...]]] = {}
     for row in NODES.values():
-        made[f"{row.label.lower()}_key"] = row.label, row.key
+        indexes[f"{row.label.lower()}_key"] = row.label, row.key
         for number, columns in enumerate(row.indexes):
-            made[f"{row.label.lower()}_index_{number}"] = row.label, columns
+            indexes[f"{row.label.lower()}_index_{number}"] = row.label, columns
         if row.vector is not None:
-            made[vector_index(row)] = row.label, (row.vector,)
+            indexes[vector_index(row)] = row.label, (row.vector,)
         if row.fulltext:
-            made[fulltext_index(row)] = row.label, (*row.fulltext, TENANT_TERM)
-    return made
+            indexes[fulltext_index(row)] = row.label, (*row.fulltext, TENANT_TERM)
+    return indexes
 
 
 def constraint_names() -> frozenset[str]:

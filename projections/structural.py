@@ -89,14 +89,14 @@ def retained(
     Raises:
         UnknownSystemEvent: for a `memory.` type that no stage owns.
     """
-    kept = []
+    retained_events = []
     for event in events:
         if is_system_event(event.event_type):
             if event.event_type not in SYSTEM_EVENTS:
                 raise UnknownSystemEvent(event_type=event.event_type)
         elif not tombstones or event.key not in tombstones:
-            kept.append(event)
-    return kept
+            retained_events.append(event)
+    return retained_events
 
 
 def wanted_facts(events: Sequence[Event]) -> Wanted:
@@ -114,17 +114,17 @@ def wanted_facts(events: Sequence[Event]) -> Wanted:
 def project(events: Sequence[tuple[Position, Event]], facts: Facts) -> Operations:
     """Operations that fold the events into a graph for which `facts` hold."""
     operations = Operations()
-    kept = {e.key for e in retained((event for _, event in events), facts.tombstones)}
+    keys = {e.key for e in retained((event for _, event in events), facts.tombstones)}
     sessions: dict[SessionKey, list[Link]] = {}
     for position, event in events:
-        if event.key not in kept:
+        if event.key not in keys:
             continue
         operations.add(event_node(event, position))
         cause = direct_cause(event)
         if cause is not None:
             operations.add(cause)
             parent = (event.tenant, event.parent_event_id)
-            if parent not in kept:
+            if parent not in keys:
                 operations.add(EnsureNode(EVENT.label, parent))
         sessions.setdefault((event.tenant, event.session_id), []).append(
             Link(event.occurred_at_ms, event.event_id)
@@ -204,23 +204,23 @@ def follows_splice(
     """
     new = set(links)
     around = {link: neighbours.get((session, link), _ALONE) for link in new}
-    if all(found.after is None and not found.present for found in around.values()):
+    if all(places.after is None and not places.present for places in around.values()):
         # the usual case: everything comes after what is there, so no link is cut
-        tail = {found.before for found in around.values() if found.before is not None}
+        tail = {places.before for places in around.values() if places.before is not None}
         if len(tail) <= 1:
             return [follows_edge(session, a, b) for a, b in pairwise(sorted(new | tail))]
-    known = set(new)
+    chained = set(new)
     before: set[tuple[Link, Link]] = set()
-    for link, found in around.items():
-        known.update(n for n in (found.before, found.after) if n is not None)
-        if found.present:
-            if found.before is not None:
-                before.add((found.before, link))
-            if found.after is not None:
-                before.add((link, found.after))
-        elif found.before is not None and found.after is not None:
-            before.add((found.before, found.after))
-    chain = sorted(known)
+    for link, neighbour in around.items():
+        chained.update(n for n in (neighbour.before, neighbour.after) if n is not None)
+        if neighbour.present:
+            if neighbour.before is not None:
+                before.add((neighbour.before, link))
+            if neighbour.after is not None:
+                before.add((link, neighbour.after))
+        elif neighbour.before is not None and neighbour.after is not None:
+            before.add((neighbour.before, neighbour.after))
+    chain = sorted(chained)
     after = {(a, b) for a, b in pairwise(chain) if a in new or b in new}
     tenant, _ = session
     operations: list[Operation] = [

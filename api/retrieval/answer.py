@@ -235,7 +235,7 @@ class Retrieval:
         return Pool(
             text={hit.event_id: hit for hit in gathered.text},
             near={hit.event_id: hit for hit in gathered.near},
-            graph={one: score for one, score in walked.worth.items() if one in present},
+            graph={node_id: score for node_id, score in walked.worth.items() if node_id in present},
             depths=dict(walk.depths),
             method=method,
             edges=list(walk.edges.values()),
@@ -301,7 +301,9 @@ def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:
 
 def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:
     return {
-        one.event_id: one.passage.vector for one in candidates if one.passage.vector is not None
+        candidate.event_id: candidate.passage.vector
+        for candidate in candidates
+        if candidate.passage.vector is not None
     }
 
 

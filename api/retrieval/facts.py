@@ -191,7 +191,9 @@ class FactWalk(BoundedWalk[FactReads, list[str]]):
         self.facts.update((row.key, row) for row in rows)
         ends = {end.entity_id: end for row in rows for end in (row.source, row.target)}
         # a literal is everybody's, so nothing that shares one is connected by it
-        following = self._met(reads, (own for own, end in ends.items() if end.subtype != VALUE))
+        following = self._met(
+            reads, (end_id for end_id, end in ends.items() if end.subtype != VALUE)
+        )
         for own_id, end in ends.items():
             if own_id == self.of(own_id) or self.of(own_id) not in self.names:
                 self.names[self.of(own_id)] = end._replace(entity_id=self.of(own_id))
@@ -199,7 +201,7 @@ class FactWalk(BoundedWalk[FactReads, list[str]]):
 
     def _cheapest(self, frontier: Sequence[str]) -> list[str]:
         """The entities of a level in order of their cost, as many as are walked on from."""
-        ordered = sorted(frontier, key=lambda one: (self.costs.get(self.of(one), 1.0), one))
+        ordered = sorted(frontier, key=lambda end: (self.costs.get(self.of(end), 1.0), end))
         if len(ordered) > MAX_FRONTIER:
             self.cut_by.add(Bound.NODES)
         return ordered[:MAX_FRONTIER]
@@ -412,14 +414,14 @@ def read_page(
         Facts with the scores of the ranking. What other events said the same is not looked for.
     """
     rows = reads.facts_between(
-        ((one.source_id, one.target_id, one.event_id) for one in page), user_id
+        ((ranked.source_id, ranked.target_id, ranked.event_id) for ranked in page), user_id
     )
     walk.take(reads, rows)
     by_place = {(*_place(key := key_of(row)), _digest(key)): row for row in rows}
     return [
-        recalled_fact(walk, row, one.scores)
-        for one in page
-        if (row := by_place.get(one[:4])) is not None
+        recalled_fact(walk, row, ranked.scores)
+        for ranked in page
+        if (row := by_place.get(ranked[:4])) is not None
     ]
 
 

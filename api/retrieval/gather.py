@@ -189,7 +189,9 @@ class Gathering:
     def _entities(self, graph: GraphRead, scope: Scope) -> list[Seed]:
         """The entities that the query names, or that the caller does."""
         query = self._context.query
-        given = tuple(one for one in query.seed_nodes or () if one.startswith(ENTITY_PREFIX))
+        given = tuple(
+            node_id for node_id in query.seed_nodes or () if node_id.startswith(ENTITY_PREFIX)
+        )
         if query.seed_nodes and not given:
             return []
         recall = Recall(

@@ -171,11 +171,13 @@ def personalised_pagerank(
     total = sum(max(0.0, score) for score in seeds.values())
     if total <= 0:
         return {}
-    walked = [one for one in sorted(edges) if one.a != one.b and one.weight > 0]
+    walked = [edge for edge in sorted(edges) if edge.a != edge.b and edge.weight > 0]
     places = _places(seeds, walked)
-    here = numpy.array([places[end] for one in walked for end in (one.a, one.b)], dtype=numpy.intp)
+    here = numpy.array(
+        [places[end] for edge in walked for end in (edge.a, edge.b)], dtype=numpy.intp
+    )
     there = here.reshape(-1, 2)[:, ::-1].reshape(-1)
-    weights = numpy.repeat(numpy.array([one.weight for one in walked], dtype=numpy.float64), 2)
+    weights = numpy.repeat(numpy.array([edge.weight for edge in walked], dtype=numpy.float64), 2)
     start = numpy.zeros(len(places))
     for own_id, score in seeds.items():
         start[places[own_id]] = max(0.0, score) / total
@@ -195,7 +197,7 @@ def personalised_pagerank(
 
 def _places(seeds: Iterable[str], edges: Iterable[WeightedEdge]) -> dict[str, int]:
     """A number for each node."""
-    ends = (end for one in edges for end in (one.a, one.b))
+    ends = (end for edge in edges for end in (edge.a, edge.b))
     return {own_id: place for place, own_id in enumerate(dict.fromkeys([*seeds, *ends]))}
 
 

@@ -149,7 +149,9 @@ def path_intents(query: str, intents: Mapping[Intent, float]) -> dict[Intent, fl
     least: dict[Intent, float] = {"why": STRONG, "related": STRONG}
     if _SEQUENCE.search(query[:MAX_SEARCHED_CHARACTERS]):
         least["when"] = CLEAR
-    return {one: value for one, value in intents.items() if value >= least.get(one, math.inf)}
+    return {
+        intent: value for intent, value in intents.items() if value >= least.get(intent, math.inf)
+    }
 
 
 @lru_cache(maxsize=1_024)
@@ -196,7 +198,9 @@ def classify_graph_subgraph(query: str) -> frozenset[EdgeType]:
     Pure; by the markers of the intents, so that the two cannot drift apart.
     """
     intents = inferred_intents(query)
-    return frozenset({"semantic", *(_EDGE_TYPES[one] for one in intents if one in _EDGE_TYPES)})
+    return frozenset(
+        {"semantic", *(_EDGE_TYPES[intent] for intent in intents if intent in _EDGE_TYPES)}
+    )
 
 
 RANK_OFFSET: Final = 60
@@ -322,14 +326,14 @@ def _share(piece: str, words: Sequence[str]) -> tuple[float, str]:
 
 def structural_scores(structures: Mapping[str, Structure]) -> dict[str, float]:
     """Mean of degree (logarithmic, the largest being 1) and of the share of edge types, by id."""
-    largest = math.log1p(max((one.degree for one in structures.values()), default=0))
+    largest = math.log1p(max((structure.degree for structure in structures.values()), default=0))
     return {
         entity_id: (
-            (math.log1p(one.degree) / largest if largest else 0.0)
-            + min(one.edge_types, len(EDGE_TYPES)) / len(EDGE_TYPES)
+            (math.log1p(structure.degree) / largest if largest else 0.0)
+            + min(structure.edge_types, len(EDGE_TYPES)) / len(EDGE_TYPES)
         )
         / 2
-        for entity_id, one in structures.items()
+        for entity_id, structure in structures.items()
     }
 
 

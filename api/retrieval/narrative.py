@@ -28,7 +28,6 @@ WEEK_MS: Final = 7 * 86_400_000
 _LETTERS_A_TOKEN = 7
 _DIGITS_A_TOKEN = 3
 _RUNS = re.compile(r"[A-Za-z]+|[0-9]+|[^\sA-Za-z0-9]")
-_BLANKS = re.compile(r"\s+")
 _MIN_TEXT_TOKENS = 12
 """Of an event that is cut: less says nothing."""
 
@@ -207,7 +206,7 @@ def _sections(events: Iterable[Evidence]) -> Iterable[str]:
         first = begins.get(event.session_id, event.occurred_at_ms)
         begins[event.session_id] = min(first, event.occurred_at_ms)
     groups: dict[tuple[int, str, str], list[Evidence]] = {}
-    for event in sorted(events, key=lambda one: (one.occurred_at_ms, one.event_id)):
+    for event in sorted(events, key=lambda event: (event.occurred_at_ms, event.event_id)):
         key = (begins[event.session_id], event.session_id, _day(event))
         groups.setdefault(key, []).append(event)
     for (_, session_id, day), members in sorted(groups.items()):
@@ -252,4 +251,4 @@ def _fitting(event: Evidence, room: int) -> Evidence | None:
 
 
 def _one_line(text: str) -> str:
-    return _BLANKS.sub(" ", text).strip()
+    return " ".join(text.split())

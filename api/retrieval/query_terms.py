@@ -238,7 +238,7 @@ def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = N
 
 def _identifiers(text: str) -> tuple[str, ...]:
     mixed = dict.fromkeys(_IDENTIFIER.findall(text.lower()))
-    return tuple(one for one in mixed if not _MEASURE.fullmatch(one))
+    return tuple(identifier for identifier in mixed if not _MEASURE.fullmatch(identifier))
 
 
 def agent_name(name: str) -> str:

@@ -239,19 +239,19 @@ def ranking(
     scores = event_relevance(pool, candidates, relevance(terms, candidates, channel_weights), terms)
     ranked = [
         pool.ranked(
-            one.event_id,
-            relevance=scores[one.event_id],
+            candidate.event_id,
+            relevance=scores[candidate.event_id],
             rank=decay_score(
                 now_ms,
-                one.passage.occurred_at_ms,
-                one.accessed_at_ms,
-                access_count=one.access_count,
-                importance=min(float(HIGHEST_IMPORTANCE), one.importance),
-                relevance=scores[one.event_id],
+                candidate.passage.occurred_at_ms,
+                candidate.accessed_at_ms,
+                access_count=candidate.access_count,
+                importance=min(float(HIGHEST_IMPORTANCE), candidate.importance),
+                relevance=scores[candidate.event_id],
                 weights=weights,
             ),
         )
-        for one in candidates
+        for candidate in candidates
     ]
     return _ordered([*ranked, *_derived(pool, weights)])
 
@@ -277,13 +277,15 @@ def _derived(pool: Pool, weights: DecayWeights) -> Iterator[Ranked]:
 
 
 def _ordered(ranked: Sequence[Ranked]) -> list[Ranked]:
-    return sorted(ranked, key=lambda one: (-one.rank, one.node_id))
+    return sorted(ranked, key=lambda node: (-node.rank, node.node_id))
 
 
 def in_turn(*channels: Iterable[Hit]) -> list[str]:
     """Event ids: first the best of each channel, then the second …, so a bound cuts all alike."""
     places = zip_longest(*([hit.event_id for hit in hits] for hits in channels))
-    return list(dict.fromkeys(one for place in places for one in place if one is not None))
+    return list(
+        dict.fromkeys(node_id for place in places for node_id in place if node_id is not None)
+    )
 
 
 def coverage(words: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
@@ -314,7 +316,7 @@ def holding(identifiers: Sequence[str], candidates: Iterable[Candidate]) -> froz
     return frozenset(
         candidate.event_id
         for candidate in candidates
-        if identifiers and all(one in _said(candidate.passage) for one in identifiers)
+        if identifiers and all(identifier in _said(candidate.passage) for identifier in identifiers)
     )
 
 
@@ -368,12 +370,12 @@ def diversified(
     head, behind = list(ranked[:MAX_COMPARED]), list(ranked[MAX_COMPARED:])
     if diversity <= 0 or not head:
         return list(ranked)
-    size = max((len(one) for one in vectors.values()), default=1)
+    size = max((len(vector) for vector in vectors.values()), default=1)
     matrix = numpy.zeros((len(head), size))
     for place, node in enumerate(head):
         if node.node_id in vectors:
             matrix[place] = vectors[node.node_id]
-    ranks = numpy.array([one.rank for one in head])
+    ranks = numpy.array([entry.rank for entry in head])
     likeness = numpy.zeros(len(head))
     left = list(range(len(head)))
     chosen = []
@@ -383,7 +385,7 @@ def diversified(
         chosen.append(head[place]._replace(rank=float(values.max())))
         likeness = numpy.maximum(likeness, matrix @ matrix[place])
     share = 1 - diversity
-    return [*chosen, *(one._replace(rank=one.rank * share) for one in behind)]
+    return [*chosen, *(entry._replace(rank=entry.rank * share) for entry in behind)]
 
 
 def with_proactive(

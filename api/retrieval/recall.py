@@ -75,7 +75,9 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
         return RecallSeeds(_given(reads, recall.given, rules), "given")
     terms = name_terms(recall.query)
     candidates = reads.found(terms.words, terms.names, MAX_NAMED_CANDIDATES)
-    matches = {one.entity_id: match_score(terms.words, one.names) for one in candidates}
+    matches = {
+        candidate.entity_id: match_score(terms.words, candidate.names) for candidate in candidates
+    }
     seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
         return RecallSeeds(seeds, "text")
@@ -83,14 +85,14 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
     if vector is None:
         return RecallSeeds([], "none")
     near = [pair for pair in reads.found_near(vector, MAX_RECALL_SEEDS) if pair[1] >= MIN_COSINE]
-    cosines = {one.entity_id: cosine for one, cosine in near}
-    seeds = _seeds(reads, [one for one, _ in near], cosines, rules)
+    cosines = {entity.entity_id: cosine for entity, cosine in near}
+    seeds = _seeds(reads, [entity for entity, _ in near], cosines, rules)
     return RecallSeeds(seeds, "embedding" if seeds else "none")
 
 
 def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> list[Seed]:
     """The entities that a caller names; those that nobody knows are left out."""
-    named = [one.removeprefix(ENTITY_PREFIX) for one in references]
+    named = [reference.removeprefix(ENTITY_PREFIX) for reference in references]
     forms = list(dict.fromkeys(form for name in named for form in name_forms(name)))
     entities = [*reads.found_by_id(named), *reads.found_by_name(forms, MAX_NAMED_CANDIDATES)]
     matches = {entity.entity_id: 1.0 for entity in entities}
@@ -118,12 +120,15 @@ def _seeds(
     members: dict[str, set[str]] = {}
     for own_id in {*met, *others}:
         members.setdefault(canonical.get(own_id, own_id), set()).add(own_id)
-    names = {one.entity_id: one.name for one in reads.found_by_id(sorted(set(members) - set(met)))}
-    names |= {own_id: one.name for own_id, one in met.items()}
+    names = {
+        entity.entity_id: entity.name
+        for entity in reads.found_by_id(sorted(set(members) - set(met)))
+    }
+    names |= {own_id: entity.name for own_id, entity in met.items()}
     structures = _structures(around, members)
     seeds = []
     for own_id, group in members.items():
-        best = max((matches[one], one) for one in group if one in met)
+        best = max((matches[member], member) for member in group if member in met)
         seeds.append(Seed(own_id, names.get(own_id) or names[best[1]], best[0]))
     scored = scored_seeds(seeds, structures, structural_weight=rules.structural_weight)
     return capped_by_community(scored, rules.community_cap) if capped else scored[:MAX_RECALL_SEEDS]
@@ -137,9 +142,11 @@ def _structures(
     for own_id, group in members.items():
         each = [around[member] for member in sorted(group) if member in around]
         structures[own_id] = Structure(
-            degree=sum(one.degree for one in each),
-            edge_types=max((one.edge_types for one in each), default=0),
-            community_id=next((one.community_id for one in each if one.community_id), None),
+            degree=sum(structure.degree for structure in each),
+            edge_types=max((structure.edge_types for structure in each), default=0),
+            community_id=next(
+                (structure.community_id for structure in each if structure.community_id), None
+            ),
         )
     return structures
 
@@ -160,12 +167,12 @@ def by_activation(
     walk.walk(reads, [seed.entity_id for seed in seeds])
     links = [
         Link(
-            one,
+            link,
             other,
             confidence_of(row.properties, recall.now_ms),
             age_days(row.properties, recall.now_ms),
         )
-        for one, other, row in walk.links()
+        for link, other, row in walk.links()
     ]
     reached = activation({seed.entity_id: seed.score for seed in seeds}, links, config)
     return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=MAX_RANKING)

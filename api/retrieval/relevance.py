@@ -99,7 +99,7 @@ def relevance(
         near = _near_mean(cosine, neighbours)
         total = total + weights.cosine * cosine + weights.near_cosine * near
     scores = numpy.exp((total - total.max()) / _SPREAD)
-    return dict(zip((one.event_id for one in candidates), scores.tolist(), strict=True))
+    return dict(zip((candidate.event_id for candidate in candidates), scores.tolist(), strict=True))
 
 
 def neighbour_weight(distance: int) -> float:
@@ -117,7 +117,7 @@ class _Neighbour(NamedTuple):
 
 def _neighbours(candidates: Sequence[Candidate]) -> list[_Neighbour]:
     """Those up to REACH steps away; no step leads over a gap in the pool."""
-    places = {one.event_id: place for place, one in enumerate(candidates)}
+    places = {each.event_id: place for place, each in enumerate(candidates)}
     none = len(candidates)
     back = numpy.full(none + 1, none)
     forth = numpy.full(none + 1, none)
@@ -162,7 +162,7 @@ def _words(counts: Any, lengths: Column, neighbours: Iterable[_Neighbour]) -> Co
 def _counts(words: Sequence[str], candidates: Sequence[Candidate]) -> Any:
     """How often each candidate holds each stem of the words: a row each, a column a stem."""
     terms = dict.fromkeys(map(stem, words))
-    held = [one.passage.stems for one in candidates]
+    held = [candidate.passage.stems for candidate in candidates]
     counts = numpy.zeros((len(held), len(terms)))
     for column, term in enumerate(terms):
         counts[:, column] = [stems.get(term, 0) for stems in held]
@@ -171,14 +171,14 @@ def _counts(words: Sequence[str], candidates: Sequence[Candidate]) -> Any:
 
 def _lengths(candidates: Sequence[Candidate]) -> Column:
     """Words of each passage."""
-    return numpy.array([one.passage.length for one in candidates])
+    return numpy.array([candidate.passage.length for candidate in candidates])
 
 
 def _cosines(candidates: Sequence[Candidate]) -> Column | None:
     """Cosines, 0 where there is none, as of things that have nothing in common; None: nobody's."""
-    if all(one.cosine is None for one in candidates):
+    if all(candidate.cosine is None for candidate in candidates):
         return None
-    return numpy.array([one.cosine or 0.0 for one in candidates])
+    return numpy.array([candidate.cosine or 0.0 for candidate in candidates])
 
 
 def _near_mean(cosine: Column, neighbours: Iterable[_Neighbour]) -> Column:
@@ -194,9 +194,9 @@ def _named(agents: frozenset[str], candidates: Sequence[Candidate]) -> Column:
     """1 for what an agent that the question names says, else 0."""
     if not agents:
         return numpy.zeros(len(candidates))
-    authors = {one.passage.author for one in candidates}
+    authors = {candidate.passage.author for candidate in candidates}
     named = {author: float(agent_name(author) in agents) for author in authors}
-    return numpy.array([named[one.passage.author] for one in candidates])
+    return numpy.array([named[candidate.passage.author] for candidate in candidates])
 
 
 def _timely(spans: Sequence[TimeSpan], candidates: Sequence[Candidate]) -> Column:
@@ -205,7 +205,9 @@ def _timely(spans: Sequence[TimeSpan], candidates: Sequence[Candidate]) -> Colum
     What happened is told afterwards: two weeks later it is 1/e; a plan is told a week before.
     """
     nearness = numpy.zeros(len(candidates))
-    at = numpy.array([one.passage.occurred_at_ms for one in candidates], dtype=numpy.float64)
+    at = numpy.array(
+        [candidate.passage.occurred_at_ms for candidate in candidates], dtype=numpy.float64
+    )
     for span in spans:
         late = numpy.maximum(0.0, at - span.end_ms + 1) / _TOLD_WITHIN_MS
         early = numpy.maximum(0.0, span.first_ms - at) / _EARLY_MS
@@ -221,9 +223,9 @@ def _form(
     weights: RelevanceWeights,
 ) -> Column:
     """What the form of a turn adds: that it asks, that it answers, and how much it says."""
-    asks = numpy.array([one.passage.asks for one in candidates])
+    asks = numpy.array([candidate.passage.asks for candidate in candidates])
     length = numpy.log1p(lengths)
-    before = next(one for one in neighbours if one.distance == -1)
+    before = next(neighbour for neighbour in neighbours if neighbour.distance == -1)
     return numpy.asarray(
         weights.asks * asks + weights.answers * _shifted(asks, before) + weights.length * length
     )

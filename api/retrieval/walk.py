@@ -164,7 +164,9 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
             worth: of the seeds, by wire id, where it is not their scores: those of the paths that
                 other seeds have to them.
         """
-        scores = self.seeds if worth is None else {one: worth.get(one, 0.0) for one in self.seeds}
+        scores = (
+            self.seeds if worth is None else {seed: worth.get(seed, 0.0) for seed in self.seeds}
+        )
         ends = self.ends()
         seeds = {node_id: score for node_id, score in scores.items() if node_id in ends} or scores
         edges = [

@@ -44,12 +44,10 @@ from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.shown import Surroundings, surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, SUMMARY_PREFIX, EntityName
 from projections.errors import QueryTimeout
-from projections.events import MAX_NAME_CHARACTERS
+from projections.events import LAST_MS, MAX_NAME_CHARACTERS
 
 MAX_MATCHES: Final = 1_000
 """Of a search: what is found beyond is nobody's page."""
-LAST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: behind everything."""
 MAX_SCOPE_ID: Final = 3 * MAX_NAME_CHARACTERS
 """Of an episode: its session, its trace and a number."""
 _BY_NAME = TypeAdapter(tuple[str, str])

@@ -190,7 +190,7 @@ def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> 
     ]
     parts = [", ".join(weighed) or str(meta["intent"])]
     names = {node["node_id"]: _name(node) for node in nodes if node["type"] == ENTITY.label}
-    seeds = [names[one] for one in meta.get("seed_nodes", ()) if one in names]
+    seeds = [names[node_id] for node_id in meta.get("seed_nodes", ()) if node_id in names]
     if seeds:
         parts.append("about " + ", ".join(seeds[:_MAX_THINGS]))
     return "; ".join(parts)

@@ -49,13 +49,13 @@ def entities(
     def show(out: Console) -> None:
         rows = [
             (
-                one["name"],
-                _kind(one),
-                f"{one['mentions']:,}",
-                _day(one["last_seen"]),
-                one["entity_id"],
+                row["name"],
+                _kind(row),
+                f"{row['mentions']:,}",
+                _day(row["last_seen"]),
+                row["entity_id"],
             )
-            for one in listed
+            for row in listed
         ]
         show_table(out, ("name", "type", "mentions", "last seen", ""), rows, "no entity", right=2)
 
@@ -82,15 +82,15 @@ def edges(
         )
         rows = [
             (
-                one["source"],
-                one["relation"],
-                one["target"],
-                one["edge_type"],
-                f"{one['confidence']:.2f}",
-                _day(one["valid_from"]),
-                one["event_id"],
+                edge["source"],
+                edge["relation"],
+                edge["target"],
+                edge["edge_type"],
+                f"{edge['confidence']:.2f}",
+                _day(edge["valid_from"]),
+                edge["event_id"],
             )
-            for one in entry["edges"]
+            for edge in entry["edges"]
         ]
         heads = ("", "", "", "type", "confidence", "since", "said by")
         show_table(out, heads, rows, "nothing is known about it", right=4)
@@ -106,12 +106,12 @@ def communities(invocation: Invocation, tenant: Tenant = DEFAULT_TENANT, limit: 
     def show(out: Console) -> None:
         rows = [
             (
-                one["name"] or "",
-                f"{one['members'] or 0:,}",
-                one["summary"] or "",
-                one["community_id"],
+                row["name"] or "",
+                f"{row['members'] or 0:,}",
+                row["summary"] or "",
+                row["community_id"],
             )
-            for one in listed
+            for row in listed
         ]
         nothing = "no community yet: a pass of consolidation makes them (recollect consolidate)"
         show_table(out, ("name", "members", "", ""), rows, nothing, right=1)
@@ -158,8 +158,8 @@ def clear(
     return OK if report["ok"] else FAILED
 
 
-def _kind(one: Mapping[str, Any]) -> str:
-    return f"{one['type']}/{one['subtype']}" if one["subtype"] else str(one["type"])
+def _kind(row: Mapping[str, Any]) -> str:
+    return f"{row['type']}/{row['subtype']}" if row["subtype"] else str(row["type"])
 
 
 def _day(moment: str | None) -> str:

@@ -115,8 +115,8 @@ def _retention_rows() -> list[tuple[str, str, str]]:
     told = inspect.cleandoc(RetentionPolicy.__doc__ or "").partition("Attributes:\n")[2]
     meaning = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?(?: {8}.+\n?)*))", told, re.MULTILINE))
     return [
-        (f"`{one.name}`", f"`{json.dumps(one.default)}`", " ".join(meaning[one.name].split()))
-        for one in fields(RetentionPolicy)
+        (f"`{field.name}`", f"`{json.dumps(field.default)}`", " ".join(meaning[field.name].split()))
+        for field in fields(RetentionPolicy)
     ]
 
 

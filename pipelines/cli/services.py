@@ -359,7 +359,9 @@ def _story(invocation: Invocation, folder: Path, processes: Processes, begun: fl
         "checks": [{"ok": check.ok, "what": check.what} for check in results],
         "causes": [cause.event_id for cause in story.causes],
         "api_url": processes.api.url,
-        "answers": [{"question": one.question.text, "node_ids": one.node_ids} for one in answered],
+        "answers": [
+            {"question": answer.question.text, "node_ids": answer.node_ids} for answer in answered
+        ],
     }
 
     def show(out: Console) -> None:

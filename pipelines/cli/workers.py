@@ -19,9 +19,9 @@ from pipelines.cli.rendering import OK
 from pipelines.local.processes import RestartLimit
 from pipelines.local.python_process import (
     end_with_standard_input,
-    python_command,
     python_environment,
 )
+from pipelines.local.workers import RECOLLECT
 from pipelines.operations.api import serve_api
 from pipelines.work.settings import ALL_TENANTS, ApiKey
 from pipelines.work.stages import load
@@ -30,7 +30,6 @@ from projections.errors import ConfigurationError, LedgerUnavailable
 _WORKERS_STOP_TIMEOUT_S = 25.0
 """For the workers of other targets to end in order."""
 _REGISTRY_POLL_S = 1.0
-_RECOLLECT = python_command("pipelines.cli.main")
 
 app = typer.Typer()
 
@@ -77,7 +76,7 @@ def worker(
         others.stop()
     if dropped.is_set():
         # This process' target is gone: the same command again, which serves the one active now.
-        os.execve(sys.executable, [*_RECOLLECT, *sys.argv[1:]], python_environment())  # noqa: S606 - our own command line
+        os.execve(sys.executable, [*RECOLLECT, *sys.argv[1:]], python_environment())  # noqa: S606 - our own command line
     return code
 
 
@@ -239,7 +238,7 @@ def workers_of_other_targets(
         options = ["--target", name, "--end-with-parent", *shared_options(invocation)]
         if concurrency is not None:
             options += ["--concurrency", str(concurrency)]
-        return [*_RECOLLECT, "worker", stage, *options]
+        return [*RECOLLECT, "worker", stage, *options]
 
     return TargetWorkers(wanted, command_of)
 

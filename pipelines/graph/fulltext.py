@@ -32,8 +32,8 @@ _SIGNS = re.compile(r'([+\-&|!(){}\[\]^"~*?:\\/<>=.@\'\u2019])')
 
 def words_of(text: str) -> list[str]:
     """The words of a text in lower case, each once, in order; at most MAX_WORDS."""
-    found = (match.lower()[:MAX_WORD_CHARACTERS] for match in _WORD.findall(text))
-    return list(dict.fromkeys(found))[:MAX_WORDS]
+    terms = (match.lower()[:MAX_WORD_CHARACTERS] for match in _WORD.findall(text))
+    return list(dict.fromkeys(terms))[:MAX_WORDS]
 
 
 def escaped(word: str) -> str:
@@ -62,15 +62,15 @@ def lucene_query(
             phrase.
         prefixes: matched by what begins with them too, at half the weight.
     """
-    asked = [f'"{_phrase(word)}"' if " " in word else escaped(word) for word in _bounded(words)]
-    asked += [
+    clauses = [f'"{_phrase(word)}"' if " " in word else escaped(word) for word in _bounded(words)]
+    clauses += [
         f"{escaped(folded(prefix))}*^0.5"
         for prefix in _bounded(prefixes)
         if len(prefix) >= MIN_PREFIX_CHARACTERS and prefix.isalnum()
     ]
-    if not asked:
+    if not clauses:
         return None
-    columns = " ".join(f"{name}:({' '.join(asked)})" for name in row.fulltext)
+    columns = " ".join(f"{name}:({' '.join(clauses)})" for name in row.fulltext)
     return f"+{TENANT_TERM}:{tenant_term(tenant)}^0 +({columns})"
 
 
@@ -85,5 +85,5 @@ def _phrase(words: str) -> str:
 
 
 def _bounded(words: Iterable[str]) -> list[str]:
-    kept = (" ".join(word.split())[:MAX_WORD_CHARACTERS] for word in words)
-    return list(dict.fromkeys(word for word in kept if word))[:MAX_WORDS]
+    bounded = (" ".join(word.split())[:MAX_WORD_CHARACTERS] for word in words)
+    return list(dict.fromkeys(word for word in bounded if word))[:MAX_WORDS]

@@ -357,7 +357,7 @@ class MemoryTransaction(_Reads):
                 self._ensure(label, key)
         return self.nodes(label, wanted, properties)
 
-    def apply(self, operations: Operations, stage: str) -> None:
+    def apply(self, operations: Operations, stage: str) -> None:  # noqa: C901 - a loop a kind
         operations.require_stage(stage)
         for removed in operations.remove_nodes.values():
             self._remove_node(removed.label, removed.key)

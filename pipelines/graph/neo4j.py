@@ -255,7 +255,7 @@ class _Neo4jReads:
             rows = [[*key, list(vector)] for key, vector in some]
             for *key, near in self._ask(text, 25 if filtered else None, rows=rows):
                 scored = [(_node(depth, names, one[1:]), 2.0 * one[0] - 1.0) for one in near]
-                scored.sort(key=lambda one: (-one[1], one[0].key))
+                scored.sort(key=lambda pair: (-pair[1], pair[0].key))
                 answer[tuple(key)] = scored[:k]
         return answer
 

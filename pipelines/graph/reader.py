@@ -116,9 +116,9 @@ def node_columns(variable: str, row: NodeRow) -> str:
 
 def _coalesce(variable: str, names: Iterable[str], default: str) -> str:
     """The first of the properties that is set; asks only for those that the schema has."""
-    known = {prop.name: prop for prop in EVENT.properties}
-    asked = [_value(variable, known[name]) for name in names if name in known]
-    return f"coalesce({', '.join([*asked, default])})"
+    properties = {prop.name: prop for prop in EVENT.properties}
+    values = [_value(variable, properties[name]) for name in names if name in properties]
+    return f"coalesce({', '.join([*values, default])})"
 
 
 EVENT_COLUMNS = node_columns("e", EVENT)
@@ -278,7 +278,7 @@ class GraphRead:
     ) -> list[GraphEdge]:
         """Edges both of whose ends are among the events, of the given types or of all."""
         wanted = _EVENT_EDGES if rows is None else tuple(rows)
-        found = self.rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
+        edges = self.rows(_edges_between(wanted), tenant=tenant, ids=list(event_ids))
         return [
             GraphEdge(
                 item["type"],
@@ -286,7 +286,7 @@ class GraphRead:
                 item["target"],
                 plain_properties(item["properties"]),
             )
-            for item in found
+            for item in edges
         ]
 
     def counts(self) -> Counts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy
 import numpy.typing
@@ -21,6 +21,9 @@ Values = dict[str, Any]
 Pair = tuple[Key, str, Key]
 """Source, label of the target, target."""
 _Undo = Callable[[], None]
+
+
+Index = TypeVar("Index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Order:
             high = self._range(place)[0]
         while high > low:
             values = self.places[high - 1][:groups]
-            start = bisect_left(self.places, values, low, high, key=lambda one: one[:groups])
+            start = bisect_left(self.places, values, low, high, key=lambda place: place[:groups])
             yield from self._keys(start, high)
             high = start
 
@@ -132,7 +135,7 @@ class Order:
         """Where the places are that begin with a row: the first, and the one behind the last."""
         start = _ranked(row)
         low = bisect_left(self.places, start)
-        return low, bisect_right(self.places, start, low, key=lambda one: one[: len(start)])
+        return low, bisect_right(self.places, start, low, key=lambda place: place[: len(start)])
 
     def _keys(self, low: int, high: int) -> Iterator[Key]:
         return (self.places[place][-1] for place in range(low, high))
@@ -244,18 +247,16 @@ class Tables:
     ) -> None:
         if label in self.chains:
             self._index_chain(label, key, before, after)
-        for (indexed, names), index in self.found_by.items():
-            if indexed == label:
-                if before is not None:
-                    _discard(index, _picked(before, names), key)
-                if after is not None:
-                    index.setdefault(_picked(after, names), set()).add(key)
-        for (indexed, _), order in self.orders.items():
-            if indexed == label:
-                if before is not None:
-                    order.drop(key, before)
-                if after is not None:
-                    order.put(key, after)
+        for names, index in _of_label(self.found_by, label):
+            if before is not None:
+                _discard(index, _picked(before, names), key)
+            if after is not None:
+                index.setdefault(_picked(after, names), set()).add(key)
+        for _, order in _of_label(self.orders, label):
+            if before is not None:
+                order.drop(key, before)
+            if after is not None:
+                order.put(key, after)
         name = NODES[label].vector if label in NODES else None
         if name is not None:
             self._index_vector(label=label, key=key, name=name, before=before, after=after)
@@ -313,6 +314,13 @@ def _take_out(index: dict[Any, dict[Any, None]], place: Any, member: Any) -> Non
     del members[member]
     if not members:
         del index[place]
+
+
+def _of_label(
+    indexes: Mapping[tuple[str, tuple[str, ...]], Index], label: str
+) -> Iterator[tuple[tuple[str, ...], Index]]:
+    """The indexes of a label, each with the names of its properties."""
+    return ((names, index) for (indexed, names), index in indexes.items() if indexed == label)
 
 
 def _discard(index: dict[tuple[Any, ...], set[Key]], place: tuple[Any, ...], key: Key) -> None:

@@ -338,8 +338,8 @@ class Ledger:
                     bucket = int.from_bytes(digest[:4], "big") % self._id_buckets
                     pipeline.hget(self.keys.ids(bucket), digest)
                 places = [
-                    None if found is None else _PLACE.unpack_from(found, DIGEST_BYTES)
-                    for found in pipeline.execute()
+                    None if packed is None else _PLACE.unpack_from(packed, DIGEST_BYTES)
+                    for packed in pipeline.execute()
                 ]
                 for place in places:
                     if place is not None:

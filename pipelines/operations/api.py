@@ -187,7 +187,7 @@ def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:
         document = {}
     if status == 200:
         return ApiAnswer(document)
-    errors = tuple((one["field"], one["rule"]) for one in document.get("errors", ()))
+    errors = tuple((error["field"], error["rule"]) for error in document.get("errors", ()))
     if status == 422 and errors:
         raise InvalidInput(errors)
     kind = str(document.get("type", "")).rpartition(":")[2]

@@ -42,15 +42,15 @@ def entities(
         nodes = reads.entities([name.entity_id for name in names])
         return [
             {
-                "entity_id": ENTITY_PREFIX + one.entity_id,
-                "name": one.name,
-                "type": one.entity_type,
-                "subtype": one.subtype,
-                "mentions": nodes[one.entity_id].mentions,
-                "last_seen": _moment(nodes[one.entity_id].node.properties.get("last_seen")),
+                "entity_id": ENTITY_PREFIX + name.entity_id,
+                "name": name.name,
+                "type": name.entity_type,
+                "subtype": name.subtype,
+                "mentions": nodes[name.entity_id].mentions,
+                "last_seen": _moment(nodes[name.entity_id].node.properties.get("last_seen")),
             }
-            for one in names
-            if one.entity_id in nodes
+            for name in names
+            if name.entity_id in nodes
         ]
 
     return _read(services, ask)
@@ -64,7 +64,7 @@ def _named(graph: GraphRead, tenant: str, query: str, limit: int) -> list[Entity
         *EntityReads(graph, tenant).prefixed(name),
         *reads.found_by_text(words_of(query), limit),
     ]
-    return list({one.entity_id: one for one in entities}.values())[:limit]
+    return list({entity.entity_id: entity for entity in entities}.values())[:limit]
 
 
 def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) 
         wanted = entity.removeprefix(ENTITY_PREFIX)
         named = facts.found_by_id([wanted]) or _named(graph, tenant, wanted, MAX_NAMED)
         name = canonical_name(wanted)
-        exact = [one for one in named if name in map(canonical_name, one.names)]
-        group = reads.group([one.entity_id for one in exact or named[:1]])
+        exact = [candidate for candidate in named if name in map(canonical_name, candidate.names)]
+        group = reads.group([candidate.entity_id for candidate in exact or named[:1]])
         if group is None:
             raise OperationFailed(reason=f"no entity of tenant {tenant} is called {entity}")
         shown = group.members[group.canonical].node.properties
@@ -96,7 +96,9 @@ def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) 
             "entity_id": ENTITY_PREFIX + group.canonical,
             "name": shown_name(shown),
             "type": shown_type(shown),
-            "names": sorted({shown_name(one.node.properties) for one in group.members.values()}),
+            "names": sorted(
+                {shown_name(member.node.properties) for member in group.members.values()}
+            ),
             "mentions": group.mentions,
             "community": None
             if group.community is None
@@ -140,7 +142,9 @@ def communities(services: Services, tenant: str, limit: int) -> list[dict[str, A
         }
         for node in nodes
     ]
-    return sorted(listed, key=lambda one: (-(one["members"] or 0), one["community_id"]))[:limit]
+    return sorted(
+        listed, key=lambda community: (-(community["members"] or 0), community["community_id"])
+    )[:limit]
 
 
 def stats(services: Services) -> dict[str, Any]:

@@ -51,7 +51,10 @@ def fold_unserved(
     tails, keys = services.ledger.tails(), services.ledger.keys
     folded = False
     for stage in STAGES.values():
-        seqs = {one.partition: one.seq for one in services.graph(target).checkpoints(stage.name)}
+        seqs = {
+            checkpoint.partition: checkpoint.seq
+            for checkpoint in services.graph(target).checkpoints(stage.name)
+        }
         group = group_name(stage.name, target.name)
         free = [
             (partition, tail)

@@ -144,60 +144,81 @@ def import_events(
         LedgerUnavailable: Redis went away; what was appended stays, and importing the same
             source again skips it as duplicates.
     """
-    report = ImportReport()
-    begun = clock()
-    waiting: list[tuple[Item, Event]] = []
-
-    def refuse(item: Item, error: InvalidInput) -> None:
-        report.invalid += 1
-        for name, rule in error.errors:
-            tell(Problem(item.where, name, rule))
-
-    def tell(problem: Problem) -> None:
-        if len(report.problems) < KEPT_PROBLEMS:
-            report.problems.append(problem)
-        else:
-            report.problems_left_out += 1
-        on_problem(problem)
-
-    def append() -> None:
-        outcomes = ledger.append([event for _, event in waiting])
-        for (item, _), outcome in zip(waiting, outcomes, strict=True):
-            if isinstance(outcome, EventConflict):
-                report.conflicts += 1
-                tell(Problem(item.where, "event_id", "in the ledger with other content"))
-            elif isinstance(outcome, InvalidInput):
-                refuse(item, outcome)
-            elif isinstance(outcome, RecollectError):
-                report.halted += 1
-                tell(Problem(item.where, "(partition)", str(outcome)))
-            else:
-                report.duplicates += outcome.duplicate
-                report.new += not outcome.duplicate
-                last = report.last.get(outcome.partition)
-                if last is None or outcome.position > last:
-                    report.last[outcome.partition] = outcome.position
-        waiting.clear()
-        report.seconds = clock() - begun
-        on_batch(report)
-
+    importing = _Import(ledger, on_problem=on_problem, on_batch=on_batch, clock=clock)
     for item in items:
-        report.read += 1
+        importing.report.read += 1
         if item.error is not None:
-            refuse(item, item.error)
+            importing.refuse(item, item.error)
             continue
         try:
             event = offered_event(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
         except InvalidInput as error:
-            refuse(item, error)
+            importing.refuse(item, error)
             continue
-        waiting.append((item, event))
-        if len(waiting) >= batch:
-            append()
-    if waiting:
-        append()
-    report.seconds = clock() - begun
-    return report
+        importing.waiting.append((item, event))
+        if len(importing.waiting) >= batch:
+            importing.append()
+    if importing.waiting:
+        importing.append()
+    importing.report.seconds = clock() - importing.begun
+    return importing.report
+
+
+class _Import:
+    """An import under way: what waits for the next append, and what became of all before."""
+
+    def __init__(
+        self,
+        ledger: Appender,
+        *,
+        on_problem: Callable[[Problem], None],
+        on_batch: Callable[[ImportReport], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._on_problem = on_problem
+        self._on_batch = on_batch
+        self._clock = clock
+        self.report = ImportReport()
+        self.begun = clock()
+        self.waiting: list[tuple[Item, Event]] = []
+
+    def refuse(self, item: Item, error: InvalidInput) -> None:
+        self.report.invalid += 1
+        for name, rule in error.errors:
+            self._tell(Problem(item.where, name, rule))
+
+    def _tell(self, problem: Problem) -> None:
+        if len(self.report.problems) < KEPT_PROBLEMS:
+            self.report.problems.append(problem)
+        else:
+            self.report.problems_left_out += 1
+        self._on_problem(problem)
+
+    def append(self) -> None:
+        outcomes = self._ledger.append([event for _, event in self.waiting])
+        for (item, _), outcome in zip(self.waiting, outcomes, strict=True):
+            self._count(item, outcome)
+        self.waiting.clear()
+        self.report.seconds = self._clock() - self.begun
+        self._on_batch(self.report)
+
+    def _count(self, item: Item, outcome: Outcome) -> None:
+        report = self.report
+        if isinstance(outcome, EventConflict):
+            report.conflicts += 1
+            self._tell(Problem(item.where, "event_id", "in the ledger with other content"))
+        elif isinstance(outcome, InvalidInput):
+            self.refuse(item, outcome)
+        elif isinstance(outcome, RecollectError):
+            report.halted += 1
+            self._tell(Problem(item.where, "(partition)", str(outcome)))
+        else:
+            report.duplicates += outcome.duplicate
+            report.new += not outcome.duplicate
+            last = report.last.get(outcome.partition)
+            if last is None or outcome.position > last:
+                report.last[outcome.partition] = outcome.position
 
 
 class Source:
@@ -337,8 +358,8 @@ def _is_message_list(after_bracket: str) -> bool:
 
 def _after_space(text: io.TextIOWrapper) -> str:
     while chunk := text.read(_CHUNK_CHARACTERS):
-        if kept := chunk.lstrip():
-            return kept
+        if begun := chunk.lstrip():
+            return begun
     raise EOFError("the list does not end")
 
 

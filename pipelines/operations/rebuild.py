@@ -195,10 +195,11 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     entries = 0
     for stage in _stages_of(services):
         rules = make_fold(stage, services, target)
-        for found in graph.checkpoints(stage.name):
-            if (found.fold_version, found.models) != (stage.fold_version, rules.models):
+        for checkpoint in graph.checkpoints(stage.name):
+            if (checkpoint.fold_version, checkpoint.models) != (stage.fold_version, rules.models):
                 with graph.transaction() as transaction:
-                    current = transaction.lock(found.stage, found.partition) or found
+                    locked = transaction.lock(checkpoint.stage, checkpoint.partition)
+                    current = locked or checkpoint
                     transaction.reset(
                         replace(current, fold_version=stage.fold_version, models=rules.models)
                     )
@@ -278,11 +279,11 @@ class _Rebuild:
         """
         targets = self.services.targets
         self.services.active()
-        known = {target.name: target for target in targets.all()}.get(self.target.name)
-        if known is not None and known.state in ("active", "standby"):
+        registered = {target.name: target for target in targets.all()}.get(self.target.name)
+        if registered is not None and registered.state in ("active", "standby"):
             raise OperationFailed(
-                reason=f"{known.name} is {known.state} and kept in step; "
-                f"`recollect targets drop {known.name}` before it is rebuilt"
+                reason=f"{registered.name} is {registered.state} and kept in step; "
+                f"`recollect targets drop {registered.name}` before it is rebuilt"
             )
         self._refuse_shared(targets.all())
         targets.register(replace(self.target, state="building"))
@@ -297,8 +298,8 @@ class _Rebuild:
             for stage in self.stages
         }
         resumable = (
-            known is not None
-            and known.state == "building"
+            registered is not None
+            and registered.state == "building"
             and all(self._made(c) for c in checkpoints)
             and not self.ledger.missing_checkpoints(checkpoints)
         )

@@ -167,9 +167,9 @@ def _lost_events(
     services: Services, targets: Sequence[Target], gaps: Iterable[Gap]
 ) -> Iterator[LostEvent]:
     """Events of the gaps' partitions whose position lies beyond what is left."""
-    kept = {(gap.target, gap.checkpoint.partition): gap.kept for gap in gaps}
+    limits = {(gap.target, gap.checkpoint.partition): gap.kept for gap in gaps}
     for target in targets:
-        if not any(name == target.name for name, _ in kept):
+        if not any(name == target.name for name, _ in limits):
             continue
         events = services.graph(target).stream(EVENT.label, ("session_id", "global_position"))
         for event in cast(Iterator[FoundNode], events):
@@ -178,7 +178,7 @@ def _lost_events(
             if position is None:
                 continue
             partition = partition_of(tenant, session_id, services.ledger.partitions)
-            limit = kept.get((target.name, partition))
+            limit = limits.get((target.name, partition))
             if limit is None or Position.parse(position) <= limit:
                 continue
             if services.ledger.entry_at(partition, Position.parse(position)) is None:

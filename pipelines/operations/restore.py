@@ -255,7 +255,7 @@ def _by_place(graph: Reads, selection: Selection, page: int) -> Iterator[list[Fo
         FORGOTTEN.label,
         FORGOTTEN.indexes[0],
         row,
-        _GONE,
+        properties=_GONE,
         size=page,
         least={} if since_ms is None else {"occurred_at": since_ms},
         most={} if until_ms is None else {"occurred_at": until_ms},

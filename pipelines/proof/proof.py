@@ -154,7 +154,7 @@ class _Proof:
         changes: list[Change] = list(_streamed_nodes(expected, held, self._scope, counts))
         for row in EDGES.values():
             if row is not SIMILAR_TO:
-                changes += _streamed_edges(row, expected, held, self._scope, counts)
+                changes += _streamed_edges(row, expected, held, self._scope, counts=counts)
         changes += self._similar_candidates(counts)
         return [one for one in changes if self._scope.may_have(one)], counts
 
@@ -336,7 +336,7 @@ def _streamed_nodes(
 
 
 def _streamed_edges(
-    row: EdgeRow, expected: Graph, held: Graph, scope: Scope, counts: Counter[str]
+    row: EdgeRow, expected: Graph, held: Graph, scope: Scope, *, counts: Counter[str]
 ) -> Iterator[EdgeChange]:
     """Likewise edges of a type."""
     left = _counted(_edges(expected, row, scope.tenants), counts, row.type)

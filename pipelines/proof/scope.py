@@ -133,8 +133,8 @@ class Unread:
         label = change.difference.type
         if label == FACT_HISTORY.label:
             return any(self._is_in(node) for node in (change.expected, change.held))
-        known = {EVENT.label: self.events, ENTITY.label: self._entities}
-        return change.key in known.get(label, ())
+        unsure = {EVENT.label: self.events, ENTITY.label: self._entities}
+        return change.key in unsure.get(label, ())
 
     def _is_in(self, node: FoundNode | None) -> bool:
         entries = () if node is None else node.values["entries"] or ()

@@ -127,7 +127,7 @@ class _Proving:
                     scope=self._scope,
                     unread=lambda: memory.unread,
                 )
-                report = min(report, again, key=lambda one: one.difference_count)
+                report = min(report, again, key=lambda of_both: of_both.difference_count)
         return report
 
     def sums(self) -> ProofReport | None:

@@ -30,9 +30,9 @@ def consolidation_fold(stage: Stage, services: Services, target: Target) -> Stag
 def pruned_counts(operations: Operations) -> Counter[str]:
     """Events that a batch of consolidation takes away, by tier."""
     return Counter(
-        str(one.value)
-        for one in operations.decide_nodes.values()
-        if (one.label, one.name) == (FORGOTTEN.label, "tier")
+        str(decided.value)
+        for decided in operations.decide_nodes.values()
+        if (decided.label, decided.name) == (FORGOTTEN.label, "tier")
     )
 
 

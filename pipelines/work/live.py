@@ -101,12 +101,12 @@ class LiveRunner(Runner):
         """
         tails = self.ledger.tails()
         return all(
-            found.position >= until or found.seq >= tails[found.partition].seq
-            for found in self.graph.checkpoints(stage)
+            checkpoint.position >= until or checkpoint.seq >= tails[checkpoint.partition].seq
+            for checkpoint in self.graph.checkpoints(stage)
         )
 
     def _behind(self, stage: str) -> int:
-        passed = sum(found.seq for found in self.graph.checkpoints(stage))
+        passed = sum(checkpoint.seq for checkpoint in self.graph.checkpoints(stage))
         return sum(tail.seq for tail in self.ledger.tails()) - passed
 
 

@@ -254,7 +254,7 @@ class Brake:
         while self._minute and now_s - self._minute[0][0] > MINUTE_S:
             self._minute.popleft()
         row = len(self._row | {place})
-        minute = len({one for _, one in self._minute} | {place})
+        minute = len({entry for _, entry in self._minute} | {place})
         policy = self.policy
         return row <= (policy.in_a_row or row) and minute <= (policy.a_minute or minute)
 

@@ -119,10 +119,10 @@ class KnownThen:
 
     def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         """Those of the events that were known, by id."""
-        found = self._graph.events(tenant, event_ids)
+        nodes = self._graph.events(tenant, event_ids)
         return {
             own_id: node
-            for own_id, node in found.items()
+            for own_id, node in nodes.items()
             if Position.parse(node.properties["global_position"]) <= self._until
         }
 
@@ -165,10 +165,10 @@ class KnownThen:
         self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
     ) -> list[GraphEdge]:
         """As of `GraphRead`, between events all of which were known."""
-        found = self._graph.edges_between(tenant, event_ids, rows)
+        edges = self._graph.edges_between(tenant, event_ids, rows)
         if rows is None or FOLLOWS in rows:
-            found += followed_then(self._graph, tenant, event_ids, self._until)
-        return sorted(found, key=lambda edge: (edge.type, edge.source, edge.target))
+            edges += followed_then(self._graph, tenant, event_ids, self._until)
+        return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))
 
 
 EventReads = GraphRead | KnownThen

@@ -106,30 +106,30 @@ RETURN collect([
 """
 
 
-def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], kept: int) -> list[Hit]:
+def text_hits(graph: GraphRead, scope: Scope, words: Sequence[str], limit: int) -> list[Hit]:
     """Events whose text holds the words, the best first.
 
     Args:
         graph: the transaction.
         scope: whose memory.
         words: stems count as equal, phrases are words in one string.
-        kept: at most so many; the index is asked for OVER_FETCH times as many, for those out of
+        limit: at most so many; the index is asked for OVER_FETCH times as many, for those out of
             scope are left out afterwards.
     """
-    asked = lucene_query(EVENT, scope.tenant, words)
-    if asked is None:
+    search = lucene_query(EVENT, scope.tenant, words)
+    if search is None:
         return []
-    bounds = {"most": OVER_FETCH * kept, "kept": kept}
-    rows = collected(graph, TEXT_HITS, words=asked, **bounds, **scope.parameters())
+    bounds = {"most": OVER_FETCH * limit, "kept": limit}
+    rows = collected(graph, TEXT_HITS, words=search, **bounds, **scope.parameters())
     return [Hit(*row) for row in rows]
 
 
 def vector_hits(
-    graph: GraphRead, scope: Scope, vector: Sequence[float], kept: int, *, filtered: bool
+    graph: GraphRead, scope: Scope, vector: Sequence[float], limit: int, *, filtered: bool
 ) -> list[Hit]:
     """The nearest events by plain cosine, the nearest first; see `text_hits`."""
     text = VECTOR_HITS[filtered]
-    bounds = {"most": OVER_FETCH * kept, "kept": kept}
+    bounds = {"most": OVER_FETCH * limit, "kept": limit}
     rows = collected(graph, text, vector=list(vector), **bounds, **scope.parameters())
     return [Hit(*row) for row in rows]
 
@@ -162,7 +162,7 @@ def session_and_agents(
 
 def session_user(events: Iterable[SessionEvent]) -> str | None:
     """The user of a session, by its last events, newest first; None: they are of nobody."""
-    return next((one.user_id for one in events if one.user_id is not None), None)
+    return next((event.user_id for event in events if event.user_id is not None), None)
 
 
 def standings(

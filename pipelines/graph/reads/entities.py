@@ -13,7 +13,7 @@ from neo4j.time import DateTime
 
 from enrichment.names import components
 from pipelines.graph.reader import GraphNode, GraphRead, node_columns
-from pipelines.graph.reads.facts import ENTITY_COLUMNS, FactReads, entity_name
+from pipelines.graph.reads.facts import ENTITY_COLUMNS, IS_KNOWN, FactReads, entity_name
 from pipelines.graph.rows import EntityName
 from projections.schema import (
     COMMUNITY,
@@ -32,7 +32,6 @@ MAX_LINKS: Final = 50
 MAX_COUNTED: Final = 10_000
 """Entities of a tenant among which the most mentioned are looked for."""
 
-_KNOWN = f"NOT n:{ENTITY.placeholder}"
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
@@ -40,14 +39,14 @@ _BY_NAME = f"USING INDEX n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
-WHERE n.tenant = $tenant AND n.canonical_name >= $name AND {_KNOWN} AND {_TYPED}
+WHERE n.tenant = $tenant AND n.canonical_name >= $name AND {IS_KNOWN} AND {_TYPED}
   AND CASE WHEN n.canonical_name = $name THEN n.entity_id > $id ELSE true END
 RETURN {ENTITY_COLUMNS}, n.canonical_name AS canonical_name
 ORDER BY n.canonical_name, n.entity_id LIMIT $limit
 """
 MOST_MENTIONED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
-WHERE n.tenant = $tenant AND n.canonical_name IS NOT NULL AND n.entity_id IS NOT NULL AND {_KNOWN}
+WHERE n.tenant = $tenant AND n.canonical_name IS NOT NULL AND n.entity_id IS NOT NULL AND {IS_KNOWN}
 WITH n LIMIT $most
 WITH n, COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS mentions
 ORDER BY mentions DESC, n.entity_id LIMIT $limit
@@ -55,14 +54,14 @@ RETURN n.entity_id AS entity_id
 """
 PREFIXED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
-WHERE n.tenant = $tenant AND n.canonical_name STARTS WITH $name AND {_KNOWN}
+WHERE n.tenant = $tenant AND n.canonical_name STARTS WITH $name AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}
 ORDER BY n.canonical_name, n.entity_id LIMIT $limit
 """
 ENTITIES: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN {node_columns("n", ENTITY)} AS node,
        COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS mentions,
        head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
@@ -226,16 +225,16 @@ class EntityReads:
 
     def entities(self, ids: Sequence[str]) -> dict[str, EntityNode]:
         """Entities with what belongs to them, by id."""
-        found = {}
+        entities = {}
         for row in self._rows(ENTITIES, ids=list(ids)):
             community = row["community"]
-            found[row["node"]["entity_id"]] = EntityNode(
+            entities[row["node"]["entity_id"]] = EntityNode(
                 _node(ENTITY.label, "entity_id", row["node"]),
                 row["mentions"],
                 None if community is None else _node(COMMUNITY.label, "community_id", community),
-                sorted({(one[0], one[1], one[2]) for one in row["same"]}),
+                sorted({(edge[0], edge[1], edge[2]) for edge in row["same"]}),
             )
-        return found
+        return entities
 
     def group(self, ids: Sequence[str]) -> EntityGroup | None:
         """All that is the same as the most mentioned of some entities; None: nobody mentions any.
@@ -285,11 +284,11 @@ class EntityReads:
     def links(self, summary_id: str) -> list[Link]:
         """The sessions that a session is linked to, the strongest first."""
         rows = self._rows(LINKS, id=summary_id, limit=MAX_LINKS)
-        found = []
+        nodes = []
         for row in rows:
             values = {name: row[name] for name in Link._fields}
-            found.append(Link(**{**values, "evidence": values["evidence"] or []}))
-        return found
+            nodes.append(Link(**{**values, "evidence": values["evidence"] or []}))
+        return nodes
 
     def communities(self, after: str, limit: int) -> list[GraphNode]:
         """Communities behind an id, sorted by it."""
@@ -308,5 +307,5 @@ def _node(label: str, key: str, columns: Mapping[str, Any]) -> GraphNode:
 def _plain(value: Any) -> Any:
     """Lists of times as milliseconds."""
     if isinstance(value, list) and value and isinstance(value[0], DateTime):
-        return [round(one.to_native().timestamp() * 1000) for one in value]
+        return [round(moment.to_native().timestamp() * 1000) for moment in value]
     return value

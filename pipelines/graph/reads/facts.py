@@ -29,7 +29,7 @@ IDS_AT_ONCE: Final = 490
 
 _NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
-_KNOWN = f"NOT n:{ENTITY.placeholder}"
+IS_KNOWN = f"NOT n:{ENTITY.placeholder}"
 
 
 class Surroundings(NamedTuple):
@@ -67,8 +67,8 @@ class FactFilter(NamedTuple):
 
 def _columns(variable: str, properties: Iterable[Property]) -> str:
     def value(prop: Property) -> str:
-        own = f"{variable}.{prop.name}"
-        return f"{own}.epochMillis" if prop.kind is Kind.TIME else own
+        expression = f"{variable}.{prop.name}"
+        return f"{expression}.epochMillis" if prop.kind is Kind.TIME else expression
 
     return "{" + ", ".join(f"{prop.name}: {value(prop)}" for prop in properties) + "}"
 
@@ -82,14 +82,14 @@ _AS_ROW = (
 )
 FOUND_BY_TEXT: Final = f"""
 {found_text(ENTITY, "n")}
-AND {_KNOWN}
+AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
 ORDER BY score DESC, entity_id
 """
 FOUND_BY_NAME: Final = f"""
 UNWIND $names AS name
 MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 ORDER BY entity_id LIMIT $most
 """
@@ -107,7 +107,7 @@ RETURN collect(row) AS rows
 FOUND_BY_ID: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 """
 FOUND_NEAR: Final = {
@@ -115,13 +115,13 @@ FOUND_NEAR: Final = {
 CYPHER 25
 MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
 WHERE n.tenant = $tenant LIMIT $limit) SCORE AS score
-WHERE {_KNOWN}
+WHERE {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
 """,
     False: f"""
 CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $limit, $vector)
 YIELD node AS n, score AS found
-WHERE n.tenant = $tenant AND {_KNOWN}
+WHERE n.tenant = $tenant AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
 """,
 }
@@ -209,8 +209,8 @@ class FactReads:
 
     def found_by_text(self, words: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with a name that has a word beginning with one of the words, the best first."""
-        asked = lucene_query(ENTITY, self._tenant, words, prefixes=words)
-        return [] if asked is None else self._entities(FOUND_BY_TEXT, words=asked, most=limit)
+        search = lucene_query(ENTITY, self._tenant, words, prefixes=words)
+        return [] if search is None else self._entities(FOUND_BY_TEXT, words=search, most=limit)
 
     def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with one of the canonical names."""
@@ -224,10 +224,10 @@ class FactReads:
             names: canonical ones.
             limit: of either kind.
         """
-        asked = lucene_query(ENTITY, self._tenant, words, prefixes=words)
-        if asked is None:
+        search = lucene_query(ENTITY, self._tenant, words, prefixes=words)
+        if search is None:
             return self.found_by_name(names, limit)
-        parameters = {"words": asked, "names": list(names), "most": limit}
+        parameters = {"words": search, "names": list(names), "most": limit}
         (record,) = self._graph.rows(FOUND, tenant=self._tenant, **parameters)
         return list({row["entity_id"]: entity_name(row) for row in record["rows"]}.values())
 
@@ -240,8 +240,8 @@ class FactReads:
         version = str(self._graph.rows(SERVER_VERSION)[0]["version"])
         text = FOUND_NEAR[not version.startswith("5.")]
         rows = self._graph.rows(text, tenant=self._tenant, vector=list(vector), limit=limit)
-        found = [(entity_name(row), 2 * row["score"] - 1) for row in rows]
-        return sorted(found, key=lambda one: (-one[1], one[0].entity_id))[:limit]
+        scored = [(entity_name(row), 2 * row["score"] - 1) for row in rows]
+        return sorted(scored, key=lambda match: (-match[1], match[0].entity_id))[:limit]
 
     def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
         """Pairs that were found to be the same, from the ids on as far as five steps lead."""
@@ -268,8 +268,8 @@ class FactReads:
             per_entity=wanted.per_entity,
             everyone=wanted.everyone,
         )
-        found = (_fact(row) for row in rows)
-        return list({fact.key: fact for fact in found}.values())
+        facts = (_fact(row) for row in rows)
+        return list({fact.key: fact for fact in facts}.values())
 
     def facts_between(
         self, ends: Iterable[tuple[str, str, str]], user_id: str | None
@@ -278,16 +278,16 @@ class FactReads:
 
         Whether they hold is not asked; of other users than this one they are never seen.
         """
-        said: dict[tuple[str, str], list[str]] = {}
+        events_of: dict[tuple[str, str], list[str]] = {}
         for source_id, target_id, event_id in ends:
-            said.setdefault((source_id, target_id), []).append(event_id)
-        asked = [[*pair, events] for pair, events in said.items()]
-        found: list[FactRow] = []
-        for first in range(0, len(asked), IDS_AT_ONCE):
-            chunk = asked[first : first + IDS_AT_ONCE]
+            events_of.setdefault((source_id, target_id), []).append(event_id)
+        pairs = [[*pair, events] for pair, events in events_of.items()]
+        facts: list[FactRow] = []
+        for first in range(0, len(pairs), IDS_AT_ONCE):
+            chunk = pairs[first : first + IDS_AT_ONCE]
             rows = self._graph.rows(FACTS_BETWEEN, tenant=self._tenant, ends=chunk, user_id=user_id)
-            found += map(_fact, rows)
-        return found
+            facts += map(_fact, rows)
+        return facts
 
     def sessions(self, event_ids: Iterable[str]) -> set[str]:
         """Sessions of the events that are in the graph."""

@@ -93,8 +93,8 @@ _UNSAID: Final[Mapping[str, Any]] = {}
 
 
 def _quality(row: EdgeRow) -> str:
-    known = {prop.name for prop in row.properties}
-    return "[" + ", ".join(f"r.{n}" if n in known else "null" for n in _QUALITIES) + "]"
+    properties = {prop.name for prop in row.properties}
+    return "[" + ", ".join(f"r.{n}" if n in properties else "null" for n in _QUALITIES) + "]"
 
 
 def _branch_text(branch: _Branch) -> str:
@@ -102,7 +102,7 @@ def _branch_text(branch: _Branch) -> str:
     tests = [visible(to, "m")]
     if row.type in _EDGE_VISIBLE:
         tests.append(_EDGE_VISIBLE[row.type])
-    own = to.key[1]
+    id_name = to.key[1]
     # A literal ("dark mode") is everybody's, so no path leads through it.
     closed = f"coalesce(m.subtype = '{VALUE}', false)" if to is ENTITY else "false"
     view = "r.edge_type" if row is RELATES_TO else "''"
@@ -114,7 +114,7 @@ def _branch_text(branch: _Branch) -> str:
     WITH n, r, m LIMIT {MAX_SCANNED}
     WITH n, r, m WHERE {" AND ".join(tests)}
     WITH n, r, m ORDER BY {branch.order} LIMIT {row.cap_per_node or DEFAULT_CAP}
-    RETURN [type(r), startNode(r) = n, '{PREFIXES.get(to.label, "")}' + m.{own}, {view},
+    RETURN [type(r), startNode(r) = n, '{PREFIXES.get(to.label, "")}' + m.{id_name}, {view},
             {_quality(row)}, {closed}, {at}] AS edge"""
 
 
@@ -137,11 +137,11 @@ def _branches(row: NodeRow, then: bool) -> Iterable[str]:
 
 
 def _steps_text(row: NodeRow, then: bool) -> str:
-    own = row.key[1]
+    id_name = row.key[1]
     branches = "\n    UNION ALL".join(_branches(row, then))
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
-  MATCH (n:{row.label} {{tenant: $tenant, {own}: id}})
+  MATCH (n:{row.label} {{tenant: $tenant, {id_name}: id}})
   WHERE {visible(row, "n")}
   CALL (n) {{{branches}
   }}
@@ -207,7 +207,7 @@ def _between_text(rows: Sequence[EdgeRow], source: NodeRow, target: NodeRow) -> 
 
 
 EDGES_BETWEEN: Final = (
-    "CALL () {" + "\n  UNION ALL".join(_between_text(*one) for one in _ends()) + "\n}\n"
+    "CALL () {" + "\n  UNION ALL".join(_between_text(*end) for end in _ends()) + "\n}\n"
     "WITH type, source, target, properties ORDER BY type, source, target\n"
     "RETURN collect([type, source, target, properties]) AS rows"
 )
@@ -248,14 +248,14 @@ def _step_edge(
 
 def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, GraphNode]:
     """The nodes that are in the graph and in scope, by wire id."""
-    found = {}
+    nodes = {}
     for label, row in collected(
         graph, NODES_OF, **ids_by_parameter(node_ids), **scope.parameters()
     ):
         properties = {name: value for name, value in row.items() if value is not None}
         node_id = wire_id(label, properties.pop(NODES[label].key[1]))
-        found[node_id] = GraphNode(label, node_id, properties)
-    return found
+        nodes[node_id] = GraphNode(label, node_id, properties)
+    return nodes
 
 
 def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[GraphEdge]:
@@ -268,12 +268,12 @@ def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> li
     rows = collected(
         graph, EDGES_BETWEEN, among=among, **ids_by_parameter(ids), **scope.parameters()
     )
-    found = [
+    edges = [
         GraphEdge(type_, source, target, plain_properties(properties))
         for type_, source, target, properties in rows
     ]
     if scope.until is None:
-        return found
+        return edges
     events = ids_by_label(ids)[EVENT.label]
-    found += followed_then(graph, scope.tenant, events, scope.until)
-    return sorted(found, key=lambda edge: (edge.type, edge.source, edge.target))
+    edges += followed_then(graph, scope.tenant, events, scope.until)
+    return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))

@@ -213,7 +213,7 @@ def recorded_communities(graph: Reads, tenant: str) -> dict[str, RecordedCommuni
     """All communities by id, those that are no more included."""
     recorded: dict[str, RecordedCommunity] = {}
     by, size = COMMUNITY.key, COMMUNITIES_AT_ONCE
-    for page in pages(graph, COMMUNITY.label, by, (tenant,), _RECORDED, size=size):
+    for page in pages(graph, COMMUNITY.label, by, (tenant,), properties=_RECORDED, size=size):
         keys = [node.key for node in page]
         members = graph.edges(MEMBER_OF.type, keys, by=End.TARGET)
         for node in page:

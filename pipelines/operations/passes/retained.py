@@ -108,16 +108,16 @@ def retained_events(
         protected: `causes` are those that have at least so many edges from effects.
         page: so many at once.
     """
-    for nodes in _old(graph, tenant, _JUDGED, until_ms, page):
+    for nodes in _old(graph, tenant, _JUDGED, until_ms, size=page):
         enriched = [node for node in nodes if node.values["importance_score"] is not None]
         yield _retained(graph, enriched, protected)
 
 
 def _old(
-    graph: Reads, tenant: str, names: tuple[str, ...], until_ms: int, size: int
+    graph: Reads, tenant: str, names: tuple[str, ...], until_ms: int, *, size: int
 ) -> Iterator[list[FoundNode]]:
     index, until = EVENT.indexes[0], {"occurred_at": until_ms}
-    return pages(graph, EVENT.label, index, (tenant,), names, size=size, most=until)
+    return pages(graph, EVENT.label, index, (tenant,), properties=names, size=size, most=until)
 
 
 def _retained(graph: Reads, nodes: list[FoundNode], protected: int) -> list[RetainedEvent]:
@@ -159,7 +159,7 @@ def alike_events(
 
 
 def _linked(graph: Reads, tenant: str, until_ms: int, least: int) -> Iterator[FoundNode]:
-    for nodes in _old(graph, tenant, _AGED, until_ms, EVENTS_AT_ONCE):
+    for nodes in _old(graph, tenant, _AGED, until_ms, size=EVENTS_AT_ONCE):
         keys = [node.key for node in nodes]
         degrees = graph.degrees(SIMILAR_TO.type, keys, by=End.EITHER)
         yield from (node for node in nodes if degrees.get(node.key, 0) >= least)
@@ -221,7 +221,7 @@ def shown_entities(
 ) -> Iterator[list[ShownEntity]]:
     """Entities by id, each with its facts that ended and have less confidence, page by page."""
     names = ("access_count", "status", "status_decided_at")
-    for nodes in pages(graph, ENTITY.label, ENTITY.key, (tenant,), names, size=page):
+    for nodes in pages(graph, ENTITY.label, ENTITY.key, (tenant,), properties=names, size=page):
         visible = [node for node in nodes if node.visible]
         keys = [node.key for node in visible]
         degrees = [graph.degrees(type_, keys, by=by) for type_, by in _EDGES_OF_ENTITIES.items()]

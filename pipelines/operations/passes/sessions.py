@@ -132,11 +132,18 @@ def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
         nodes = graph.nodes(SCOPE.label, [(scope.tenant, scope.session_id)], _STATE)
         yield [node for node in nodes.values() if _state(node).pending >= scope.least]
     elif deciding.anew:  # by id: what is pending changes while the pass is applied
-        yield from pages(graph, SCOPE.label, SCOPE.key, row, _STATE, size=size)
+        yield from pages(graph, SCOPE.label, SCOPE.key, row, properties=_STATE, size=size)
     else:
         index, least = SCOPE.indexes[0], {"pending_importance": scope.least}
         yield from pages(
-            graph, SCOPE.label, index, row, _STATE, size=size, least=least, descending=True
+            graph,
+            SCOPE.label,
+            index,
+            row,
+            properties=_STATE,
+            size=size,
+            least=least,
+            descending=True,
         )
 
 
@@ -283,7 +290,9 @@ def agents_behind(graph: Reads, tenant: str) -> set[str]:
     """
     sessions: dict[Key, Key] = {}
     names = ("level", "decided_at")
-    for page in pages(graph, SUMMARY.label, SUMMARY.key, (tenant,), names, size=SUMMARIES_AT_ONCE):
+    for page in pages(
+        graph, SUMMARY.label, SUMMARY.key, (tenant,), properties=names, size=SUMMARIES_AT_ONCE
+    ):
         level = LEVELS["session"]
         sessions |= _behind(graph, [node for node in page if node.values["level"] == level])
     gists = graph.nodes(SUMMARY.label, set(sessions.values()), ("gist",))

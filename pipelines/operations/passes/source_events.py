@@ -227,7 +227,9 @@ def _event(
         text=values["text"] or "",
         summary=values["summary"] or "",
         keywords=tuple(values["keywords"] or ()),
-        entities=tuple(sorted(mentioned, key=lambda one: (one.role, one.name, one.entity_id))),
+        entities=tuple(
+            sorted(mentioned, key=lambda entity: (entity.role, entity.name, entity.entity_id))
+        ),
         causes=causes,
         kind=EventKind(values["kind"] or EventKind.OTHER),
         **{name: values[name] for name in _SCALARS},
@@ -338,4 +340,6 @@ def _recorded_episode(node: FoundNode) -> RecordedEpisode:
     gist, digest, decided_at, event_ids = (node.values[name] for name in _EPISODE)
     summary = parsed_summary(gist)
     assert isinstance(summary, EpisodeSummary)
-    return RecordedEpisode(node.key[1], digest, Position(*decided_at), summary, tuple(event_ids))
+    return RecordedEpisode(
+        node.key[1], digest, Position(*decided_at), summary, event_ids=tuple(event_ids)
+    )
