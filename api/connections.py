@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pipelines.graph.connect import connect_neo4j
+from pipelines.graph.client import connect_neo4j
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
@@ -21,7 +21,7 @@ from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnava
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
-    from pipelines.graph.connect import GraphDriver
+    from pipelines.graph.client import GraphDriver
 
 
 class _Graph:

@@ -39,7 +39,13 @@ from consolidation.decay import NEUTRAL_RELEVANCE
 from enrichment.names import ACTIVE, canonical_name
 from pipelines.graph.reader import GraphNode
 from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
-from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, End, EntityName
+from pipelines.graph.rows import (
+    COMMUNITY_PREFIX,
+    ENTITY_PREFIX,
+    SUMMARY_PREFIX,
+    EntityName,
+    FactEnd,
+)
 from projections.events import timestamp_text
 from projections.schema import REFERENCES
 
@@ -182,7 +188,7 @@ def link_item(link: Link) -> SessionLinkItem:
     )
 
 
-def fact_entity(end: End) -> FactEntity:
+def fact_entity(end: FactEnd) -> FactEntity:
     """One end of a fact."""
     return FactEntity(
         entity_id=ENTITY_PREFIX + end.entity_id,

@@ -35,10 +35,9 @@ from enrichment.payloads import (
     parse_request,
 )
 from projections.events import PARTITION_KEY, Event, canonical_json, derived_event_id
-from projections.identity import START, Position
+from projections.identity import START, Position, SessionKey
 from projections.operations import MergeNode, Operation, RemoveNode
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
-from projections.structural import SessionKey
 
 Decision = Consolidated | Departed | Requested | Accessed | Feedback
 

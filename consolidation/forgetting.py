@@ -24,7 +24,7 @@ from consolidation.decay import (
 )
 from consolidation.forgetting_payloads import EventsForgotten, FactKey
 from consolidation.retention import RetentionPolicy, Tier
-from projections.identity import Position
+from projections.identity import Link, Position, SessionKey
 from projections.operations import (
     DecideNode,
     EnsureNode,
@@ -35,7 +35,7 @@ from projections.operations import (
     RemoveNode,
 )
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FORGOTTEN, SUMMARIZES
-from projections.structural import Link, Neighbours, SessionKey, follows_edge
+from projections.structural import Neighbours, follows_edge
 
 EventKey = tuple[str, str]
 """(tenant, event_id)"""

@@ -61,7 +61,7 @@ from enrichment.names import ACTIVE
 from enrichment.payloads import Feedback
 from enrichment.text import event_text
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
-from projections.identity import Position
+from projections.identity import Link, Position, SessionKey
 from projections.operations import (
     DecideNode,
     MergeNode,
@@ -69,7 +69,7 @@ from projections.operations import (
     RemoveEdge,
 )
 from projections.schema import ENTITY, EVENT, FORGOTTEN, SIMILAR_TO
-from projections.structural import Link, Neighbours, SessionKey
+from projections.structural import Neighbours
 
 PROJECTION: Final = EVENT.stage
 """The stage whose chains are bridged."""

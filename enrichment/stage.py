@@ -45,7 +45,7 @@ from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
-from projections.identity import Position
+from projections.identity import Link, Position, SessionKey
 from projections.operations import (
     ClearEdges,
     DecideNode,
@@ -69,7 +69,6 @@ from projections.schema import (
     RELATES_TO,
     SAME_AS,
 )
-from projections.structural import Link, SessionKey
 
 EventKey = tuple[str, str]
 EntityKey = tuple[str, str]

@@ -78,3 +78,14 @@ class Position(NamedTuple):
 
 START = Position(0, 0)
 """Before the first entry."""
+
+
+SessionKey = tuple[str, str]
+"""(tenant, session_id)"""
+
+
+class Link(NamedTuple):
+    """An event as a member of its session's chain; tuples sort in the chain's order."""
+
+    occurred_at_ms: int
+    event_id: str

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from projections.errors import UnknownSystemEvent
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
-from projections.identity import Position
+from projections.identity import Link, Position, SessionKey
 from projections.operation_rules import edge_values, node_values
 from projections.operations import (
     EnsureNode,
@@ -28,16 +28,6 @@ from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
 
 FOLD_VERSION = 1
 """Rises when the rules below change what the graph holds."""
-
-SessionKey = tuple[str, str]
-"""(tenant, session_id)"""
-
-
-class Link(NamedTuple):
-    """An event as a member of its session's chain; tuples sort in the chain's order."""
-
-    occurred_at_ms: int
-    event_id: str
 
 
 class Neighbours(NamedTuple):

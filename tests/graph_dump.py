@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
-from pipelines.graph.port import FoundEdge, FoundNode, Graph
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.operations import Key
 from projections.schema import EDGES, NODES, Kind
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pipelines.graph.port import FoundEdge, FoundNode, Graph
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.registry import Target

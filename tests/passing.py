@@ -12,7 +12,8 @@ from typing import Any, cast
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.port import FoundEdge, FoundNode, Graph
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport

@@ -20,7 +20,7 @@ from consolidation.decay import DAY_MS, Retrievals, effective_confidence, retrie
 from consolidation.forgetting_payloads import FactKey
 from enrichment.names import VALUE, components
 from pipelines.graph.reads.facts import FactFilter, FactReads
-from pipelines.graph.rows import End, FactRow
+from pipelines.graph.rows import FactEnd, FactRow
 
 MIN_COST: Final = 0.01
 """Of an edge: a path of sure facts has a length all the same (S2, PRISM)."""
@@ -63,8 +63,8 @@ class RecalledFact(NamedTuple):
         key: of the edge, between the entities as they were mentioned.
     """
 
-    source: End
-    target: End
+    source: FactEnd
+    target: FactEnd
     properties: Mapping[str, Any]
     scores: FactScore
     sources: tuple[str, ...]
@@ -131,7 +131,7 @@ class FactWalk(BoundedWalk[FactReads, list[str]]):
     query_vector: Sequence[float] | None = None
     facts: dict[tuple[Any, ...], FactRow] = field(default_factory=dict)
     canonical: dict[str, str] = field(default_factory=dict)
-    names: dict[str, End] = field(default_factory=dict)
+    names: dict[str, FactEnd] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
     _pairs: list[tuple[str, str]] = field(default_factory=list)
     _expanded: set[str] = field(default_factory=set)
@@ -234,7 +234,7 @@ class FactWalk(BoundedWalk[FactReads, list[str]]):
             for row in self.facts.values()
         ]
 
-    def end(self, row_end: End) -> End:
+    def end(self, row_end: FactEnd) -> FactEnd:
         """An end of a fact as its canonical entity."""
         own_id = self.of(row_end.entity_id)
         return self.names.get(own_id, row_end._replace(entity_id=own_id))

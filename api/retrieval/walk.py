@@ -33,8 +33,7 @@ from api.retrieval.intent import Intent
 from api.schemas import Bound, Direction
 from consolidation.decay import DAY_MS
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
-from pipelines.graph.reads.as_of import EventReads
-from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.scope import EventReads, Scope
 from pipelines.graph.reads.walk import steps
 from pipelines.graph.rows import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT, EdgeRow

@@ -38,9 +38,9 @@ from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, 
 from consolidation.summary_payloads import summary_id
 from enrichment.names import canonical_name
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader, SessionCandidate
-from pipelines.graph.reads.as_of import reads_until
 from pipelines.graph.reads.entities import EntityReads, Link
 from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.reads.scope import reads_until
 from pipelines.graph.reads.shown import Surroundings, surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, SUMMARY_PREFIX, EntityName
 from projections.errors import QueryTimeout

@@ -18,7 +18,7 @@ from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.rendering import AWAY, FAILED, OK, show_table
 from pipelines.operations import browse
 from pipelines.operations import status as operation
-from pipelines.operations.clear import clear_graph
+from pipelines.operations.browse import clear_graph
 from projections.events import DEFAULT_TENANT
 
 app = typer.Typer()

@@ -16,7 +16,7 @@ from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.local.services import ensure_target
 from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
-from pipelines.operations.reconsolidate import REDECIDABLE, rebuild_and_redecide
+from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES

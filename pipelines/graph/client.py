@@ -14,9 +14,87 @@ from typing import Any, TypeVar
 
 import neo4j
 import structlog
+from neo4j.exceptions import ClientError, DatabaseError, DriverError, Neo4jError
 
-from pipelines.graph.driver_errors import driver_errors
-from projections.errors import GraphError, GraphUnavailable, QueryTimeout, TransactionTimeout
+from pipelines.work.settings import Settings
+from projections.errors import (
+    ConfigurationError,
+    GraphError,
+    GraphRejected,
+    GraphUnavailable,
+    QueryTimeout,
+    TransactionTimeout,
+)
+
+DRIVER_ERRORS = (Neo4jError, DriverError, OSError)
+"""Everything that the driver raises."""
+
+_TIMED_OUT = (
+    "Neo.ClientError.Transaction.TransactionTimedOut",
+    "Neo.TransientError.Transaction.TransactionTimedOut",
+)
+_CLIENT_ERRORS_OF_THE_SERVER = (
+    "Neo.ClientError.Security.",
+    "Neo.ClientError.Database.",
+    "Neo.ClientError.Cluster.",
+    "Neo.ClientError.Transaction.",
+    "Neo.ClientError.Statement.EntityNotFound",  # deleted between being found and being written
+    "Neo.ClientError.General.ForbiddenOnReadOnlyDatabase",
+    "Neo.ClientError.General.ReadOnly",
+    "Neo.ClientError.General.TransactionOutOfMemory",
+    "Neo.ClientError.General.UpgradeRequired",
+)
+"""They are about the state of the server, whatever their class is called."""
+_DATABASE_ERRORS_OF_THE_CALLER = ("Property value is too large to index",)
+"""By their text: Neo4j has no code for them but Statement.ExecutionFailed, which is anything."""
+
+
+def graph_error(error: Exception, timeout_ms: int | None = None) -> GraphError:
+    """The error of our tree for one of `DRIVER_ERRORS`; the original should stay its cause.
+
+    Args:
+        error: what the driver raised.
+        timeout_ms: limit of the question that failed; None: it was a transaction that writes.
+
+    Returns:
+        TransactionTimeout or QueryTimeout: the database ended it at its limit.
+        GraphRejected: the database refuses what was sent, now and later.
+        GraphUnavailable: anything else; every DatabaseError that is not known to be the caller's.
+    """
+    code = getattr(error, "code", None) or type(error).__name__
+    message = (getattr(error, "message", None) or str(error)).partition("\n")[0][:300]
+    reason = f"{code}: {message}"
+    if code.startswith(_TIMED_OUT):
+        if timeout_ms is None:
+            return TransactionTimeout(reason=reason)
+        return QueryTimeout(timeout_ms=timeout_ms, reason=code)
+    if _is_of_the_caller(error, code, message):
+        return GraphRejected(reason=reason)
+    # Why a question could not be answered is shown to clients: no address, nothing of the inside.
+    return GraphUnavailable(reason=reason if timeout_ms is None else code)
+
+
+def _is_of_the_caller(error: Exception, code: str, message: str) -> bool:
+    if isinstance(error, DatabaseError):
+        return message.startswith(_DATABASE_ERRORS_OF_THE_CALLER)
+    return isinstance(error, ClientError) and not code.startswith(_CLIENT_ERRORS_OF_THE_SERVER)
+
+
+@contextmanager
+def driver_errors(timeout_ms: int | None = None) -> Iterator[None]:
+    """Turn what the driver raises into errors of ours.
+
+    Args:
+        timeout_ms: see `graph_error`.
+
+    Raises:
+        GraphUnavailable, TransactionTimeout, QueryTimeout, GraphRejected: see `graph_error`.
+    """
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise graph_error(error, timeout_ms) from error
+
 
 Result = TypeVar("Result")
 
@@ -230,3 +308,33 @@ def _log_safe(value: Any) -> Any:
     if isinstance(value, list):
         return _List(value)
     return _Map(value) if isinstance(value, dict) else value
+
+
+GraphDriver = neo4j.Driver
+"""For modules that hold a connection and never speak its protocol."""
+
+_GRAPH_SCHEMES = ("bolt://", "bolt+s", "neo4j://", "neo4j+s")
+
+
+def connect_neo4j(uri: str, settings: Settings) -> neo4j.Driver:
+    """A driver of a target's server; connects when first used.
+
+    Raises:
+        ConfigurationError: the URI is none that the driver knows.
+    """
+    if not uri.startswith(_GRAPH_SCHEMES):
+        raise ConfigurationError(reason="neo4j_url: begins with bolt or neo4j")
+    secret = settings.neo4j_password
+    auth = None if secret is None else (settings.neo4j_user, secret.get_secret_value())
+    try:
+        return neo4j.GraphDatabase.driver(
+            uri,
+            auth=auth,
+            connection_timeout=5.0,
+            connection_acquisition_timeout=30.0,
+            user_agent="recollect",
+            # Neo4j warns of every property that no node has yet, with the whole query
+            notifications_min_severity="OFF",
+        )
+    except (ValueError, neo4j.exceptions.ConfigurationError) as error:
+        raise ConfigurationError(reason=f"neo4j_url: {type(error).__name__}") from None

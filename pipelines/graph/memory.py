@@ -19,10 +19,11 @@ from typing import Any, cast
 import numpy
 import numpy.typing
 
-from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
+from pipelines.graph.port import UNBOUNDED, scanned
+from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from projections.errors import Fenced
-from projections.identity import Position
+from projections.identity import Link, Position
 from projections.operations import Checkpoint, Key, MergeEdge, Operations
 from projections.schema import (
     CHECKPOINT,
@@ -40,7 +41,6 @@ from projections.schema import (
     index_definitions,
     tenant_term,
 )
-from projections.structural import Link
 
 
 class _Reads:

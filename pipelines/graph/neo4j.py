@@ -12,7 +12,8 @@ import neo4j
 
 from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
-from pipelines.graph.port import UNBOUNDED, Census, Counts, End, FoundEdge, FoundNode, Span, scanned
+from pipelines.graph.port import UNBOUNDED, scanned
+from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
 from projections.errors import Fenced, GraphRejected, GraphUnavailable
 from projections.identity import START, Position
 from projections.operations import Checkpoint, Key, Operations

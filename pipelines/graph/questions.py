@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from pipelines.graph.port import Counts, End
+from pipelines.graph.rows import Counts, End, key_pattern
 from projections.schema import (
     EDGES,
     EVENT,
@@ -45,11 +45,6 @@ def comparable(property_: Property, value: str) -> str:
             f"THEN [t IN {value} | t.epochMillis] ELSE ['not times'] END"
         )
     return value
-
-
-def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:
-    """The key of a node in a pattern, from consecutive places of a row."""
-    return ", ".join(f"{name}: {rows}[{first + n}]" for n, name in enumerate(names))
 
 
 def _key(row: NodeRow, variable: str) -> list[str]:

@@ -15,9 +15,8 @@ import neo4j
 from neo4j.time import DateTime
 
 from pipelines.graph.client import GraphClient, limited_rows
-from pipelines.graph.port import Counts
 from pipelines.graph.questions import COUNTS, counts_of
-from pipelines.graph.rows import DEFAULT_IMPORTANCE
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, Counts
 from projections.errors import QueryTimeout
 from projections.identity import Position
 from projections.operations import Checkpoint

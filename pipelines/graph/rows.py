@@ -6,9 +6,13 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
+from projections.identity import Link, SessionKey
+from projections.operation_rules import Key
 from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY
 
 RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)
@@ -139,7 +143,7 @@ class EntityName(NamedTuple):
     names: tuple[str, ...]
 
 
-class End(NamedTuple):
+class FactEnd(NamedTuple):
     """One end of a fact."""
 
     entity_id: str
@@ -155,8 +159,8 @@ class FactRow(NamedTuple):
         properties: of the edge, by name; absent ones left out.
     """
 
-    source: End
-    target: End
+    source: FactEnd
+    target: FactEnd
     properties: Mapping[str, Any]
 
     @property
@@ -164,3 +168,93 @@ class FactRow(NamedTuple):
         """What tells it from every other."""
         values = (self.properties.get(name) for name in RELATES_TO.key)
         return (self.source.entity_id, self.target.entity_id, *values)
+
+
+class FoundNode(NamedTuple):
+    """A node as a read returns it.
+
+    Attributes:
+        key: values of the row's key.
+        visible: False for a placeholder.
+        values: the properties that were asked for, by name.
+        bare: it holds its key and nothing else.
+    """
+
+    key: Key
+    visible: bool
+    values: Mapping[str, Any]
+    bare: bool
+
+
+class FoundEdge(NamedTuple):
+    """An edge as a read returns it; `label` is that of the node where it ends."""
+
+    source: Key
+    target: Key
+    label: str
+    values: Mapping[str, Any]
+
+
+class End(StrEnum):
+    """By which of its ends an edge is looked up."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    EITHER = "either"
+    """For types that are read as undirected; of a loop, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a session's chain, by the place of its first and its last member.
+
+    The bounds are places, not events: none needs to be there. A low bound behind everything
+    (`LAST`) asks for the end of the chain.
+
+    Attributes:
+        anyway: ids of events that count even where `having` says that they do not.
+    """
+
+    session: SessionKey
+    low: Link
+    high: Link
+    anyway: frozenset[str] = frozenset()
+
+
+LAST = Link(253_402_300_800_000, "")
+"""A place behind every event: the end of the year 9999."""
+
+
+class Counts(NamedTuple):
+    """Nodes by label and edges by type, over all tenants; placeholders are not counted."""
+
+    nodes: Mapping[str, int]
+    edges: Mapping[str, int]
+    placeholders: int
+
+
+class Census(NamedTuple):
+    """What kinds of things a store holds, whoever wrote them.
+
+    Attributes:
+        labels: how many nodes, by label; the second label of placeholders is none.
+        types: how many edges, by type.
+        node_properties, edge_properties: names that occur, by label and by type.
+        indexes, constraints: names of those that are online.
+        stray: by label or type, how many nodes lack a part of their key, or bear the second label
+            of a placeholder alone, and how many edges join other labels than their row says. No
+            read shows them; `remove_foreign` deletes them.
+    """
+
+    labels: Mapping[str, int]
+    types: Mapping[str, int]
+    node_properties: Mapping[str, frozenset[str]]
+    edge_properties: Mapping[str, frozenset[str]]
+    indexes: frozenset[str]
+    constraints: frozenset[str]
+    stray: Mapping[str, int] = {}
+
+
+def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:
+    """The key of a node in a pattern, from consecutive places of a row."""
+    return ", ".join(f"{name}: {rows}[{first + n}]" for n, name in enumerate(names))

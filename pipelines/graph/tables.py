@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import numpy
 import numpy.typing
 
+from projections.identity import Link, SessionKey
 from projections.operations import Key
 from projections.schema import EDGES, NODES
-from projections.structural import Link, SessionKey
 
 CHAIN: Final = ("tenant", "session_id", "occurred_at", "event_id")
 """The index that makes a label's nodes members of their sessions' chains."""

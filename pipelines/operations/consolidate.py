@@ -22,17 +22,16 @@ from consolidation.retention import ExplainedRow, Tier
 from pipelines.ledger.epoch import PassLease
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
-from pipelines.operations.fold_to_tail import fold_unserved
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import ShownEntity, ages, shown_entities
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope, tenants_of
 from pipelines.operations.restore import Selection, recall_forgotten
-from pipelines.work.folds import make_fold
+from pipelines.work.catch_up import fold_unserved
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import Services
+from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.errors import OperationFailed

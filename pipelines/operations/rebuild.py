@@ -22,16 +22,15 @@ import structlog
 
 from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.registry import Report, Target
-from pipelines.operations.fold_to_tail import fold_partition
-from pipelines.proof.census import census_differences
+from pipelines.operations.consolidate import ConsolidationReport, redecide
+from pipelines.proof.compare import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
-from pipelines.work.folds import make_fold
+from pipelines.work.catch_up import bring_back, fold_partition
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.restored import bring_back
 from pipelines.work.runner import Runner
-from pipelines.work.services import Progress, Services
-from pipelines.work.stages import PROJECTION, Stage, group_name, later_stages
+from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.stages import PROJECTION, STAGES, Stage, group_name, later_stages
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
 from projections.events import DEFAULT_TENANT, decode_event
 from projections.identity import START, Position, partition_of
@@ -455,3 +454,60 @@ def _in_threads(call: Callable[[int], None], partitions: Sequence[int], threads:
     with ThreadPoolExecutor(threads, thread_name_prefix="fold") as pool:
         for result in [pool.submit(guarded, partition) for partition in partitions]:
             result.result()
+
+
+REDECIDABLE = tuple(stage.name for stage in STAGES.values() if stage.decides)
+"""Stages whose decisions can be asked for again."""
+
+
+@dataclass(frozen=True)
+class RedecideReport:
+    """A rebuild, what was decided anew after it, and how the graph compares then."""
+
+    rebuilt: RebuildReport
+    decided: ConsolidationReport
+    verified: ProofReport
+
+    @property
+    def ok(self) -> bool:
+        """Whether the graph is what the ledger holds, and all was decided anew."""
+        return self.rebuilt.ok and self.decided.complete and self.verified.ok
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: that of the rebuild, `redecided`, and the graph as it is after that."""
+        decided, verified = self.decided.as_dict(), self.verified.as_dict()
+        same = {name: verified[name] for name in ("digest", "differences", "scope", "stages")}
+        return {**self.rebuilt.as_dict(), **same, "ok": self.ok, "redecided": decided}
+
+
+def rebuild_and_redecide(
+    services: Services,
+    *,
+    into: Target | None = None,
+    now_ms: int | None = None,
+    progress: Progress | None = None,
+) -> RedecideReport:
+    """Fold the whole ledger again, then ask consolidation anew about everything.
+
+    Args:
+        services: ledger and targets.
+        into: a fresh target, which answers reads from then on; None: the active one, in place.
+        now_ms: the clock that the decisions bear; None: the ledger's.
+        progress: called with done, total and what is being done.
+
+    Raises:
+        OperationFailed: the rebuilt graph differs from the ledger, and nothing was decided; or as
+            `rebuild` and `redecide`.
+        PassUnderWay: another process runs a pass; the graph is rebuilt and nothing was decided.
+    """
+    rebuilt = rebuild(services, into=into, switch=into is not None, progress=progress)
+    if not rebuilt.ok:
+        raise OperationFailed(
+            reason=f"{rebuilt.target} differs from the ledger in "
+            f"{rebuilt.verified.difference_count} places, nothing was decided anew; "
+            "`recollect verify --repair`, and try again"
+        )
+    if progress:
+        progress(0, None, "deciding anew")
+    decided = redecide(services, now_ms=now_ms)
+    return RedecideReport(rebuilt, decided, verify(services, progress=progress))

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import structlog
 
-from pipelines.graph.port import FoundNode
+from pipelines.graph.rows import FoundNode
 from pipelines.ledger.ledger import Entry
 from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport

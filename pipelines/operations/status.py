@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from heapq import nsmallest
 from typing import Any, cast
 
-from pipelines.graph.port import FoundNode, Reads
+from pipelines.graph.port import Reads
+from pipelines.graph.rows import FoundNode
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.work.services import Services

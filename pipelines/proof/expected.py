@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
+from pipelines.graph.port import Graph, Reads, Transaction
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry
 from pipelines.proof.compare import same
+from pipelines.work.catch_up import fold_again, returning
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.poison import UNBRAKED, PoisonPolicy
-from pipelines.work.restored import fold_again, returning
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before

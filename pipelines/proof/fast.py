@@ -27,10 +27,9 @@ from projections.digest import (
     element_digest,
     placed,
 )
-from projections.identity import Position, partition_of
+from projections.identity import Position, SessionKey, partition_of
 from projections.operations import Checkpoint
 from projections.schema import EVENT, FOLLOWS
-from projections.structural import SessionKey
 
 _SESSION, _TIME = NAMES.index("session_id"), NAMES.index("occurred_at")
 _TYPES: Final = [row.type for row in event_edges()]

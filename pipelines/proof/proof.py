@@ -23,22 +23,25 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads, Transaction
-from pipelines.proof.census import census_differences, mend_schema, remove_unknown
+from pipelines.graph.port import Graph, Reads, Transaction
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.proof.compare import (
     Difference,
     EdgeChange,
     EdgePair,
     NodeChange,
     Similarity,
+    census_differences,
     edge_changes,
+    mend_schema,
     node_changes,
+    remove_unknown,
     similar_changes,
 )
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import LISTED, ProofReport, StageFinding
 from pipelines.proof.scope import EVERYTHING, Change, Scope, Tenants, Unread, described
-from pipelines.work.restored import returning
+from pipelines.work.catch_up import returning
 from pipelines.work.stages import STAGES
 from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key
@@ -297,7 +300,7 @@ class _Proof:
                 )
         if schema:  # indexes and foreign labels are nobody's; the first stage is always there
             next(iter(report.stages.values())).difference_count += len(schema)
-        described(report, self._expected, self._scope)
+        described(report, self._expected.graph, self._expected.entries, self._scope)
 
 
 def _patiently(call: Callable[[], Item]) -> Item:

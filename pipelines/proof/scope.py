@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from pipelines.graph.port import FoundEdge, FoundNode, Graph, Reads
+from pipelines.graph.port import Graph, Reads
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.proof.compare import EdgeChange, NodeChange
-from pipelines.proof.expected import LedgerFold
 from pipelines.proof.report import LISTED, ProofReport
 from pipelines.work.stages import PROJECTION
 from projections.digest import digest_text, digested, edge_number_of, node_number
@@ -141,9 +141,8 @@ class Unread:
         return any(str(key[1]) in str(entry) for key in self.events for entry in entries)
 
 
-def described(report: ProofReport, fold: LedgerFold, scope: Scope) -> None:
+def described(report: ProofReport, graph: Graph, entries: Mapping[str, int], scope: Scope) -> None:
     """Put what the ledger says into a report: digests, events, dead letters, awaited parents."""
-    graph = fold.graph
     report.part = scope.text
     members = scope.members_of(graph) if scope.session is not None else None
     for name, finding in report.stages.items():
@@ -166,7 +165,7 @@ def described(report: ProofReport, fold: LedgerFold, scope: Scope) -> None:
         report.stages[letter["stage"]].dead_letter_count += 1
     if scope.is_whole:
         passed = len(graph.dead_letters(PROJECTION.name))
-        report.system_events = fold.entries[PROJECTION.name] - passed - report.events
+        report.system_events = entries[PROJECTION.name] - passed - report.events
 
 
 def _digest(graph: Graph, stage: str, members: Set[Member] | None) -> int:

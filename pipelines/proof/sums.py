@@ -24,9 +24,9 @@ from pipelines.local.python_process import end_with_standard_input, python_envir
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import decode_event, is_system_event
-from projections.identity import Position
+from projections.identity import Position, SessionKey
 from projections.schema import EVENT
-from projections.structural import SessionKey, direct_cause, event_node, stage_values
+from projections.structural import direct_cause, event_node, stage_values
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -10,9 +10,8 @@ from pipelines.proof.fast import look
 from pipelines.proof.proof import prove
 from pipelines.proof.report import LISTED, ProofReport
 from pipelines.proof.scope import Scope
-from pipelines.work.folds import make_fold
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import Progress, Services
+from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, Stage, later_stages
 from projections.errors import GraphAhead
 from projections.events import DEFAULT_TENANT

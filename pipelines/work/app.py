@@ -23,10 +23,9 @@ from faust.types import EventT, StreamT
 from pipelines.ledger.connect import Block
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.observe import logs, metrics
-from pipelines.work.folds import make_fold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
-from pipelines.work.services import Services
+from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage, group_name, load
 from pipelines.work.transport import LEDGER_TOPIC, BlockSchema, Consumer, Start

@@ -18,7 +18,7 @@ from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.passes.scopes import PassScope, are_requests, due
 from pipelines.work.app import StageApp
-from pipelines.work.restored import bring_back, missing
+from pipelines.work.catch_up import bring_back, missing
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import PassUnderWay, RecollectError

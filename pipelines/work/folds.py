@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.graph.port import Transaction
-from pipelines.ledger.registry import Target
-from pipelines.work.gather.projection import gather
-from pipelines.work.services import Services
-from pipelines.work.stages import Stage, load
-from projections import structural
+from pipelines.work.stages import Stage
 from projections.errors import FoldVersionMismatch, ModelsMismatch
 from projections.events import Event
 from projections.identity import Position
@@ -76,28 +72,3 @@ class StageFold:
             raise ModelsMismatch(
                 stage=name, found=checkpoint.models or "none", expected=self.models
             )
-
-
-MakeFold = Callable[[Stage, Services, Target], StageFold]
-
-
-def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
-    """The stage as it runs on a target.
-
-    Raises:
-        GraphUnavailable: the target is away, and the stage has to ask it something first.
-        ModelUnavailable: a model that it runs is not installed.
-    """
-    fold: StageFold = load(stage.make)(stage, services, target)
-    return fold
-
-
-def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:
-    """Stage 1: what an event says of itself, and its place in its session."""
-    return StageFold(stage, gather_neighbours, structural.project)
-
-
-def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> structural.Facts:
-    """What the graph says about the places of events in their sessions."""
-    bare = [event for _, event in events]
-    return gather(transaction, bare)

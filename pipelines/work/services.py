@@ -14,19 +14,21 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.graph.connect import connect_neo4j
+from pipelines.graph.client import connect_neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
+from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
+from pipelines.work.stages import Stage, load
 from projections.errors import ConfigurationError
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
-    from pipelines.graph.connect import GraphDriver
+    from pipelines.graph.client import GraphDriver
     from pipelines.models.loaded import Models
 
 Progress = Callable[[int, int | None, str], None]
@@ -200,3 +202,17 @@ class Services:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+MakeFold = Callable[[Stage, Services, Target], StageFold]
+
+
+def make_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """The stage as it runs on a target.
+
+    Raises:
+        GraphUnavailable: the target is away, and the stage has to ask it something first.
+        ModelUnavailable: a model that it runs is not installed.
+    """
+    fold: StageFold = load(stage.make)(stage, services, target)
+    return fold

@@ -21,11 +21,12 @@ from enrichment.names import canonical_name, entity_id
 from enrichment.text import event_text
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.observe.logs import configure_logging
-from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import CommunitySettings, Pass
-from pipelines.work.folds import Placed, StageFold, make_fold
+from pipelines.work.catch_up import fold_partition
+from pipelines.work.folds import Placed, StageFold
 from pipelines.work.runner import Runner
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT
 from projections.errors import EventConflict, RecollectError
 from projections.events import Event, derived_event_id, is_system_event

@@ -25,7 +25,7 @@ from pipelines.ledger.connect import Block
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.app import StageApp, run
 from pipelines.work.settings import Settings, load_settings
-from pipelines.work.transport.connect import connect
+from pipelines.work.transport.group import connect
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
 

@@ -16,8 +16,8 @@ import redis
 
 from pipelines.graph.reads import chains
 from projections.events import Event
-from projections.identity import Position
-from projections.structural import Link, neighbours_in
+from projections.identity import Link, Position
+from projections.structural import neighbours_in
 
 # The product's constraint and index, and the one that finds a checkpoint.
 _SCHEMA = (

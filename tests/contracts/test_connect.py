@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from pipelines.graph.connect import connect_neo4j
+from pipelines.graph.client import connect_neo4j
 from pipelines.ledger.connect import connect_redis
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError

@@ -16,10 +16,10 @@ from pipelines.work.gather import enrichment as gathering
 from pipelines.work.gather import projection
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from projections.events import Event
-from projections.identity import Position
+from projections.identity import Link, Position
 from projections.operations import DecideNode, MergeNode, Operations, RemoveNode
 from projections.schema import EVENT, FORGOTTEN
-from projections.structural import Facts, Link, Neighbours, project
+from projections.structural import Facts, Neighbours, project
 from tests.contracts.test_graph_port import enriched
 from tests.contracts.test_graph_reads import put
 from tests.factories import START_MS, event, event_id

@@ -11,8 +11,8 @@ import pytest
 from pipelines.graph import cypher, questions
 from pipelines.graph.client import GraphClient
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.port import End
 from pipelines.graph.reads import chains
+from pipelines.graph.rows import End
 from projections.errors import GraphRejected, GraphUnavailable, TransactionTimeout
 from projections.operations import Operations
 from projections.schema import (

@@ -15,7 +15,7 @@ from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from projections.errors import Fenced, InvalidOperation
-from projections.identity import START, Position
+from projections.identity import START, Link, Position
 from projections.operations import (
     Checkpoint,
     ClearEdges,
@@ -49,7 +49,7 @@ from projections.schema import (
     TENANT_TERM,
     tenant_term,
 )
-from projections.structural import Link, event_node, follows_edge
+from projections.structural import event_node, follows_edge
 from tests.factories import START_MS, event, event_id
 from tests.graph_dump import Dump, dump
 

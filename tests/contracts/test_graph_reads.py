@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph
-from pipelines.graph.port import LAST, End, FoundEdge, FoundNode, Graph, Span
-from projections.identity import Position
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import LAST, End, FoundEdge, FoundNode, Span
+from projections.identity import Link, Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -40,7 +41,6 @@ from projections.schema import (
     constraint_names,
     index_definitions,
 )
-from projections.structural import Link
 from tests.contracts.test_graph_port import (
     ANN,
     BOB,

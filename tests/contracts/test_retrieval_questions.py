@@ -10,9 +10,9 @@ import pytest
 
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.reads import as_of as known_then
 from pipelines.graph.reads import channels as retrieval_reads
 from pipelines.graph.reads import proactive as proactive_reads
+from pipelines.graph.reads import scope as scope
 from pipelines.graph.reads import walk as walk_reads
 from tests.contracts.plans import walk
 
@@ -30,9 +30,9 @@ QUESTIONS = {
     "steps then": walk_reads.STEPS[True],
     "edges": walk_reads.EDGES_BETWEEN,
     "proactive": proactive_reads.PROACTIVE,
-    "followed then": known_then.FOLLOWED,
-    "candidates then": known_then.CANDIDATES,
-    **{f"neighbours then {key}": text for key, text in known_then.NEIGHBOURS.items()},
+    "followed then": scope.FOLLOWED,
+    "candidates then": scope.CANDIDATES,
+    **{f"neighbours then {key}": text for key, text in scope.NEIGHBOURS.items()},
     "nodes": walk_reads.NODES_OF,
 }
 IDS = (
@@ -109,7 +109,7 @@ def test_only_who_speaks_is_taken_for_a_speaker(driver: neo4j.Driver) -> None:
 
 def test_every_question_is_asked_about() -> None:
     known = set(QUESTIONS.values())
-    for module in (retrieval_reads, walk_reads, proactive_reads, known_then):
+    for module in (retrieval_reads, walk_reads, proactive_reads, scope):
         for name, text in vars(module).items():
             if name.isupper() and isinstance(text, str) and "$tenant" in text and "MATCH" in text:
                 assert any(text.strip() in one for one in known), name

@@ -8,7 +8,7 @@ import pytest
 
 from consolidation.forgetting_payloads import Accessed, accessed_payloads
 from pipelines.proof.verify import verify
-from pipelines.work.restored import bring_back
+from pipelines.work.catch_up import bring_back
 from projections.events import Event
 from tests.decision_factories import episode, episode_id, forgotten, recalled, system
 from tests.fact_factories import feedback_payload
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule stands in for the models of the enrichment."""
     monkeypatch.setattr("pipelines.proof.verify.make_fold", without_models)
-    monkeypatch.setattr("pipelines.work.restored.make_fold", without_models)
+    monkeypatch.setattr("pipelines.work.catch_up.make_fold", without_models)
 
 
 @pytest.fixture

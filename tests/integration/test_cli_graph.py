@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from enrichment.names import entity_id
 from pipelines.cli.main import app
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from pipelines.operations.clear import GRAPH_CLEARED, clear_graph
+from pipelines.operations.browse import GRAPH_CLEARED, clear_graph
 from projections.errors import Fenced
 from projections.events import decode_event
 from projections.identity import START

@@ -13,7 +13,7 @@ import pytest
 from pipelines.ledger.connect import Block
 from pipelines.observe import metrics
 from pipelines.operations.rebuild import rebuild, replay
-from pipelines.work.folds import make_fold
+from pipelines.work.services import make_fold
 from pipelines.work.stages import ENRICHMENT
 from tests.factories import event_id
 from tests.graph_dump import Dump, dump, rounded

@@ -12,8 +12,8 @@ import pytest
 
 from pipelines.ledger.registry import Target
 from pipelines.operations.restore import Selection, recall_forgotten
-from pipelines.work.folds import StageFold, make_fold
-from pipelines.work.services import Services
+from pipelines.work.folds import StageFold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
 from tests.decision_factories import forgotten

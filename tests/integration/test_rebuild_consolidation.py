@@ -9,10 +9,9 @@ from pipelines.ledger.registry import Target
 from pipelines.local.servers import Neo4jServer
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.passes.scopes import PassScope
-from pipelines.operations.rebuild import rebuild
-from pipelines.operations.reconsolidate import rebuild_and_redecide
+from pipelines.operations.rebuild import rebuild, rebuild_and_redecide
 from pipelines.proof.verify import verify
-from pipelines.work.restored import bring_back
+from pipelines.work.catch_up import bring_back
 from tests.decision_factories import system
 from tests.factories import START_MS
 from tests.integration.enrichment_support import Enriched, said

@@ -12,10 +12,10 @@ from consolidation.retention import RetentionPolicy, Tier
 from pipelines.ledger.registry import Target
 from pipelines.operations import restore as recalling
 from pipelines.operations.restore import RecallReport, Selection, recall_forgotten, tombstones
-from pipelines.work import restored as returning
-from pipelines.work.folds import StageFold, make_fold
+from pipelines.work import catch_up as returning
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.services import Services
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import ENRICHMENT, Stage
 from tests.decision_factories import system
 from tests.factories import START_MS, event, event_id, sessions

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.graph.port import FoundEdge, FoundNode
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.work.runner import Runner
 from projections.digest import graph_number

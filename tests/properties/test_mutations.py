@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.port import Census, FoundEdge, FoundNode
+from pipelines.graph.rows import Census, FoundEdge, FoundNode
 from pipelines.graph.tables import StoredNode
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove

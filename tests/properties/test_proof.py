@@ -10,7 +10,7 @@ import pytest
 
 from enrichment.similarity import CAP
 from pipelines.graph.memory import MemoryGraph
-from pipelines.graph.port import FoundEdge, FoundNode
+from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.proof import proof
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove

@@ -23,7 +23,8 @@ from consolidation.forgetting_payloads import (
 from consolidation.payloads import AgentDecided, BoostsDecided, LinksDecided, SessionLink
 from consolidation.summary_payloads import AgentSummary
 from enrichment.payloads import REQUESTED_EVENT
-from pipelines.graph.port import FoundEdge, FoundNode, Graph
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.events import Event
 from projections.schema import (
     ENTITY,

@@ -14,9 +14,9 @@ from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import StoredNode
 from pipelines.work.live import LiveRunner
 from projections import structural
+from projections.identity import Link
 from projections.operations import Checkpoint, Key, MergeEdge
 from projections.schema import DECIDED_AT
-from projections.structural import Link
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 

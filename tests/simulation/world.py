@@ -14,18 +14,18 @@ import pytest
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
 from enrichment.names import canonical_name, entity_id
-from pipelines.graph.port import FoundNode
+from pipelines.graph.rows import FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
-from pipelines.operations.fold_to_tail import fold_partition
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.work import enriching, poison
-from pipelines.work.folds import StageFold, make_fold
+from pipelines.work.catch_up import fold_again, fold_partition
+from pipelines.work.folds import StageFold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import UNBRAKED
-from pipelines.work.restored import fold_again
 from pipelines.work.runner import Runner
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, stages_before
 from projections.errors import EventConflict
 from projections.events import PARTITION_KEY, Event

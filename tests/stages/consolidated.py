@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar, cast
 
-from pipelines.graph.port import FoundEdge
+from pipelines.graph.rows import FoundEdge
 from pipelines.ledger.registry import Target
-from pipelines.work.folds import StageFold, make_fold
+from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.services import Services
+from pipelines.work.services import Services, make_fold
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
 from projections.events import Event
 from projections.schema import FOLLOWS

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 import orjson
 
 from enrichment.ports import Analysis
-from pipelines.graph.port import FoundEdge
+from pipelines.graph.rows import FoundEdge
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.nlp import SpacyRecognizer
 from pipelines.work.enriching import enrichment_fold

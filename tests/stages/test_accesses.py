@@ -9,7 +9,7 @@ import pytest
 
 from consolidation.forgetting_payloads import Accessed, FactKey, accessed_payloads
 from enrichment.stage import fact_edge
-from pipelines.graph.port import FoundNode
+from pipelines.graph.rows import FoundNode
 from projections.events import Event
 from projections.operations import EnsureNode, Operations
 from projections.schema import ENTITY, EVENT, RELATES_TO

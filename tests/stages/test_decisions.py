@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipelines.ledger.connect import Block
-from pipelines.work.folds import make_fold
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.identity import partition_of
 from projections.schema import (

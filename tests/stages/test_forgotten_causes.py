@@ -10,8 +10,8 @@ import pytest
 from enrichment.causality import WINDOW
 from enrichment.names import canonical_name, entity_id
 from pipelines.operations.dead_letters import retry
-from pipelines.work.folds import make_fold
-from pipelines.work.restored import fold_again
+from pipelines.work.catch_up import fold_again
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.events import Event
 from projections.schema import CAUSED_BY, ENTITY, FORGOTTEN, INFERRED, SIMILAR_TO

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from pipelines.ledger.connect import Block
-from pipelines.work.folds import make_fold
 from pipelines.work.live import LiveRunner
 from pipelines.work.runner import Runner
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.errors import Stopped
 from projections.events import Event

@@ -13,7 +13,7 @@ from enrichment.names import edges_of_sameness
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
-from pipelines.graph.rows import End, EntityName, FactRow
+from pipelines.graph.rows import EntityName, FactEnd, FactRow
 from projections.schema import (
     ENTITY,
     EVENT,
@@ -322,8 +322,8 @@ def entity_name(row: Mapping[str, Any]) -> EntityName:
 
 
 def _fact(row: Mapping[str, Any]) -> FactRow:
-    def end(side: str) -> End:
-        return End(
+    def end(side: str) -> FactEnd:
+        return FactEnd(
             row[f"{side}_id"],
             row[f"{side}_name"] or "",
             row[f"{side}_type"],

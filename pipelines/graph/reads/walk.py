@@ -11,9 +11,16 @@ from typing import Any, Final, NamedTuple
 
 from enrichment.names import VALUE
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, node_columns, plain_properties
-from pipelines.graph.reads.as_of import followed_then, passed_over
 from pipelines.graph.reads.facts import FACT_HOLDS, FACT_IS_SHARED_OR_OWN
-from pipelines.graph.reads.scope import MAX_SCANNED, Scope, collected, ids_by_parameter, visible
+from pipelines.graph.reads.scope import (
+    MAX_SCANNED,
+    Scope,
+    collected,
+    followed_then,
+    ids_by_parameter,
+    passed_over,
+    visible,
+)
 from pipelines.graph.rows import PREFIXES, RETRIEVED, StepEdge, ids_by_label, wire_id
 from projections.schema import (
     CAUSED_BY,

@@ -37,7 +37,8 @@ from consolidation.label_propagation import (
 from consolidation.payloads import CommunityChunk, CommunityGone
 from consolidation.sources import READ_FACTS, SHARED, InnerFact, LinkingFact, NamedEntity
 from enrichment.names import VALUE
-from pipelines.graph.port import End, FoundEdge, Reads, pages
+from pipelines.graph.port import Reads, pages
+from pipelines.graph.rows import End, FoundEdge
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
 from pipelines.operations.passes.source_events import described

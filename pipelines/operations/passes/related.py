@@ -10,7 +10,8 @@ from consolidation.sources import FailedEvent
 from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
 from enrichment.names import components
-from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
+from pipelines.graph.port import Reads
+from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.source_events import position_of, said_of, same_entities
 from projections.identity import Position
 from projections.operations import Key

@@ -16,7 +16,8 @@ from consolidation.forgetting import RetainedEntity, RetainedFact
 from consolidation.forgetting_payloads import FactKey
 from consolidation.retention import RetainedEvent, Tier, tier_of
 from consolidation.stage import ARCHIVED
-from pipelines.graph.port import End, FoundEdge, FoundNode, Reads, pages
+from pipelines.graph.port import Reads, pages
+from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.source_events import WHOLE, importance_of, position_of
 from projections.identity import START, Position
 from projections.operations import Key

@@ -17,7 +17,8 @@ from consolidation.payloads import (
 from consolidation.sources import Episode, RecordedSession, SourceEvent, Totals
 from consolidation.summaries import summarize_agent, summarize_session
 from consolidation.summary_payloads import SessionSummary, episode_scope_id, summary_id
-from pipelines.graph.port import End, FoundNode, Reads, pages
+from pipelines.graph.port import Reads, pages
+from pipelines.graph.rows import End, FoundNode
 from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
 from pipelines.operations.passes.linking import Linking
 from pipelines.operations.passes.scopes import PassScope

@@ -22,8 +22,8 @@ from consolidation.sources import (
 from consolidation.summary_payloads import EpisodeSummary, Summary, parse_summary, summary_id
 from enrichment.event_kinds import FAILED, EventKind
 from enrichment.names import components, edges_of_sameness
-from pipelines.graph.port import End, FoundEdge, FoundNode, Reads
-from pipelines.graph.rows import DEFAULT_IMPORTANCE
+from pipelines.graph.port import Reads
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, End, FoundEdge, FoundNode
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import (

@@ -19,9 +19,10 @@ from consolidation.hierarchy import (
     SummaryKey,
 )
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
-from pipelines.graph.port import End, FoundEdge, FoundNode, Transaction
+from pipelines.graph.port import Transaction
+from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.work.gather.projection import neighbours_of
-from projections.identity import START, Position, partition_of
+from projections.identity import START, Position, SessionKey, partition_of
 from projections.operations import Key
 from projections.schema import (
     CAUSED_BY,
@@ -39,7 +40,6 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
 )
-from projections.structural import SessionKey
 
 _DECIDED = ("decided_at", "gone", "gone_decided_at")
 _ACCESSES = ("access_count", "last_accessed_at")

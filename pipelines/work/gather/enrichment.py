@@ -23,13 +23,13 @@ from enrichment.stage import (
     wanted_groups,
     wanted_links,
 )
-from pipelines.graph.port import End, FoundNode, Span, Transaction
+from pipelines.graph.port import Transaction
+from pipelines.graph.rows import End, FoundNode, Span
 from pipelines.ledger.ledger import Ledger
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import decode_event, is_system_event
-from projections.identity import partition_of
+from projections.identity import Link, SessionKey, partition_of
 from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SIMILAR_TO
-from projections.structural import Link, SessionKey
 
 REMEMBERED = 50_000
 """Features kept in memory, some 500 bytes each: they never change, so they are never stale."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipelines.graph.port import LAST, FoundNode, Reads, Span, Transaction
+from pipelines.graph.port import Reads, Transaction
+from pipelines.graph.rows import LAST, FoundNode, Span
 from projections.events import Event
+from projections.identity import Link, SessionKey
 from projections.schema import EVENT, FORGOTTEN
-from projections.structural import (
-    Facts,
-    Link,
-    Neighbours,
-    SessionKey,
-    neighbours_in,
-    wanted_facts,
-)
+from projections.structural import Facts, Neighbours, neighbours_in, wanted_facts
 
 _FEW = 4
 """Late events of a session in a batch from which on their stretch of the chain is read whole."""

@@ -9,23 +9,44 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
 from faust.exceptions import ImproperlyConfigured
+from faust.transport import base
 from faust.types import TP, EventT, Message
 from faust.types.tuples import ack_lock
 from mode import Service
 
 from pipelines.ledger.connect import Block
 from pipelines.work.settings import Settings
-from pipelines.work.transport.consumer_base import LedgerConsumer
-from pipelines.work.transport.group import Group
+from pipelines.work.transport.group import LEADER, Group
 from pipelines.work.transport.keeper import Keeper
 from pipelines.work.transport.lane import Lane
-from pipelines.work.transport.leases import LEADER
 from projections.errors import UndecodableEntry
+
+
+class LedgerConsumer(base.Consumer):
+    """Answers what Faust asks of a consumer and the ledger has no use for."""
+
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """Nothing: the keepers start at the checkpoints."""
+        return {}
+
+    def on_buffer_full(self, tp: TP) -> None:
+        """Nothing: the inherited one ends in a sleep of a second; what is in flight is bounded."""
+
+    on_buffer_drop = on_buffer_full
+
+    def _unused(self, *_: Any, **__: Any) -> Any:
+        """Called by tables, by the producer or by the inherited reader, none of which is here."""
+        raise NotImplementedError("not a part of Faust that works over the ledger")
+
+    _commit = _getmany = _seek = _to_message = _new_topicpartition = _unused
+    position = highwater = highwaters = earliest_offsets = seek_wait = _unused
+    topic_partitions = key_partition = create_topic = _unused
+
 
 LEDGER_TOPIC = "ledger"
 

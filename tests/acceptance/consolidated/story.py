@@ -11,7 +11,7 @@ from consolidation.retention import RetentionPolicy
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.passes.deciding import PassReport
 from pipelines.operations.passes.run import Pass
-from pipelines.work.folds import make_fold
+from pipelines.work.services import make_fold
 from pipelines.work.stages import CONSOLIDATION
 from projections.errors import EventConflict
 from projections.events import Event

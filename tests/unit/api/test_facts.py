@@ -21,14 +21,14 @@ from api.retrieval.facts import (
 from api.retrieval.intent import Seed
 from consolidation.decay import DAY_MS, effective_confidence
 from pipelines.graph.reads.facts import FactFilter
-from pipelines.graph.rows import End, FactRow
+from pipelines.graph.rows import FactEnd, FactRow
 from tests.factories import NOW_MS, event_id
 
 numbers = st.floats(0, 1)
 
 
-def end(name: str) -> End:
-    return End(name, name.upper(), "concept", None)
+def end(name: str) -> FactEnd:
+    return FactEnd(name, name.upper(), "concept", None)
 
 
 def row(source: str, target: str, **fields: Any) -> FactRow:

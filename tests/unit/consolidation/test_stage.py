@@ -19,7 +19,7 @@ from enrichment.importance import importance_score
 from enrichment.text import event_text
 from projections.errors import InvalidEvent
 from projections.events import Event
-from projections.identity import Position
+from projections.identity import Link, Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -42,7 +42,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
 )
-from projections.structural import Link, follows_chain, follows_edge, neighbours_in
+from projections.structural import follows_chain, follows_edge, neighbours_in
 from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,

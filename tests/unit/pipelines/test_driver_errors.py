@@ -11,7 +11,7 @@ from neo4j.exceptions import (
     TransientError,
 )
 
-from pipelines.graph.driver_errors import driver_errors, graph_error
+from pipelines.graph.client import driver_errors, graph_error
 from projections.errors import (
     GraphError,
     GraphRejected,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pipelines.graph.port import FoundNode
+from pipelines.graph.rows import FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.work.runner import Runner
 from pipelines.work.stages import PROJECTION

@@ -11,11 +11,11 @@ import pytest
 from pipelines.graph.memory import MemoryGraph
 from pipelines.ledger.registry import Target
 from pipelines.observe import metrics as telemetry
-from pipelines.operations.reconsolidate import REDECIDABLE
+from pipelines.operations.rebuild import REDECIDABLE
 from pipelines.work import app
-from pipelines.work.folds import Placed, StageFold, make_fold
+from pipelines.work.folds import Placed, StageFold
 from pipelines.work.runner import Runner
-from pipelines.work.services import Services
+from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, STAGES, Stage, later_stages, stages_before
 from projections.operations import Operations

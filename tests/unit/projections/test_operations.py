@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipelines.graph import cypher
 from projections import errors
 from projections.digest import MODULUS, digest_text, element_digest
-from projections.identity import START, Position
+from projections.identity import START, Link, Position
 from projections.operations import (
     EnsureNode,
     MergeEdge,
@@ -21,13 +21,7 @@ from projections.operations import (
     RemoveNode,
 )
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS, SUMMARIZES, SUMMARY
-from projections.structural import (
-    Link,
-    Neighbours,
-    event_node,
-    follows_edge,
-    neighbours_in,
-)
+from projections.structural import Neighbours, event_node, follows_edge, neighbours_in
 from tests.factories import event
 
 STAGE = "projection"

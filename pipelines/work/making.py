@@ -1,18 +1,33 @@
-"""Stage 3 on a ledger: it applies decisions, and must know in which partition a session is."""
+"""Stages made to run on a target: any of them by its row, and those that need no models."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from consolidation.stage import consolidate, derive, reach
+from pipelines.graph.port import Transaction
 from pipelines.ledger.registry import Target
 from pipelines.observe import metrics
-from pipelines.work.folds import StageFold
+from pipelines.work.folds import Placed, StageFold
 from pipelines.work.gather.consolidation import ConsolidationFacts
+from pipelines.work.gather.projection import gather
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
+from projections import structural
 from projections.operations import Operations
 from projections.schema import FORGOTTEN
+
+
+def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """Stage 1: what an event says of itself, and its place in its session."""
+    return StageFold(stage, gather_neighbours, structural.project)
+
+
+def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> structural.Facts:
+    """What the graph says about the places of events in their sessions."""
+    bare = [event for _, event in events]
+    return gather(transaction, bare)
 
 
 def consolidation_fold(stage: Stage, services: Services, target: Target) -> StageFold:
