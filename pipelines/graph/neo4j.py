@@ -144,15 +144,8 @@ class _Neo4jReads:
         row, names = EDGES[type_], tuple(properties)
         target = label or row.target
         text = questions.edges_text(type_, _with_key(row, names), by, target)
-        depth = len(NODES[target if by is End.TARGET else row.source].key)
         decode = _EdgeDecoder(row, names, target)
-        answer: dict[Key, list[FoundEdge]] = {}
-        for some in _chunks(dict.fromkeys(ends), _ROWS):
-            sortable: dict[Key, Rows] = {}
-            for edge in self._ask(text, rows=[list(key) for key in some]):
-                sortable.setdefault(tuple(edge[:depth]), []).append(edge[depth:])
-            answer |= {end: decode.sorted(edges) for end, edges in sortable.items()}
-        return answer
+        return {end: decode.around(end, edges, by) for end, edges in self._beside(text, ends)}
 
     def between(
         self,
@@ -638,13 +631,23 @@ class _EdgeDecoder:
         self._source_width = len(NODES[row.source].key)
         self.width = self._source_width + len(NODES[self._target].key)
 
+    def around(self, end: Key, rows: Rows, by: End) -> list[FoundEdge]:
+        """Those of one end, of which the rows leave it out where `by` says which it is."""
+        if by is End.SOURCE:
+            rows = [[*end, *row] for row in rows]
+        elif by is End.TARGET:
+            width = self._source_width
+            rows = [[*row[:width], *end, *row[width:]] for row in rows]
+        return self.sorted(rows)
+
     def sorted(self, rows: Iterable[list[Any]], label: str = "") -> list[FoundEdge]:
         """The edges, by source, target and the row's key."""
         keyed = self.width + len(self._names)
-        ordered = sorted(
-            rows,
-            key=lambda row: (row[: self.width], [_sortable(value) for value in row[keyed:]]),
-        )
+        ordered = list(rows)
+        if len(ordered) > 1:
+            ordered.sort(
+                key=lambda row: (row[: self.width], [_sortable(value) for value in row[keyed:]])
+            )
         return [
             FoundEdge(
                 tuple(row[: self._source_width]),

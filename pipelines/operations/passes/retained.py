@@ -99,9 +99,6 @@ def retained_events(
 ) -> Iterator[list[RetainedEvent]]:
     """Events that occurred until a moment, by session and time, page by page.
 
-    Those that enrichment could not read stay, as long as their dead letter waits to be tried again:
-    what they mean would be lost to this graph, while one that is rebuilt would have it.
-
     Args:
         graph: that is read.
         tenant: whose.
@@ -110,8 +107,7 @@ def retained_events(
         page: so many at once.
     """
     for nodes in _old(graph, tenant, _JUDGED, until_ms, size=page):
-        enriched = [node for node in nodes if node.values["importance_score"] is not None]
-        yield _retained(graph, enriched, protected)
+        yield _retained(graph, nodes, protected)
 
 
 def _old(

@@ -12,7 +12,7 @@ from consolidation.retention import Reason, RetentionPolicy, Tier
 from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import retained_events
 from projections.operations import Key
-from projections.schema import ENTITY, EVENT, FORGOTTEN, REFERENCES, RELATES_TO, SIMILAR_TO, SUMMARY
+from projections.schema import ENTITY, FORGOTTEN, REFERENCES, RELATES_TO, SIMILAR_TO, SUMMARY
 from tests.decision_factories import ENTITIES, system
 from tests.factories import START_MS, event, event_id, session, sessions
 from tests.graph_dump import dump
@@ -130,13 +130,6 @@ def test_nothing_leaves_that_no_summary_lists(live: Passing) -> None:
         for label in (FORGOTTEN.label, SUMMARY.label)
     )
     assert gone <= summarised
-
-
-def test_what_enrichment_could_not_read_stays(live: Passing) -> None:
-    live.take_in(event(1, at=0), event(2, at=0))
-    live.put(EVENT.label, event_id(1), importance_score=None)
-    assert live.run().events_forgotten == {Tier.ARCHIVE: 1}
-    assert live.retained() == ids(1)
 
 
 def test_a_cause_of_three_stays_until_its_effects_leave(live: Passing) -> None:
