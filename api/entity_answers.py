@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from api.answers import atlas_node
 from api.read_schemas import (
-    Alias,
     CommunityItem,
+    EntityAlias,
     EntityDetails,
     EntityItem,
     EntityProvenance,
@@ -124,7 +124,7 @@ def _details(group: EntityGroup, events: Sequence[GraphNode]) -> EntityDetails:
     )
 
 
-def _alias(group: EntityGroup, own_id: str) -> Alias:
+def _alias(group: EntityGroup, own_id: str) -> EntityAlias:
     """A member; what is said of its pair with the canonical one, else of its strongest pair."""
     member = group.members[own_id]
     properties = member.node.properties
@@ -133,7 +133,7 @@ def _alias(group: EntityGroup, own_id: str) -> Alias:
         key=lambda pair: (pair[0] != group.canonical, -(pair[1] or 0.0), pair[0]),
         default=("", None, None),
     )
-    return Alias(
+    return EntityAlias(
         entity_id=ENTITY_PREFIX + own_id,
         name=shown_name(properties),
         type=shown_type(properties),

@@ -391,7 +391,7 @@ class EntityDetails(Wire):
     provenance: EntityProvenance
 
 
-class Alias(Wire):
+class EntityAlias(Wire):
     """Another entity that was found to be the same."""
 
     entity_id: str
@@ -417,7 +417,7 @@ class EntityResponse(Wire):
     """An entity with its names, facts, community, and a page of the events that mention it."""
 
     entity: EntityDetails
-    aliases: list[Alias]
+    aliases: list[EntityAlias]
     community: CommunityItem | None
     facts: list[Fact]
     events: list[Node]

@@ -50,7 +50,7 @@ or the bare hash. Times are RFC 3339 with zone. A reason has at most 500 charact
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -127,7 +127,6 @@ PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT, REQUESTED_EVENT)
 """Those whose payload has rules."""
 
-ENTITY_TYPES: Final[tuple[str, ...]] = get_args(EntityType)
 MAX_JUSTIFICATION_CHARACTERS: Final = 200
 MAX_PAIRS: Final = 200
 """So that a payload stays below 128 KiB."""

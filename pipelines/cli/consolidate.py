@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.cli.invocation import Invocation, command
-from pipelines.cli.rendering import FAILED, OK, moment, show_report
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import moment, show_report
 from pipelines.operations import consolidate as operation
 from pipelines.operations import restore
 from pipelines.operations.passes.scopes import PassScope

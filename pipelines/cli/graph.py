@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.cli.invocation import Invocation, command
-from pipelines.cli.rendering import AWAY, FAILED, OK, show_table
+from pipelines.cli.outcome import AWAY, FAILED, OK
+from pipelines.cli.rendering import show_table
 from pipelines.operations import browse
 from pipelines.operations import status as operation
 from pipelines.operations.browse import clear_graph

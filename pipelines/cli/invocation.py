@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.cli.rendering import (
-    AWAY,
-    FAILED,
-    OK,
-    REFUSED,
-    USAGE,
-    Progress,
-    report_error,
-    write_json,
-)
+from pipelines.cli.outcome import AWAY, FAILED, OK, REFUSED, USAGE, report_error, write_json
+from pipelines.cli.rendering import Progress
 from pipelines.local.data_folder import connection_settings
 from pipelines.observe.logs import configure_logging
 from pipelines.work.settings import Settings, load_settings

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from pipelines.cli import rendering
+from pipelines.cli import outcome
 
 HELP = """An agent's memory as a graph that is a fold of an event ledger.
 
@@ -82,7 +82,7 @@ COMMANDS: dict[str, Listed] = {
         RUNNING,
         "Start everything, import a payment agent's incident, ask why, and stop.",
     ),
-    "import": Listed("ask", EVENTS, "Append events, or chat conversations, to the ledger."),
+    "import": Listed("imports", EVENTS, "Append events, or chat conversations, to the ledger."),
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
@@ -145,7 +145,7 @@ class LazyGroup(TyperGroup):
 
 
 def _exit_codes() -> str:
-    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in rendering.EXIT_CODES.items())
+    rows = (f"[cyan]{code:>3}[/cyan]  {text}" for code, text in outcome.EXIT_CODES.items())
     return "[bold]Exit codes[/bold]\n\n" + "\n\n".join(rows)
 
 
@@ -182,11 +182,11 @@ def main(arguments: list[str] | None = None) -> None:
         show = getattr(error, "show", None)  # a usage error shows the usage, too
         if json or show is None:
             message = error.format_message()
-            rendering.report_error("UsageError", message, code=code, json=json)
+            outcome.report_error("UsageError", message, code=code, json=json)
         else:
             show()
     except typer.Abort:
-        code = rendering.INTERRUPTED
+        code = outcome.INTERRUPTED
     sys.exit(code)
 
 
@@ -198,7 +198,7 @@ def _one_line(
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         last = "".join(traceback.format_exception_only(kind, error)).strip()
         message = f"unexpected: {last} (--debug shows where)"
-        rendering.report_error(kind.__name__, message, code=rendering.FAILED, json=json)
+        outcome.report_error(kind.__name__, message, code=outcome.FAILED, json=json)
 
     return hook
 

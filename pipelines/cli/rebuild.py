@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
-from pipelines.cli.rendering import FAILED, OK, moment, show_report, show_verified
+from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.rendering import moment, show_report, show_verified
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back

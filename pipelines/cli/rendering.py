@@ -1,18 +1,12 @@
-"""What several commands print: progress, tables, reports; and how a command ends.
-
-It ends with its exit code, and one line for a person or one JSON document for a machine.
-"""
+"""What several commands print: progress, tables, reports; and the times that options name."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
-import orjson
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -103,12 +97,7 @@ class Progress:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
 
@@ -214,34 +203,3 @@ def moment(text: str | None, option: str) -> int | None:
         return timestamp_ms(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
-
-
-OK, FAILED, USAGE, AWAY, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXIT_CODES: Mapping[int, str] = {
-    OK: "done, and all is well",
-    FAILED: "divergence found, or the command could not do what was asked",
-    USAGE: "the command line or a setting is wrong",
-    AWAY: "a service (Redis or Neo4j) is away; the same command may work later",
-    REFUSED: "some of the input was refused; the rest went in",
-    INTERRUPTED: "interrupted",
-}
-
-
-def write_json(document: Mapping[str, Any]) -> None:
-    """Print the one JSON document."""
-    sys.stdout.write(
-        orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
-    )
-    sys.stdout.flush()
-
-
-def report_error(
-    kind: str, message: str, *, code: int, json: bool, retryable: bool = False
-) -> None:
-    """Say what went wrong: one line for a person, one document for a machine."""
-    line = " ".join(message.split())
-    if json:
-        error = {"kind": kind, "message": line, "exit_code": code, "retryable": retryable}
-        write_json({"error": error})
-    else:
-        sys.stderr.write(f"recollect: {line}\n")

@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from pipelines.cli.ask import show_answer, wait_until_passed
+from pipelines.cli.ask import show_answer
+from pipelines.cli.imports import wait_until_passed
 from pipelines.cli.invocation import Invocation, command, log_to_stderr, settings_of
-from pipelines.cli.rendering import FAILED, OK
+from pipelines.cli.outcome import FAILED, OK
 from pipelines.local import services as local
 from pipelines.local import services as supervised
 from pipelines.local import workers

@@ -15,7 +15,7 @@ import typer
 from pydantic import SecretStr, ValidationError
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
-from pipelines.cli.rendering import OK
+from pipelines.cli.outcome import OK
 from pipelines.local.processes import RestartLimit
 from pipelines.local.python_process import (
     end_with_standard_input,

@@ -25,7 +25,6 @@ from contextlib import suppress
 from importlib.resources import files
 from threading import Lock
 from time import monotonic
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import redis
@@ -341,12 +340,7 @@ class PassLease:
         self._renewal.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._renewal.join()
         self._until_s = 0.0

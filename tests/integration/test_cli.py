@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from pipelines.cli.main import COMMANDS, load
-from pipelines.cli.rendering import EXIT_CODES
+from pipelines.cli.outcome import EXIT_CODES
 
 pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
@@ -83,7 +83,7 @@ def test_help_loads_nothing_heavy() -> None:
         "with contextlib.suppress(SystemExit): pipelines.cli.main.main(['--help'])\n"
         "heavy = {'faust', 'neo4j', 'redis', 'fastapi', 'pydantic', 'uvicorn', 'asyncio'}\n"
         "ours = ('pipelines.', 'projections', 'enrichment', 'consolidation', 'api')\n"
-        "cli = {'pipelines.cli', 'pipelines.cli.main', 'pipelines.cli.rendering'}\n"
+        "cli = {'pipelines.cli', 'pipelines.cli.main', 'pipelines.cli.outcome'}\n"
         "loaded = {name for name in sys.modules if name.startswith(ours)} - cli\n"
         "print(sorted(loaded | heavy & set(sys.modules)), file=sys.stderr)"
     )
