@@ -1,4 +1,4 @@
-"""What `recollect graph` looks at: entities, what is known about one, communities, counts."""
+"""What `recollect graph` does: entities, what is known about one, communities, counts, clearing."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Bring back what was recalled: its entries are folded once more through the earlier stages.
+"""Fold what a graph is behind with: partitions up to the tails, and events that were recalled.
 
-The consolidation marks the tombstone of a recalled event, which then keeps nobody out any more.
-What is missing is what projection and enrichment make of the event. `recalling` does that for who
-asks; here it is done for a graph that is rebuilt, and for what was left behind. The mark stays, so
-whoever looks next goes on where this ended.
+A partition that no worker serves is folded here. The consolidation marks the tombstone of a
+recalled event, which then keeps nobody out any more; what is missing is what projection and
+enrichment make of the event, so its entry is folded once more through these. `recalling` does that
+for who asks; here it is done for a graph that is rebuilt, and for what was left behind. The mark
+stays, so whoever looks next goes on where this ended.
 """
 
 from __future__ import annotations

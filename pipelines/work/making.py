@@ -1,4 +1,4 @@
-"""Stages made to run on a target: any of them by its row, and those that need no models."""
+"""The stages that need no models, made to run on a target; their rows name them."""
 
 from __future__ import annotations
 
