@@ -52,7 +52,7 @@ def verify(
         GraphAhead: the ledger lost what the graph was folded from; `recover` comes first.
     """
     begun = time.perf_counter()
-    chosen = services.targets.get(target) if target else services.active()
+    chosen = services.target(target) if target else services.active()
     owner = tenant or (DEFAULT_TENANT if session is not None else None)
     stage = PROJECTION.name if fast else stage
     proving = _Proving(
