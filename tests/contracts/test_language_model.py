@@ -384,10 +384,11 @@ def test_a_check_takes_answers_from_the_cache_alone(
     model: Callable[..., ChatModel], server: ChatServer, counted: Counted
 ) -> None:
     ask(model(), 1)
-    checking = model(asks=False)
-    assert [ask(checking, 1), ask(checking, 2)] == [SAME, None]
-    assert len(server.asked) == 1
-    assert counted() == {"answered": 1}
+    checking = model()
+    with checking.asking_nobody():
+        assert [ask(checking, 1), ask(checking, 2)] == [SAME, None]
+        assert len(server.asked) == 1
+        assert counted() == {"answered": 1}
 
 
 # many, limits, stopping
@@ -545,7 +546,9 @@ def test_a_batch_of_events_takes_in_what_the_model_says(
     assert counted() == {"answered": 1, "malformed": 1, "degraded": 1}
     server.does(hangs)
     assert with_answers(model(), batch[:2]) == (found[:2], frozenset())
-    assert with_answers(model(asks=False), batch) == (found, without)
+    checking = model()
+    with checking.asking_nobody():
+        assert with_answers(checking, batch) == (found, without)
 
 
 def test_a_server_that_is_away_leaves_events_as_the_rules_have_them(
