@@ -275,7 +275,6 @@ def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_
                 wait_until(
                     lambda name=name: _active(api) == name,  # type: ignore[misc]  # bound now
                     f"{name} is read",
-                    patience_s=5,
                 )
                 seen = len(statuses)
                 wait_until(lambda seen=seen: len(statuses) > seen + 2, "reads")  # type: ignore[misc]
