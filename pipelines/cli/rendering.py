@@ -27,6 +27,8 @@ from rich.text import Text
 from projections.events import timestamp_ms
 
 SHOWN_DIFFERENCES = 50
+SHOWN_CHARACTERS = 80
+"""Of a value that differs."""
 
 
 class _RateColumn(TextColumn):
@@ -161,9 +163,12 @@ def _shown(value: Any) -> str:
 
 def show_verified(out: Console, document: Mapping[str, Any]) -> None:
     """For a person: the verdict, the digest, what differs, and what was compared."""
-    same = document["difference_count"] == 0
-    verdict = "[green]✓ same[/green]" if same else "[red]✗ divergence[/red]"
-    out.print(f"{verdict}  {document['events']:,} events  digest [bold]{document['digest']}[/bold]")
+    count, events = document["difference_count"], f"{document['events']:,} events"
+    if count:
+        out.print(f"[red]✗ divergence[/red]  {count:,} differences in {events}")
+    else:
+        digest = document["digest"]
+        out.print(f"[green]✓ same[/green]  {events}  digest [bold]{digest}[/bold]")
     for name, remark in (
         ("repaired", "differences mended"),
         ("waiting_parent_count", "parents never seen"),
@@ -179,11 +184,26 @@ def show_verified(out: Console, document: Mapping[str, Any]) -> None:
         out.print(f"  [yellow]{note}[/yellow]")
     differences = document["differences"]
     for difference in differences[:SHOWN_DIFFERENCES]:
-        out.print(f"  {line(difference)}", markup=False)
-    if document["difference_count"] > SHOWN_DIFFERENCES:
-        more = document["difference_count"] - SHOWN_DIFFERENCES
+        out.print(f"  {_difference(difference)}", markup=False)
+    if count > SHOWN_DIFFERENCES:
+        more = count - SHOWN_DIFFERENCES
         out.print(f"  and {more:,} more (--json lists up to {len(differences):,})")
     out.print(f"  [dim]{document['scope']}[/dim]")
+
+
+def _difference(one: Mapping[str, Any]) -> str:
+    """A difference in one line; values that are long, such as vectors, are cut."""
+    name = " ".join(map(str, (one["kind"], one["element"], one["type"], *one["key"])))
+    changes = ", ".join(
+        f"{field} is {_cut(change['found'])}, should be {_cut(change['expected'])}"
+        for field, change in one["fields"].items()
+    )
+    return f"{name}: {changes}" if changes else name
+
+
+def _cut(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 def line(fields: Mapping[str, Any]) -> str:

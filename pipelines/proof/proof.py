@@ -146,7 +146,8 @@ class _Proof:
         census = _patiently(self._graph.census) if self._scope.is_whole else None
         schema = list(census_differences(census)) if census is not None else []
         self._is_schema_wrong = bool(schema)
-        report.compared = dict(counts)
+        rows = NODES | EDGES
+        report.compared = {name: counts[name] for name in counts if self._scope.covers(rows[name])}
         self._describe(report, different, schema)
         return report, changes
 

@@ -23,6 +23,8 @@ from projections.schema import (
     FORGOTTEN,
     NODES,
     REFERENCES,
+    EdgeRow,
+    NodeRow,
 )
 
 Change = NodeChange | EdgeChange
@@ -65,6 +67,11 @@ class Scope:
     def has_stage(self, name: str) -> bool:
         """Whether it is about what a stage writes."""
         return self.stages is None or name in self.stages
+
+    def covers(self, row: NodeRow | EdgeRow) -> bool:
+        """Whether it is about a label or an edge type, or a property of one."""
+        writers = {p.stage for p in row.properties} | {row.stage}
+        return self.stages is None or not self.stages.isdisjoint(writers)
 
     def may_have(self, change: Change) -> bool:
         """Whether it is about what differs, whichever session that belongs to."""
