@@ -191,12 +191,12 @@ def show_verified(out: Console, document: Mapping[str, Any]) -> None:
     out.print(f"  [dim]{document['scope']}[/dim]")
 
 
-def _difference(one: Mapping[str, Any]) -> str:
+def _difference(parts: Mapping[str, Any]) -> str:
     """A difference in one line; values that are long, such as vectors, are cut."""
-    name = " ".join(map(str, (one["kind"], one["element"], one["type"], *one["key"])))
+    name = " ".join(map(str, (parts["kind"], parts["element"], parts["type"], *parts["key"])))
     changes = ", ".join(
         f"{field} is {_cut(change['found'])}, should be {_cut(change['expected'])}"
-        for field, change in one["fields"].items()
+        for field, change in parts["fields"].items()
     )
     return f"{name}: {changes}" if changes else name
 
