@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from projections.schema import EVENT, Certainty, EdgeRow, NodeRow
-from projections.structural import SessionGraph
 
 MODULUS = 1 << 256
 _EXACT = (Certainty.FOLDED, Certainty.RECORDED)
@@ -40,16 +39,6 @@ def element_digest(label_or_type: str, *values: Any) -> int:
     return int.from_bytes(blake2b(data, digest_size=32).digest(), "big")
 
 
-def graph_number(graph: SessionGraph) -> int:
-    """Digest of a session's nodes and edges."""
-    number = sum(
-        element_digest(EVENT.label, *key, *values[:POSITION]) for key, values in graph.nodes.items()
-    )
-    for (type_, source, target), copies in graph.edges.items():
-        number += sum(edge_number(type_, source, target, values) for values in copies)
-    return number % MODULUS
-
-
 def edge_number(
     type_: str, source: Sequence[Any], target: Sequence[Any], values: Sequence[Any]
 ) -> int:
@@ -60,7 +49,7 @@ def edge_number(
 def digested(row: NodeRow | EdgeRow, stage: str) -> list[str]:
     """Names of what a digest covers of a row: exact values that a stage writes, in their order.
 
-    Bookkeeping is left out but for what the stage alone keeps, and so is where things stand.
+    Bookkeeping is left out, and so is where things stand in the ledger.
     """
     if isinstance(row, NodeRow):
         properties = () if row.operational else row.properties

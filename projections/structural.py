@@ -226,39 +226,3 @@ def stage_values(operation: MergeNode | MergeEdge) -> tuple[Any, ...]:
     if isinstance(operation, MergeNode):
         return node_values(operation.label, operation.stage)(operation.values)
     return edge_values(operation.type, operation.stage)(operation.values)
-
-
-class SessionGraph(NamedTuple):
-    """What the fold makes of one session, or what a graph holds of it.
-
-    Values stand in the order of the schema's rows. `edges` starts at the session's events: each
-    edge by (type, source key, target key) with the values of every parallel edge found; a fold
-    has exactly one.
-    """
-
-    nodes: dict[tuple[str, str], tuple[Any, ...]]
-    edges: dict[tuple[str, tuple[Any, ...], tuple[Any, ...]], list[tuple[Any, ...]]]
-
-
-def session_graph(
-    events: Iterable[tuple[Position, Event]], tombstones: Set[tuple[str, str]] = frozenset()
-) -> SessionGraph:
-    """The fold of whole sessions from scratch, all their events given, in any order.
-
-    The reference that `project` must agree with however the events were cut and shuffled.
-    """
-    graph = SessionGraph({}, {})
-    sessions: dict[SessionKey, list[Link]] = {}
-    placed = {event.key: (position, event) for position, event in events}
-    for event in retained((event for _, event in placed.values()), tombstones):
-        graph.nodes[event.key] = stage_values(event_node(event, placed[event.key][0]))
-        cause = direct_cause(event)
-        if cause is not None:
-            graph.edges[cause.type, cause.source, cause.target] = [stage_values(cause)]
-        sessions.setdefault((event.tenant, event.session_id), []).append(
-            Link(event.occurred_at_ms, event.event_id)
-        )
-    for session, links in sessions.items():
-        for edge in follows_chain(session, links):
-            graph.edges[edge.type, edge.source, edge.target] = [stage_values(edge)]
-    return graph

@@ -24,7 +24,6 @@ from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable
 from projections.schema import EVENT
 
 SUBGRAPH = "/v1/query/subgraph"
-FACTS = "/v1/query/facts"
 MARKDOWN = "text/markdown"
 _JSON = "application/json"
 _GRACE_S = 10.0

@@ -28,7 +28,6 @@ from projections.identity import Position
 if TYPE_CHECKING:
     from pipelines.ledger.ledger import Outcome
 
-FORMATS = ("events", "chat")
 MAX_LINE_BYTES = 8 * 2**20
 """A line beyond this is refused unread: a file without line ends must not fill the memory."""
 KEPT_PROBLEMS = 1_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from pipelines.ledger.registry import Target, verified
 from pipelines.proof.expected import LedgerFold
@@ -66,8 +67,9 @@ def verify(
     if report is None:
         report = proving.run(repair=repair)
     report.target = chosen.name
+    lags = _lags(services, chosen, report.stages)
     for name, finding in report.stages.items():
-        finding.lag_entries = _lag(services, chosen, name)
+        finding.lag_entries = lags[name]
     report.duration_s = time.perf_counter() - begun
     if owner is None:
         for name, finding in report.stages.items():
@@ -163,10 +165,14 @@ def _silent(done: int, total: int | None, what: str) -> None:
     """Nobody looks."""
 
 
-def _lag(services: Services, target: Target, stage: str) -> int:
-    seqs = {one.partition: one.seq for one in services.graph(target).checkpoints(stage)}
-    tails = enumerate(services.ledger.tails())
-    return sum(max(0, tail.seq - seqs.get(partition, 0)) for partition, tail in tails)
+def _lags(services: Services, target: Target, stages: Iterable[str]) -> dict[str, int]:
+    """Entries that each stage has not folded yet."""
+    checkpoints, tails = services.graph(target).checkpoints(), services.ledger.tails()
+    seqs = {(one.stage, one.partition): one.seq for one in checkpoints}
+    return {
+        stage: sum(max(0, tail.seq - seqs.get((stage, n), 0)) for n, tail in enumerate(tails))
+        for stage in stages
+    }
 
 
 def _named_in(report: ProofReport) -> set[tuple[str, str]]:

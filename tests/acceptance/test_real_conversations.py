@@ -22,10 +22,10 @@ from pipelines.operations.chat_trajectories import conversation_events
 from pipelines.operations.status import status
 from pipelines.work.services import Services
 from pipelines.work.settings import load_settings
-from projections.digest import digest_text, graph_number
+from projections.digest import digest_text
 from projections.events import parse_event
 from projections.identity import START
-from projections.structural import session_graph
+from tests.reference_fold import graph_number, session_graph
 from tests.servers import emptied_neo4j, emptied_valkey
 
 CONVERSATIONS = Path(__file__).parents[3] / "shared/data/tau-bench/gpt-4o-airline.json.gz"

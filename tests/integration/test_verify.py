@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines.proof.report import ProofReport
-from projections.digest import digest_text, graph_number
+from projections.digest import digest_text
 from projections.errors import FoldVersionMismatch, GraphAhead
 from projections.events import Event, event_partition
 from projections.identity import START
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS, PLACEHOLDER, Kind
-from projections.structural import session_graph
 from tests.factories import event, event_id, full_event, sessions
 from tests.integration.stack import Ingest, Stack, keys_of
 from tests.memory_stack import PARTITIONS, Worker
+from tests.reference_fold import graph_number, session_graph
 
 pytestmark = pytest.mark.integration
 

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.work.runner import Runner
-from projections.digest import graph_number
 from projections.errors import Fenced, GraphUnavailable
 from projections.events import Event, decode_event, event_partition, is_system_event
 from projections.identity import START, Position
 from projections.operations import Key, MergeEdge, MergeNode, Operations
 from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, FORGOTTEN, SIMILAR_TO
-from projections.structural import SessionGraph, session_graph
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger
 from tests.fakes.stages import PROJECTING
 from tests.faulty_graph import FaultyGraph
 from tests.graph_dump import Dump, dump
+from tests.reference_fold import SessionGraph, graph_number, session_graph
 from tests.strategies import FATES, SESSIONS, TENANTS, Step, histories, schedules
 
 PARTITIONS = 3

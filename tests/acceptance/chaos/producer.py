@@ -13,8 +13,8 @@ from projections.digest import MODULUS, digest_text
 from projections.errors import EventConflict, GraphAhead, LedgerUnavailable
 from projections.events import Event, event_partition
 from projections.identity import START, Position
-from projections.structural import session_graph
 from tests.acceptance.chaos.story import Story
+from tests.reference_fold import session_graph
 
 _PATIENCE_S = 120.0
 _BRISK_EVENTS = 400
@@ -145,7 +145,7 @@ class Producer(threading.Thread):
 
     def digest(self) -> str:
         """Digest of an undisturbed fold of these events, in memory, without any service."""
-        from projections.digest import graph_number
+        from tests.reference_fold import graph_number
 
         folded = session_graph((one.position, one.event) for one in self.accepted.values())
         return digest_text(graph_number(folded) % MODULUS)
