@@ -24,6 +24,8 @@ from tests.properties.test_mutations import Case
 pytestmark = pytest.mark.integration
 
 SOME = 40
+MOST_UNWRITTEN = 0.1
+"""Share of the cases that this store cannot be made to hold, such as a time of another type."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def check(world: World, chosen: list[Case]) -> None:
     folded = LedgerFold(world.ledger, stage_folds(world.ledger), policy=IMPATIENT)
     assert prove(world.graph, folded).ok
     before, census = dump(world.graph), world.graph.census()
-    failed = []
+    failed, unwritten = [], 0
     for case in chosen:
         fold = folded
         if "ghost" in case.name or "DeadLetter" in case.name:
@@ -56,7 +58,8 @@ def check(world: World, chosen: list[Case]) -> None:
         with suppress(GraphRejected):  # a time that is none cannot be written as one
             case.damage(world.graph)
         if dump(world.graph) == before and world.graph.census() == census:
-            continue  # the store takes what it is given for the value that it had
+            unwritten += 1  # refused, or taken for the value that was there
+            continue
         report = prove(world.graph, fold, repair=True)
         if not report.found_count:
             failed.append(f"not found: {case.name}")
@@ -65,6 +68,7 @@ def check(world: World, chosen: list[Case]) -> None:
         elif dump(world.graph) != before or world.graph.census() != census:
             failed.append(f"mended to something else: {case.name}")
     assert not failed, "\n".join([f"{len(failed)} of {len(chosen)}", *failed])
+    assert unwritten <= MOST_UNWRITTEN * len(chosen), f"{unwritten} of {len(chosen)} unwritten"
 
 
 def test_some_mutations_are_found_and_mended(world: World) -> None:

@@ -14,13 +14,12 @@ import pytest
 from consolidation.decay import DAY_MS
 from consolidation.retention import RetentionPolicy
 from enrichment.names import canonical_name, entity_id
-from pipelines.graph.rows import FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.dead_letters import retry
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.work import enriching, poison
-from pipelines.work.catch_up import fold_again, fold_partition
+from pipelines.work.catch_up import fold_again, fold_partition, returning
 from pipelines.work.folds import StageFold
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import UNBRAKED
@@ -31,7 +30,6 @@ from projections.errors import EventConflict
 from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
 from projections.operations import Checkpoint
-from projections.schema import EVENT, FORGOTTEN
 from tests.factories import START_MS, event, event_id
 from tests.fakes.ledger import FakeLedger, FakeServer
 from tests.simulation.decisions import EPISODE, FORGET, decide, look
@@ -376,29 +374,11 @@ class World:
         self.bring_back(self._target(which))
 
     def bring_back(self, target: str) -> int:
-        """As `restored.bring_back`, whose question to the graph is not on the port yet."""
-        keys = self._missing(target)
-        if keys:
-            runners = [self.runner(stage, target) for stage in stages_before(CONSOLIDATION)]
-            fold_again(cast(Any, self.ledger), runners, keys)
+        """Fold what was recalled and is away, with runners of this world."""
+        keys = returning(self.services.graphs[target], enriched=True)
+        runners = [self.runner(stage, target) for stage in stages_before(CONSOLIDATION)]
+        fold_again(cast(Any, self.ledger), runners, keys)
         return len(keys)
-
-    def _missing(self, target: str) -> list[tuple[str, str]]:
-        graph = self.services.graphs[target]
-        tombstones = cast(Iterator[FoundNode], graph.stream(FORGOTTEN.label, ("recalled",)))
-        recalled = [(n.key[0], n.key[1]) for n in tombstones if n.values["recalled"]]
-        present = graph.nodes(EVENT.label, recalled, ("importance_score",))
-        dead = {(d["tenant"], d["event_id"]) for d in graph.dead_letters()}
-        return [
-            key
-            for key in recalled
-            if key not in dead
-            and not (
-                key in present
-                and present[key].visible
-                and present[key].values["importance_score"] is not None
-            )
-        ]
 
     def _target(self, which: int) -> str:
         names = sorted(self.services.graphs)
