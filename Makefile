@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := $(VENV)/.jars
+PROMTOOL := $(VENV)/.promtool
+# Checks the alert rules and tests them; no registry of Python packages has it.
+PROMTOOL_VERSION := v0.316.0
 CHAOS_FAULTS ?= 1000
 CHAOS_SEED ?= 1
 CHAOS_ARGS ?=
@@ -17,7 +20,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test acceptance lint bench bench-query bench-retrieval chaos simulate lock clean
+.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-query bench-retrieval chaos simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,12 +30,25 @@ setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j
 demo: setup ## start everything, import a scenario, explain a failure, verify, stop
 	$(BIN)/recollect demo
 
-test: lint setup ## lint, then the tests, with real Valkey and Neo4j
+test: lint setup promtool ## lint, then the tests, with real Valkey and Neo4j
 	$(BIN)/python -m pytest -m "not acceptance_long" -n $(TEST_WORKERS) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
 acceptance: setup ## whole deployments seen from outside, the long versions too
 	$(BIN)/python -m pytest -m "acceptance or acceptance_long" $(PYTEST_ARGS)
+
+test-containers: setup ## the contracts on the official images of Redis, Valkey and Neo4j; needs an engine
+	$(BIN)/python -m tests.containers $(PYTEST_ARGS)
+
+test-torch: setup ## the other backend of embeddings, in an environment of its own (gigabytes)
+	$(PYTHON) -m venv --system-site-packages $(VENV)/torch
+	echo "$(CURDIR)/$$(echo $(VENV)/lib/python3*/site-packages)" > \
+		"$$(echo $(VENV)/torch/lib/python3*/site-packages)/recollect.pth"
+	$(VENV)/torch/bin/python -m pip install --quiet 'sentence-transformers>=5.1,<7'
+	PYTHONPATH=. $(VENV)/torch/bin/python -m pytest tests/unit/pipelines/test_embedder.py $(PYTEST_ARGS)
+
+audit: $(STAMP) ## dependencies with known vulnerabilities; asks an advisory service over the network
+	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements.lock
 
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -56,6 +72,8 @@ simulate: $(STAMP) ## SEEDS (5000) histories in memory, every fault; SEED=17 rep
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) \
 		--first $(FIRST) --processes $(SIMULATION_PROCESSES))
 
+promtool: $(PROMTOOL) ## build what checks the alert rules, where Go is installed
+
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 		$(if $(UPGRADE),--upgrade) --extra dev --output-file requirements.lock pyproject.toml
@@ -74,3 +92,10 @@ $(STAMP): requirements.lock pyproject.toml
 $(JARS): $(STAMP) pipelines/local/neo4j-jars.txt
 	$(BIN)/python -m pipelines.local fetch
 	@touch $@
+
+# Without Go, or with none of its modules in reach, the tests of the rules skip and say so.
+$(PROMTOOL): $(STAMP)
+	@if command -v go > /dev/null; then \
+		GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd,enable_dns_sd \
+			github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION) \
+		&& touch $@ || echo "promtool was not built"; fi

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -29,22 +30,33 @@ from api.schemas import (
 )
 from api.services import ReadContext
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
-from enrichment.histories import MAX_SUPPORTING
+from enrichment.names import ACTIVE
 from pipelines.graph.reader import GraphEdge, GraphNode
+from pipelines.graph.reads.events import EventReads
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from pipelines.ledger.ledger import Ledger
-from projections.errors import LedgerError, UndecodableEntry
-from projections.events import decode_event, timestamp_ms, timestamp_text
+from projections.errors import GraphError, LedgerError, UndecodableEntry
+from projections.events import timestamp_ms, timestamp_text
 from projections.identity import Position
-from projections.schema import EDGES, EVENT, NODES, Kind
+from projections.schema import EDGES, ENTITY, EVENT, MAX_SUPPORTING, NODES, Kind
 
 GQ = TypeVar("GQ", bound=GraphReadQuery)
 
 _PROVENANCE: Final = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
-# Said by `scores` or `provenance`, or nobody's business outside.
+# Said by `scores` or `provenance`, or of use to the stages alone.
 _NOT_ATTRIBUTES: Final = frozenset(
-    {*_PROVENANCE, "text", "decided_at", "source_event_ids", "source_digest", "gist"}
+    {
+        *_PROVENANCE,
+        *("text", "decided_at", "source_event_ids", "source_digest", "gist"),
+        *("embedding_model", "parted_from", "corrected_type", "link_count"),
+        *("first_event_id", "first_user_id"),
+    }
 )
+_UNWRITTEN: Final[Mapping[str, Mapping[str, Any]]] = {
+    EVENT.label: {"access_count": 0},
+    ENTITY.label: {"access_count": 0, "status": ACTIVE},
+}
+"""What a property that nobody has written says, by label."""
 
 
 class JsonResponse(Response):
@@ -168,6 +180,9 @@ def atlas_node(
         relevance=relevance,
     )
     attributes = {name: properties.get(name) for name in _ATTRIBUTES[node.label]}
+    for name, value in _UNWRITTEN.get(node.label, {}).items():
+        if attributes[name] is None:
+            attributes[name] = value
     for name, kind in _TIMES[node.label].items():
         attributes[name] = _shown(attributes[name], kind)
     return Node(
@@ -236,9 +251,11 @@ def atlas_response(
             scoring_weights=ScoringWeights(
                 recency=weights.recency, importance=weights.importance, relevance=weights.relevance
             ),
+            policy_version=context.services.policy.version,
             capacity=Capacity(
                 max_nodes=query.max_nodes, used_nodes=len(nodes), max_depth=query.max_depth
             ),
+            user_id=context.scope.viewer,
             **meta,
         ),
     )
@@ -265,9 +282,12 @@ def subgraph_response(
         inferred_intents=dict(page.inferred) if intent is None else {},
         intent_override=intent,
         seed_nodes=page.seeds,
+        seed_names=page.seed_names,
+        unknown_seeds=page.notes.unknown_seeds,
         retrieval_method=page.method,
         channels={name: _report(outcome) for name, outcome in page.notes.outcomes.items()},
         degraded=page.notes.degraded,
+        withheld=context.withheld(lambda: len(page.withheld)),
         next_cursor=next_cursor,
     )
 
@@ -316,7 +336,7 @@ def add_contents(nodes: Iterable[Node], tenant: str, ledger: Callable[[], Ledger
         else:
             room -= len(entry.data)
             try:
-                node.content = decode_event(entry.data).payload
+                node.content = entry.event().payload
             except UndecodableEntry:
                 node.content_omitted = "not in the ledger"
 
@@ -354,14 +374,20 @@ def also_markdown(description: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"description": description, "content": content}}
 
 
-def subgraph_markdown(nodes: Iterable[Node], texts: Mapping[str, str], max_tokens: int) -> str:
+def evidence_of(context: ReadContext[Any], nodes: Sequence[Node], max_tokens: int) -> str:
     """The events of an answer in reading order, the best of them if not all fit.
 
+    Called on a thread; events whose words do not come in time are summed up.
+
     Args:
+        context: of the read.
         nodes: the best first.
-        texts: what events say, by id; without it what they are.
         max_tokens: estimated, see `estimated_tokens`.
     """
+    ids = [node.node_id for node in nodes if node.type == EVENT.label]
+    texts: dict[str, str] = {}
+    with suppress(GraphError), context.services.connections.graph.reader() as reader:
+        texts = context.read(reader, lambda graph: EventReads(graph, context.scope).texts(ids))
     events = [evidence for node in nodes if (evidence := _evidence(node, texts)) is not None]
     return evidence_markdown(events, max_tokens=max_tokens)
 

@@ -1,41 +1,25 @@
-"""What one process of the API remembers: answers, what events say, what was shown and to whom.
+"""What one process of the API remembers: answers, and what events say.
 
 All of it is bounded, kept in one kind of store (`BoundedEntries`), and lost without harm.
-
-What reads returned waits here too, until it is appended as `memory.accessed`, one event a tenant
-and second. A read never waits for that. It has a bounded place in memory, waits there while the
-ledger is away, and is dropped (and counted as dropped) when the place is full or ingest is
-overloaded: memories that count a little less are better than events that are refused.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import uuid
 import weakref
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from api.retrieval.relevance import Passage
-from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, FactKey, accessed_payloads
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.rows import ids_by_label, is_event
-from pipelines.ledger.ledger import Ledger
-from pipelines.observe import logs, metrics
-from projections.errors import LedgerError, UndecodableEntry
-from projections.events import (
-    PARTITION_KEY,
-    Event,
-    decode_event,
-    is_system_event,
-    parse_event,
-    timestamp_text,
-)
+from pipelines.ledger.ledger import Entry, Ledger
+from pipelines.observe import metrics
+from projections.errors import UndecodableEntry
+from projections.events import is_system_event
 from projections.identity import START, Position, partition_of
-from projections.schema import ENTITY, EVENT
 
 A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
@@ -48,9 +32,6 @@ REMEMBERED_S: Final = 300.0
 _OWN_BYTES: Final = 1_800
 _BYTES_PER_WORD: Final = 40
 """Of a passage with its places here, and of a word with its stem, as tracemalloc counts them."""
-MAX_SESSIONS: Final = 2_000
-MAX_SHOWN: Final = 100
-"""Sessions, and events of each, of which is remembered what was shown."""
 
 
 class BoundedEntries(Generic[K, V]):
@@ -198,16 +179,16 @@ class ResultCache:
             behind = ledger.read(partition, seen, MAX_LOOKED_AT + 1, tail)
             if len(behind) > MAX_LOOKED_AT:
                 return False
-            if any(_concerns(entry, tenant, event.data) for event in behind):
+            if any(_concerns(entry, tenant, one) for one in behind):
                 return False
             entry.seen[partition] = tail
         return True
 
 
-def _concerns(entry: _Answer, tenant: str, data: bytes) -> bool:
+def _concerns(entry: _Answer, tenant: str, appended: Entry) -> bool:
     """Whether an event may change an answer; one that cannot be read may."""
     try:
-        event = decode_event(data)
+        event = appended.event()
     except UndecodableEntry:
         return True
     if event.tenant != tenant or is_system_event(event.event_type):
@@ -279,162 +260,3 @@ class PassageCache:
 def _size(passage: Passage) -> int:
     vector = 0 if passage.vector is None else passage.vector.nbytes
     return _OWN_BYTES + vector + round(_BYTES_PER_WORD * passage.length)
-
-
-class SessionHistory:
-    """Which events each session was shown; the last ones of each. Safe for several threads."""
-
-    def __init__(self) -> None:
-        self._shown: BoundedEntries[tuple[str, str], list[str]] = BoundedEntries(MAX_SESSIONS)
-        self._lock = threading.Lock()
-
-    def shown(self, tenant: str, session_id: str) -> list[str]:
-        """Ids of the events that the session was shown, the last ones last."""
-        with self._lock:
-            return self._shown.get((tenant, session_id)) or []
-
-    def show(self, tenant: str, session_id: str, node_ids: Iterable[str]) -> None:
-        """Note what the session is shown now."""
-        key = (tenant, session_id)
-        newest_first = dict.fromkeys(reversed(list(filter(is_event, node_ids))))
-        with self._lock:
-            newest_first.update(dict.fromkeys(reversed(self._shown.get(key) or [])))
-            self._shown.put(key, list(newest_first)[:MAX_SHOWN][::-1])
-
-
-EVERY_S: Final = 1.0
-MAX_WAITING: Final = 20_000
-"""Nodes and facts of all tenants that wait to be appended."""
-_AGENT = "recollect"
-
-_log = logs.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    events: Counter[str] = field(default_factory=Counter)
-    entities: Counter[str] = field(default_factory=Counter)
-    facts: Counter[FactKey] = field(default_factory=Counter)
-
-    def __len__(self) -> int:
-        return len(self.events) + len(self.entities) + len(self.facts)
-
-
-class AccessLog:
-    """Safe for use by several threads; its own thread appends.
-
-    Args:
-        ledger: the ledger, when it can be used.
-        overloaded: why nothing may be appended now; None: it may.
-    """
-
-    def __init__(self, ledger: Callable[[], Ledger], overloaded: Callable[[], str | None]) -> None:
-        self._ledger = ledger
-        self._overloaded = overloaded
-        self._waiting: dict[str, _Waiting] = {}
-        self._size = 0
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Append what comes from now on."""
-        self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Append what waits, once, and end."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=2 * EVERY_S)
-
-    def record(
-        self, tenant: str, node_ids: Iterable[str] = (), facts: Iterable[FactKey] = ()
-    ) -> None:
-        """A read has returned these: nodes by wire id, facts by key. Only notes it down."""
-        ids = ids_by_label(node_ids)
-        with self._lock:
-            waiting = self._waiting.setdefault(tenant, _Waiting())
-            before = len(waiting)
-            for counter, keys in (
-                (waiting.events, ids[EVENT.label]),
-                (waiting.entities, ids[ENTITY.label]),
-                (waiting.facts, list(facts)),
-            ):
-                self._count(counter, keys)
-            self._size += len(waiting) - before
-
-    def waiting(self, tenant: str) -> int:
-        """How many nodes and facts of a tenant wait to be appended."""
-        with self._lock:
-            waiting = self._waiting.get(tenant)
-            return 0 if waiting is None else len(waiting)
-
-    def _count(self, counter: Counter[Any], keys: Iterable[Any]) -> None:
-        room = MAX_WAITING - self._size
-        for key in keys:
-            if key in counter:
-                counter[key] += 1
-            elif room > 0:
-                counter[key] = 1
-                room -= 1
-            else:
-                metrics.ACCESSES_DROPPED.inc()
-
-    def _run(self) -> None:
-        while not self._stop.wait(EVERY_S):
-            self.append_waiting()
-        self.append_waiting()
-
-    def append_waiting(self) -> None:
-        """Append what waits, a tenant at a time; what the ledger does not take goes on waiting."""
-        with self._lock:
-            tenants = list(self._waiting)
-        for tenant in tenants:
-            with self._lock:
-                waiting = self._waiting.pop(tenant)
-                self._size -= len(waiting)
-            if not len(waiting):
-                continue
-            if self._overloaded() is not None:
-                metrics.ACCESSES_DROPPED.inc(len(waiting))
-                continue
-            try:
-                self._ledger().append(accessed_events(tenant, waiting, time.time_ns() // 1_000_000))
-            except LedgerError as error:
-                _log.warning("accesses wait for the ledger", reason=str(error))
-                self._put_back(tenant, waiting)
-
-    def _put_back(self, tenant: str, waiting: _Waiting) -> None:
-        with self._lock:
-            newer = self._waiting.get(tenant, _Waiting())
-            before = len(newer)
-            room = MAX_WAITING - self._size - len(waiting)
-            if room < 0:
-                metrics.ACCESSES_DROPPED.inc(len(waiting))
-                return
-            newer.events.update(waiting.events)
-            newer.entities.update(waiting.entities)
-            newer.facts.update(waiting.facts)
-            self._waiting[tenant] = newer
-            self._size += len(newer) - before
-
-
-def accessed_events(tenant: str, waiting: _Waiting, now_ms: int) -> list[Event]:
-    """The events of what was accessed; several when it is more than one holds."""
-    accessed = Accessed(waiting.events, waiting.entities, waiting.facts)
-    return [_event(tenant, payload, now_ms) for payload in accessed_payloads(accessed)]
-
-
-def _event(tenant: str, payload: Mapping[str, Any], now_ms: int) -> Event:
-    raw = {
-        "event_id": str(uuid.uuid4()),
-        "event_type": ACCESSED_EVENT,
-        "occurred_at": timestamp_text(now_ms),
-        "session_id": PARTITION_KEY,
-        "agent_id": _AGENT,
-        "trace_id": "accesses",
-        "tenant": tenant,
-        "payload": payload,
-    }
-    return parse_event(raw, now_ms=now_ms)

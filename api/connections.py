@@ -16,6 +16,8 @@ from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
+from pipelines.models.cache import ByteCache
+from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
 from projections.operations import Checkpoint
@@ -159,6 +161,10 @@ class Connections:
                 id_buckets=self._settings.id_buckets,
                 checkpoints=self.checkpoints,
             )
+
+    def cache(self, cache: metrics.Cache) -> ByteCache:
+        """One of the caches in Redis, which all processes share."""
+        return ByteCache.from_settings(self._redis, self._settings, cache)
 
     def active_target(self) -> tuple[Target, int]:
         """The active target and its generation; that of the settings while none is registered.

@@ -73,6 +73,7 @@ class EntityPage(NamedTuple):
     facts: Sequence[RecalledFact]
     events: Sequence[GraphNode]
     mentions: Sequence[Mention]
+    withheld: int | None
 
 
 def entity_response(
@@ -174,6 +175,7 @@ def summary_item(node: GraphNode) -> SummaryItem:
         created_at=moment(properties.get("created_at")),
         source_event_ids=properties.get("source_event_ids") or [],
         event_id=properties.get("event_id"),
+        user_ids=properties.get("user_ids"),
     )
 
 
@@ -271,6 +273,7 @@ class FactsAnswer(NamedTuple):
     next_cursor: str | None = None
     timed_out: bool = False
     complete: bool = True
+    withheld: int | None = None
 
 
 def facts_narrative(answer: FactsAnswer, max_tokens: int) -> str:
@@ -281,9 +284,9 @@ def facts_narrative(answer: FactsAnswer, max_tokens: int) -> str:
     users = [
         fact.source.entity_id
         for fact in answer.facts
-        if recall.user_id is not None
+        if recall.scope.user_id is not None
         and fact.source.entity_type == "user"
-        and canonical_name(fact.source.name) == canonical_name(recall.user_id)
+        and canonical_name(fact.source.name) == canonical_name(recall.scope.user_id)
     ]
     return facts_markdown(
         chosen_facts(lines, anchors), max_tokens=max_tokens, user=next(iter(users), None)
@@ -319,10 +322,12 @@ def facts_response(
             truncated_by=bounds,
             timed_out=answer.timed_out,
             seed_nodes=[ENTITY_PREFIX + seed.entity_id for seed in seeds],
+            unknown_seeds=list(answer.seeds.unknown),
             seed_channel=answer.seeds.channel,
             edge_types=list(recall.edge_types),
             at_timestamp=timestamp_text(recall.at_ms),
-            user_id=recall.user_id,
+            user_id=recall.scope.viewer,
+            withheld=answer.withheld,
             max_depth=recall.max_depth,
             max_facts=recall.max_facts,
             cached=cached,

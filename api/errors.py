@@ -21,6 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -59,15 +60,20 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "forbidden": Kind(403, "The API key does not allow this"),
     "not-found": Kind(404, "Not found"),
     "method-not-allowed": Kind(405, "Method not allowed"),
+    "request-timeout": Kind(408, "The request came too slowly"),
     "event-conflict": Kind(409, "The event id is taken by other content"),
     "body-too-large": Kind(413, "The body is too large"),
     "unsupported-media-type": Kind(415, "Only application/json is accepted"),
     "invalid-input": Kind(422, "The input breaks a rule"),
+    "rate-limited": Kind(429, "More than this key or tenant may send", retry=True),
     "overloaded": Kind(429, "Overloaded, send more slowly", retry=True),
+    "head-too-large": Kind(431, "The headers are too large"),
+    "client-closed": Kind(499, "The client hung up"),
     "internal": Kind(500, "An error of ours"),
     "ledger-unavailable": Kind(503, "The ledger is away", retry=True),
     "graph-unavailable": Kind(503, "The graph is away", retry=True),
     "partition-halted": Kind(503, "The partition is halted", retry=True),
+    "too-many-connections": Kind(503, "All connections are taken", retry=True),
     "not-ready": Kind(503, "Not ready", retry=True),
     "time-limit": Kind(504, "The time limit was reached"),
 }
@@ -75,6 +81,7 @@ READ_PROBLEMS: Final = (
     "unauthenticated",
     "forbidden",
     "invalid-input",
+    "rate-limited",
     "graph-unavailable",
     "ledger-unavailable",
     "time-limit",
@@ -264,6 +271,11 @@ async def _recollect_error(request: Request, error: Exception) -> Response:
     return problem_response(request, kind, detail, errors=errors)
 
 
+async def _hung_up(request: Request, error: Exception) -> Response:
+    """The client went away before its request was whole: nobody reads this, metrics count it."""
+    return problem_response(request, "client-closed", "The request was not whole.")
+
+
 async def _unexpected(request: Request, error: Exception) -> Response:
     """A defect; the server logs the traceback when the framework raises it again."""
     return problem_response(request, "internal", "The log has it under this request id.")
@@ -275,6 +287,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(RecollectError, _recollect_error)
+    app.add_exception_handler(ClientDisconnect, _hung_up)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -360,6 +373,10 @@ def _observe(scope: Scope, status: int, seconds: float) -> None:
     log("request", route=route, method=method, status=status, ms=round(seconds * 1000, 1))
 
 
+_READ_AND_REFUSED: Final = 4
+"""Times the largest body: so much is read of one that is too large, before it is refused."""
+
+
 class BodyLimit:
     """Refuses bodies beyond a size, by what they declare and by what arrives.
 
@@ -377,21 +394,32 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = Headers(scope=scope).get("content-length", "")
-        too_large = declared.isdigit() and int(declared) > self._max_bytes
+        headers = Headers(scope=scope)
+        declared = headers.get("content-length", "")
+        size = int(declared) if declared.isdigit() else 0
+        # Who asks whether to send it, or sends without measure, is answered at once.
+        is_sent = "expect" not in headers and size <= _READ_AND_REFUSED * self._max_bytes
         received = 0
 
         async def counted() -> Message:
             nonlocal received
-            if too_large:
+            if size > self._max_bytes and not is_sent:
                 raise self._refusal()
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
+            if max(size, received) > self._max_bytes:
+                await self._drop_rest(message, receive)
                 raise self._refusal()
             return message
 
         await self._app(scope, counted, send)
+
+    async def _drop_rest(self, message: Message, receive: Receive) -> None:
+        """Read on: many clients read no answer, but see a reset, before they have sent all."""
+        dropped = 0
+        while message.get("more_body", False) and dropped < _READ_AND_REFUSED * self._max_bytes:
+            message = await receive()
+            dropped += len(message.get("body", b""))
 
     def _refusal(self) -> ApiProblem:
         return ApiProblem(

@@ -4,8 +4,8 @@ Before the first question to a graph, plans are made and pages are read while no
 plans each of the dozen questions of a query when it sees it first, which takes a second in all, and
 more on a busy machine. Two queries of ours do that once, whoever's memory they are about: one in
 words, one that begins at the entities that are mentioned most, so that what most questions lead to
-is in memory, and at nodes of every kind, so that nothing is left to be planned. Health and metrics,
-for operators and their tools, need no key and name no tenant.
+is in memory, and at nodes of every kind, so that nothing is left to be planned. A process
+that serves is not ready for reads before that is done.
 """
 
 from __future__ import annotations
@@ -27,55 +27,47 @@ from urllib.parse import unquote
 
 import anyio.to_thread
 import uvicorn
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.responses import Response
 
-from api.answers import JsonResponse
 from api.connections import Connections, check_settings
-from api.dependencies import Keyring, ServicesOf, no_query
+from api.dependencies import Keyring
+from api.edge import server_config
 from api.errors import (
-    ApiProblem,
     BodyLimit,
     RequestContext,
     install_problem_handlers,
-    problem_responses,
 )
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.routes import browse, events, query, statements
+from api.routes import browse, context, events, health, query, statements
 from api.schemas import (
     Bound,
-    Check,
     EntityCorrection,
     EventBatch,
     EventEnvelope,
-    Live,
     Problem,
-    Ready,
 )
 from api.services import Deadline, ReadContext, Services, clock_ms
 from api.watcher import Watch
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.reads.scope import operator_scope
 from pipelines.graph.rows import RETRIEVED, wire_id
 from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
-from pipelines.observe.metrics import render_metrics
 from pipelines.work.settings import ALL_TENANTS, Settings
 from projections.errors import QueryTimeout, RecollectError
-from projections.events import DEFAULT_TENANT
+from projections.events import DEFAULT_TENANT, LAST_MS
 from projections.schema import ENTITY, EVENT
 
 WARM_UP_TIMEOUT_MS: Final = 10_000
 """Of one query; who stops meanwhile waits for it."""
 EMBEDDER_MS: Final = 20_000
 """For the model of queries to be loaded."""
-WARM_UP_PATIENCE_S: Final = 60.0
-"""For ledger and graph to answer."""
 MAX_TENANTS: Final = 20
 """Whose pages are read; plans are the same for all."""
 WARM_UP_ROUNDS: Final = 4
@@ -98,12 +90,13 @@ def start_warming(services: Services) -> threading.Thread:
 
 def _warm_later(services: Services) -> None:
     services.embedder.warm_up()
-    patience_s = time.monotonic() + WARM_UP_PATIENCE_S
     # What says whether the API is ready has a second for each look at the graph, which on a busy
     # machine is little beside a dozen questions that are being planned: it comes first.
-    while not _is_reached(services) and time.monotonic() < patience_s:
-        time.sleep(0.1)
+    while not _is_reached(services):
+        if services.closed.wait(0.1):
+            return
     warm_up(services)
+    services.is_cold = False
 
 
 def _is_reached(services: Services) -> bool:
@@ -146,9 +139,8 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
     )
     for _ in range(WARM_UP_ROUNDS):
         deadline = Deadline(WARM_UP_TIMEOUT_MS)
-        context = ReadContext(
-            services, tenant, question, deadline=deadline, now_ms=clock_ms(as_of=None)
-        )
+        scope = operator_scope(tenant, clock_ms(as_of=None))
+        context = ReadContext(services, scope, question, deadline=deadline)
         try:
             with services.connections.graph.reader() as reader:
                 answer = Retrieval(context, reader).answer()
@@ -171,14 +163,19 @@ def _places(services: Services, tenant: str) -> list[str]:
     The facts around the latter are read, too.
     """
     mentioned: list[str] = []
+    scope = operator_scope(tenant, clock_ms(as_of=None))
     with services.connections.graph.reader() as reader, suppress(QueryTimeout):
         mentioned = reader.read(
-            lambda graph: EntityReads(graph, tenant).most_mentioned(MOST_MENTIONED),
+            lambda graph: EntityReads(graph, scope).most_mentioned(MOST_MENTIONED),
             timeout_ms=WARM_UP_TIMEOUT_MS,
         )
-        walk = FactWalk(wanted=FactFilter(clock_ms(as_of=None)), max_depth=1)
         reader.read(
-            lambda graph: walk.walk(FactReads(graph, tenant), [*mentioned, _NOBODY.hex]),
+            lambda graph: _browse(EntityReads(graph, scope), mentioned[:1] or [_NOBODY.hex]),
+            timeout_ms=WARM_UP_TIMEOUT_MS,
+        )
+        walk = FactWalk(wanted=FactFilter(scope.now_ms), max_depth=1)
+        reader.read(
+            lambda graph: walk.walk(FactReads(graph, scope), [*mentioned, _NOBODY.hex]),
             timeout_ms=WARM_UP_TIMEOUT_MS,
         )
     nobody = (
@@ -187,8 +184,11 @@ def _places(services: Services, tenant: str) -> list[str]:
     return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in mentioned)]
 
 
-GRACE_S = 35
-"""For requests under way at a stop: the longest time limit a read may ask for, and its grace."""
+def _browse(reads: EntityReads, ids: Sequence[str]) -> None:
+    """Ask what the page of an entity does: its questions take longest to plan."""
+    reads.entities(ids)
+    reads.mentioned([node.node_id for node in reads.events_of(ids, (LAST_MS, ""), 1)], ids)
+    reads.withheld_mentions(ids)
 
 
 _DESCRIPTION = """\
@@ -209,7 +209,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     check_settings(settings)
     connections = Connections(settings)
-    watch = Watch(settings, connections, switched=lambda: start_warming(services))
+    watch = Watch(settings, connections, fresh=lambda: start_warming(services))
     services = Services(settings, connections, watch)
 
     @asynccontextmanager
@@ -238,9 +238,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     install_problem_handlers(app)
-    for module in (events, query, browse, statements):
+    for module in (events, query, browse, context, statements, health):
         app.include_router(module.router)
-    app.include_router(router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
     _document_models(app)
@@ -289,18 +288,13 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
     logs.configure_logging(settings)
     app = create_app(settings)
     collect_rarely()
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
+    config = server_config(app, settings)
     family = socket.AF_INET6 if ":" in settings.api_host else socket.AF_INET
     with socket.create_server((settings.api_host, settings.api_port), family=family) as listener:
         host = f"[{settings.api_host}]" if family == socket.AF_INET6 else settings.api_host
         url = f"http://{host}:{listener.getsockname()[1]}"
         _log.info("listening", url=url)
+        app.state.services.is_cold = True
         start_warming(app.state.services)
         if ready is not None:
             ready(url)
@@ -390,57 +384,3 @@ class InProcess:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOPPED_S)
         self._loop.close()
-
-
-router = APIRouter(tags=["operations"], dependencies=[Depends(no_query)])
-
-
-@router.get("/health/live", response_model=Live)
-async def live() -> Response:
-    """The process answers; says nothing about Redis or Neo4j."""
-    return JsonResponse(Live())
-
-
-@router.get(
-    "/health/ready", response_model=Ready, responses=problem_responses("not-ready", "internal")
-)
-async def ready(services: ServicesOf) -> Response:
-    """Whether Redis and Neo4j are there and the ledger has admitted this server process.
-
-    Answered from the last look, at most a second old. A halted partition refuses its own events
-    while all others flow, so it is shown here and does not make the API unready.
-    """
-    sample = services.watch.sample
-    stale = "the last look is too old" if services.watch.is_stale else None
-    state = Ready(
-        status="ready",
-        checks={
-            "ledger": _check(stale or sample.ledger_error),
-            "graph": _check(stale or sample.graph_error),
-        },
-        target=sample.target,
-        halted_partitions={str(number): why for number, why in sample.halted.items()},
-        lag_entries=sample.lag_entries,
-        lag_seconds=sample.lag_seconds,
-        overloaded=sample.overloaded(services.settings),
-    )
-    missing = [name for name, check in state.checks.items() if not check.ok]
-    if missing:
-        extra = state.model_copy(update={"status": "not ready"}).model_dump(exclude={"status"})
-        raise ApiProblem("not-ready", f"Waiting for {', '.join(missing)}.", extra=extra)
-    return JsonResponse(state)
-
-
-def _check(error: str | None) -> Check:
-    return Check(ok=error is None, detail=error)
-
-
-@router.get(
-    "/metrics",
-    response_class=Response,
-    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text format"}},
-)
-async def metrics() -> Response:
-    """Metrics of this process and of what it sees."""
-    body, media_type = render_metrics()
-    return Response(body, headers={"Content-Type": media_type})

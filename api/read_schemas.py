@@ -8,7 +8,18 @@ from pydantic import Field, model_validator
 
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
-from api.schemas import Direction, Edge, Moment, Name, Node, PositionText, RetrievalMethod, Wire
+from api.schemas import (
+    Direction,
+    Edge,
+    Moment,
+    Name,
+    Node,
+    PositionText,
+    RetrievalMethod,
+    UnknownSeeds,
+    Wire,
+    Withheld,
+)
 from enrichment.names import EntityType
 from enrichment.vocabulary import EdgeType
 from projections.records import MAX_COMMENT_CHARACTERS, MAX_JUDGED
@@ -32,17 +43,38 @@ MaxTokens = Annotated[
 ]
 
 
-class LedgerReadQuery(Wire):
+UserId = Annotated[
+    Name | None,
+    Field(
+        description="In whose view: what comes from this user's events, and what comes from "
+        "nobody's. `*` is the view over all users, for keys that may. Default: the key's user, "
+        "else that of the events of the session that is asked about, else nobody.",
+    ),
+]
+
+
+class CountedRead(Wire):
+    """What every read that shows something has."""
+
+    record_access: bool = Field(
+        default=True,
+        description="Count what is shown as read. What is asked as of another time never counts.",
+    )
+
+
+class LedgerReadQuery(CountedRead):
     """Parameters of a read from the ledger, which always has what it has accepted."""
 
+    user_id: UserId = None
     min_position: PositionText | None = Field(
         default=None, description="Accepted for symmetry: the ledger is never behind itself."
     )
 
 
-class GraphReadQuery(Wire):
+class GraphReadQuery(CountedRead):
     """Parameters of every read from the graph."""
 
+    user_id: UserId = None
     max_nodes: int = Field(default=100, ge=1, le=MAX_NODES)
     max_depth: int = Field(default=3, ge=1, le=MAX_DEPTH)
     timeout_ms: TimeoutMs = 5_000
@@ -85,11 +117,6 @@ class SubgraphQuery(GraphReadQuery):
     )
     session_id: Name = Field(description="The session in which it is asked.")
     agent_id: Name = Field(description="The agent that asks.")
-    user_id: Name | None = Field(
-        default=None,
-        description="For whom; default: the user of the session's events. What is of other users "
-        "is never returned, what is of nobody is shared.",
-    )
     intent: Intent | None = Field(default=None, description="Override; default: inferred.")
     seed_nodes: list[SeedReference] | None = Field(
         default=None,
@@ -111,9 +138,6 @@ class SubgraphQuery(GraphReadQuery):
     include: list[Literal["content"]] = Field(
         default_factory=list, max_length=4, description="`content`: the events' payloads."
     )
-    record_access: bool = Field(
-        default=True, description="Count the nodes as read. Reads `as_of` never do."
-    )
     max_tokens: MaxTokens = 2_000
     cursor: str | None = Field(
         default=None,
@@ -125,6 +149,15 @@ class SubgraphQuery(GraphReadQuery):
 
 class ContextQuery(GraphReadQuery):
     """Parameters of a session's context. `max_depth` is echoed: a session has no depth."""
+
+    query: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_QUERY_CHARACTERS,
+        description="What the context is for: what answers it comes first. Default: what is "
+        "recent, important and often read.",
+    )
+    max_tokens: MaxTokens = 2_000
 
 
 class LineageQuery(GraphReadQuery):
@@ -144,7 +177,7 @@ RecallMode = Literal["bfs", "activation"]
 SeedChannel = Literal["text", "embedding", "given", "none"]
 
 
-class FactsQuery(Wire):
+class FactsQuery(CountedRead):
     """A recall of facts: what is known of the entities that a text names."""
 
     query: str = Field(
@@ -157,14 +190,14 @@ class FactsQuery(Wire):
         default=None, description="Names the user if `user_id` does not."
     )
     agent_id: Name | None = None
-    user_id: Name | None = Field(
-        default=None, description="Facts of other users are never returned; those of nobody are."
-    )
+    user_id: UserId = None
     mode: RecallMode | None = Field(
         default=None, description="Default: the deployment's (`spreading_activation`)."
     )
-    edge_types: list[EdgeType] = Field(
-        default_factory=list, max_length=16, description="Lower case; empty: all."
+    edge_types: Annotated[list[EdgeType], Field(max_length=16)] | Literal["auto"] = Field(
+        default_factory=list,
+        description="Lower case; empty: all; `auto`: semantic, and those that the words of the "
+        "query ask for.",
     )
     at_timestamp: Moment | None = Field(
         default=None, description="Facts that were valid then; default `as_of`."
@@ -182,9 +215,6 @@ class FactsQuery(Wire):
     )
     query_sensitive_cost: bool | None = Field(
         default=None, description="Prefer paths near to the query; default the deployment's."
-    )
-    record_access: bool = Field(
-        default=True, description="Count the facts as retrieved. `as_of` reads never do."
     )
     timeout_ms: TimeoutMs = 5_000
     min_position: PositionText | None = None
@@ -273,10 +303,12 @@ class FactsMeta(Wire):
     truncated_by: list[str]
     timed_out: bool = Field(description="The activation's time was over: the answer is empty.")
     seed_nodes: list[str] = Field(description="Of the first page; none on those behind it.")
+    unknown_seeds: UnknownSeeds = Field(default_factory=list)
     seed_channel: SeedChannel = Field(description="What found the seeds.")
     edge_types: list[EdgeType]
     at_timestamp: Moment
-    user_id: str | None = Field(description="Whose facts beside those of nobody.")
+    user_id: str | None = Field(description="Whose view it is beside what is of nobody.")
+    withheld: Withheld = None
     max_depth: int
     max_facts: int
     cached: bool = Field(default=False, description="The same answer as a moment ago.")
@@ -300,9 +332,10 @@ MAX_PLACE_CHARACTERS = 2_048
 SummaryScope = Literal["episode", "session", "agent"]
 
 
-class PageQuery(Wire):
+class PageQuery(CountedRead):
     """Parameters of every list."""
 
+    user_id: UserId = None
     limit: int = Field(default=50, ge=1, le=MAX_PAGE)
     cursor: str | None = Field(
         default=None,
@@ -332,9 +365,6 @@ class EntityQuery(PageQuery):
     as_of: Moment | None = Field(
         default=None, description="Events until then, facts that were valid then; default now."
     )
-    user_id: Name | None = Field(
-        default=None, description="Only events and facts of this user and of nobody."
-    )
     max_facts: int = Field(default=50, ge=0, le=MAX_FACTS)
 
 
@@ -348,6 +378,10 @@ class PageMeta(Wire):
     query_ms: int = Field(ge=0)
     returned: int
     truncated: bool = Field(description="There is another page.")
+    user_id: str | None = Field(
+        default=None, description="Whose view it is beside what is of nobody; `*`: over all users."
+    )
+    withheld: Withheld = None
 
 
 class EntityItem(Wire):
@@ -387,7 +421,9 @@ class EntityDetails(Wire):
     status: str
     first_seen: Moment | None
     last_seen: Moment | None
-    mention_count: int = Field(description="Events that mention it under any of its names.")
+    mention_count: int = Field(
+        description="Events that mention it under any of its names, at most 10,000 of each."
+    )
     provenance: EntityProvenance
 
 
@@ -445,6 +481,10 @@ class SummaryItem(Wire):
         "`GET /v1/events/{id}` has them all."
     )
     event_id: str | None = Field(description="The decision in the ledger that wrote it.")
+    user_ids: list[str] | None = Field(
+        description="From whose events it was made; empty: from nobody's, everybody sees it; "
+        "null: nobody wrote it down, it is for operators."
+    )
 
 
 class SessionLinkItem(Wire):
@@ -461,9 +501,18 @@ class SessionLinkItem(Wire):
 
 
 class SummaryResponse(Wire):
-    """A summary, a page of those it is made from, and the sessions it is linked to."""
+    """A summary, a page of those it is made from, and the sessions it is linked to.
+
+    Attributes:
+        summaries: all that the viewer sees of the same: the user's own and the shared one; with
+            `user_id=*` of a session and of its episodes each user's. `summary` is the first.
+    """
 
     summary: SummaryItem
+    summaries: list[SummaryItem] = Field(
+        description="All that the viewer sees of the same session, episode or agent: the user's "
+        "own, then the shared one; to an operator (`user_id=*`) the shared one, then each user's."
+    )
     children: list[SummaryItem]
     links: list[SessionLinkItem]
     next_cursor: str | None

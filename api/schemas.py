@@ -65,6 +65,18 @@ ShownMoment = Annotated[
 ]
 PositionText = Annotated[ShownPosition, AfterValidator(_position)]
 Moment = Annotated[ShownMoment, AfterValidator(_moment)]
+UnknownSeeds = Annotated[
+    list[str],
+    Field(description="Of the `seed_nodes` that were given: those that lead to nothing you see."),
+]
+Withheld = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        description="How much the search itself met and kept back, for it is of other users: a "
+        "bounded count, no census. Null: the key is bound to a user, who is not told.",
+    ),
+]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
@@ -195,8 +207,16 @@ class Meta(Wire):
     inferred_intents: dict[Intent, float]
     intent_override: Intent | None
     seed_nodes: list[str]
+    seed_names: dict[str, str] = Field(
+        default_factory=dict, description="Of the entities that were begun at, by node id."
+    )
+    unknown_seeds: UnknownSeeds = Field(default_factory=list)
     proactive_nodes_count: int
     scoring_weights: ScoringWeights
+    policy_version: str = Field(
+        description="Of the settings that decide what is retrieved; under another one the same "
+        "question may be answered otherwise.",
+    )
     capacity: Capacity
     retrieval_method: RetrievalMethod | None = Field(
         default=None, description="What ranked a query's answer; null: no query."
@@ -204,6 +224,10 @@ class Meta(Wire):
     channels: dict[Channel, ChannelReport] = Field(
         default_factory=dict, description="What a query was answered from."
     )
+    user_id: str | None = Field(
+        default=None, description="Whose view it is beside what is of nobody; `*`: over all users."
+    )
+    withheld: Withheld = None
     degraded: list[str] = Field(
         default_factory=list, description="What the answer had to go without, in words."
     )

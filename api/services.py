@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Event
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from api.caches import AccessLog, PassageCache, ResultCache, SessionHistory
+from api.access_log import AccessLog
+from api.caches import PassageCache, ResultCache
 from api.connections import Connections
+from api.errors import ApiProblem
+from api.limits import Limits
 from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.intent import SeedRules
+from api.retrieval.policy import policy_of
+from api.shown_nodes import ShownNodes
 from api.watcher import Watch
+from consolidation.forgetting_payloads import FactKey
 from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.events import session_user
+from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.ledger import Ledger
 from pipelines.models.query_embedder import QueryEmbedder
-from pipelines.work.settings import Settings
+from pipelines.observe import logs, metrics
+from pipelines.work.settings import Role, Settings
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
-from projections.events import timestamp_ms
+from projections.events import EVERYONE, timestamp_ms
 from projections.identity import START, Position
 
 T = TypeVar("T")
-Q = TypeVar("Q")
+Q = TypeVar("Q", bound="CountedRead")
 
 GRACE_MS: Final = 3_000
 """Beyond a query's own limit, for a database that does not enforce it: it hangs, or the network
@@ -40,31 +50,96 @@ CHANNEL_THREADS: Final = 48
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.1
 
+_log = logs.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, by the name of the key, and the one tenant this request is about.
+
+    Attributes:
+        user_id: whose memory the key reads, whatever is asked; None: that a request names.
+        all_users: may ask over all users.
+    """
+
+    name: str
+    role: Role
+    tenant: str
+    user_id: str | None = None
+    all_users: bool = False
+
+    def view(self, user_id: str | None, now_ms: int, until: Position | None = None) -> Scope:
+        """What a read sees: of the key's user, else of the one it names, else of nobody.
+
+        A key that is bound to a user stands above what a request says: of other users it gets
+        nothing, and to name one is refused rather than answered about somebody else.
+
+        Args:
+            user_id: the user that the request names, or EVERYONE; None: no one.
+            now_ms: the clock.
+            until: events and decisions behind this position are not seen.
+
+        Raises:
+            ApiProblem: the key does not allow it.
+        """
+        if self.user_id is not None:
+            if user_id not in (None, self.user_id):
+                raise ApiProblem(
+                    "forbidden",
+                    "This key is of another user than `user_id` names.",
+                    errors=[("user_id", "the user of the key, or none")],
+                )
+            return Scope(self.tenant, self.user_id, now_ms, until)
+        if user_id != EVERYONE:
+            return Scope(self.tenant, user_id, now_ms, until)
+        if self.role != "admin" and not self.all_users:
+            raise ApiProblem(
+                "forbidden",
+                "To read over all users needs the role admin, or a key of all users.",
+                errors=[("user_id", "`*` needs the role admin, or a key with all_users")],
+            )
+        metrics.OPERATOR_READS.inc()
+        _log.info("read over all users", tenant=self.tenant, role=self.role)
+        return Scope(self.tenant, None, now_ms, until, everyone=True)
+
 
 class Services:
     """What the routes of one app share.
 
     Reads and appends have threads of their own: slow queries never keep events waiting.
+
+    Attributes:
+        is_cold: the first questions would take seconds; a process that serves is being warmed up.
+        closed: set at the end.
     """
 
     def __init__(self, settings: Settings, connections: Connections, watch: Watch) -> None:
         self.settings = settings
         self.connections = connections
+        self.is_cold = False
+        self.closed = Event()
         self.watch = watch
+        self.policy = policy_of(settings.model_dump(), settings.intent_weights)
+        self.limits = Limits(settings)
         self.embedder = QueryEmbedder(settings)
         self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
         self.results = ResultCache(
             settings.result_cache_s, settings.result_cache_bytes, settings.partitions
         )
         self.passages = PassageCache(settings.passage_cache_bytes)
-        self.history = SessionHistory()
-        self.accesses = AccessLog(self.ledger, lambda: watch.sample.overloaded(settings))
+        self.shown = ShownNodes(
+            connections.cache("shown"), lambda: watch.sample.ledger_error is None
+        )
+        self.accesses = AccessLog(
+            self.ledger, lambda: watch.sample.overloaded(settings), self.shown.count_read
+        )
         self._read_threads = CapacityLimiter(32)
         self._query_threads = CapacityLimiter(QUERIES_AT_ONCE)
         self._append_threads = CapacityLimiter(16)
 
     def close(self) -> None:
         """End what runs beside requests; what still waits for a server is not waited for."""
+        self.closed.set()
         self.accesses.stop()
         self.channels.shutdown(wait=False, cancel_futures=True)
         self.embedder.close()
@@ -142,15 +217,41 @@ class ReadContext(Generic[Q]):
     """One read of the graph: on which services, in whose memory, of what, within which time.
 
     Attributes:
+        scope: what the caller sees, and the clock.
         query: the parameters or the body of the request.
-        now_ms: the clock, for recency and for facts that hold.
+        tells_withheld: how much is kept from the caller may be said. To a key that is bound to a
+            user it would tell what others' memories hold.
     """
 
     services: Services
-    tenant: str
+    scope: Scope
     query: Q
     deadline: Deadline
-    now_ms: int
+    tells_withheld: bool = True
+
+    @property
+    def tenant(self) -> str:
+        """Whose memory."""
+        return self.scope.tenant
+
+    @property
+    def now_ms(self) -> int:
+        """The clock, for recency and for facts that hold."""
+        return self.scope.now_ms
+
+    def at(self, now_ms: int) -> ReadContext[Q]:
+        """The same read by another clock."""
+        return replace(self, scope=self.scope._replace(now_ms=now_ms))
+
+    def withheld(self, count: Callable[[], int]) -> int | None:
+        """How much was kept from the caller; None: who may not know.
+
+        Args:
+            count: asked only when somebody is told, and something can be kept.
+        """
+        if not self.tells_withheld:
+            return None
+        return 0 if self.scope.everyone else count()
 
     @property
     def settings(self) -> Settings:
@@ -179,6 +280,25 @@ class ReadContext(Generic[Q]):
                 return self.read(reader, work)
 
         return await self.services.read(on_thread, timeout_ms=self.deadline.remaining_ms())
+
+    def record(
+        self,
+        node_ids: Iterable[str],
+        facts: Iterable[FactKey] = (),
+        *,
+        unasked: Container[str] = (),
+    ) -> bool:
+        """Count what is shown as read; whether it counts. Returns at once.
+
+        Args:
+            node_ids: wire ids of nodes.
+            facts: keys of facts.
+            unasked: those of the nodes that nobody asked for.
+        """
+        counts = counts_as_read(self.services, self.query)
+        if counts:
+            self.services.accesses.record(self.tenant, node_ids, facts, unasked=unasked)
+        return counts
 
     def activation_config(self, max_hops: int) -> ActivationConfig:
         """Spreading activation as the settings say, with at most so many hops."""
@@ -245,44 +365,83 @@ class ReadContext(Generic[Q]):
         )
 
 
+_OTHER_TIMES: Final = ("as_of", "as_of_position", "at_timestamp")
+
+
+def counts_as_read(services: Services, query: CountedRead) -> bool:
+    """Whether what is shown counts as read: not if the caller or the deployment says so.
+
+    What is asked as of another time never does.
+    """
+    past = any(getattr(query, name, None) is not None for name in _OTHER_TIMES)
+    return query.record_access and services.settings.record_accesses and not past
+
+
 def clock_ms(as_of: str | None) -> int:
     """The moment a read is about."""
     return time.time_ns() // 1_000_000 if as_of is None else timestamp_ms(as_of)
 
 
-class Timed(Protocol):
+class CountedRead(Protocol):
+    """Parameters that every read has.
+
+    Attributes:
+        record_access: count what is shown as read.
+    """
+
+    record_access: bool
+
+
+class Timed(CountedRead, Protocol):
     """Parameters that every read from the graph has.
 
     Attributes:
         timeout_ms: of the whole read.
         min_position: of the newest event that the caller must see; None: whatever is there.
+        user_id: in whose view, or EVERYONE; None: in that of the session's user, or of nobody.
     """
 
     timeout_ms: int
     min_position: str | None
+    user_id: str | None
 
 
 TQ = TypeVar("TQ", bound=Timed)
 
 
 async def begin_read(
-    services: Services, tenant: str, query: TQ, *, as_of: str | None = None
+    services: Services,
+    caller: Caller,
+    query: TQ,
+    *,
+    session_id: str | None = None,
 ) -> ReadContext[TQ]:
     """A read, begun; returns when the graph has what the caller wants to see.
 
     Args:
         services: whose graph.
-        tenant: of the caller.
-        query: what is asked.
-        as_of: the clock; None: now.
+        caller: of the request.
+        query: what is asked; `as_of` is the clock and `as_of_position` the position, where it has
+            them.
+        session_id: whose user's view it is when neither the key nor the query names one.
 
     Raises:
+        ApiProblem: the key does not allow the view.
         QueryTimeout, LedgerUnavailable, GraphUnavailable: as `wait_until_projected`.
     """
     deadline = Deadline(query.timeout_ms)
+    position = getattr(query, "as_of_position", None)
+    until = None if position is None else Position.parse(position)
+    scope = caller.view(query.user_id, clock_ms(getattr(query, "as_of", None)), until)
     if query.min_position is not None:
         await wait_until_projected(services, Position.parse(query.min_position), deadline)
-    return ReadContext(services, tenant, query, deadline=deadline, now_ms=clock_ms(as_of))
+    context = ReadContext(
+        services, scope, query, deadline=deadline, tells_withheld=caller.user_id is None
+    )
+    if session_id is None or scope.viewer is not None:
+        return context
+    user_id = await context.answer(lambda graph: session_user(graph, scope.tenant, session_id))
+    return replace(context, scope=scope._replace(user_id=user_id))
 
 
 async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:

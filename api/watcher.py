@@ -1,7 +1,8 @@
 """What the API knows without asking in a request: active target, lag, memory, halted partitions.
 
-Two threads: one follows the pointer to the active target several times a second and asks Redis
-only, so that a Neo4j that hangs cannot hold up a switch; one samples the rest once a second.
+Three threads: one follows the pointer to the active target several times a second; two look once a
+second, one at the ledger and one at the graph. So a Neo4j that hangs holds up neither a switch nor
+what is known about the ledger, and takes no event down.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event, Thread
+from threading import Event, Lock, Thread
+from typing import Any
 
 from api.connections import Connections
 from pipelines.graph.reader import GraphReader
@@ -18,7 +20,12 @@ from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
 from pipelines.work.stages import PROJECTION, STAGES
-from projections.errors import GraphError, LedgerError, LedgerFormatMismatch, RecollectError
+from projections.errors import (
+    GraphError,
+    LedgerError,
+    LedgerFormatMismatch,
+    RecollectError,
+)
 from projections.identity import Position
 from projections.operations import Checkpoint
 
@@ -26,7 +33,8 @@ FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
 COUNT_EVERY_S = 10.0
 STALE_AFTER_S = 15.0
-"""A sample older than this says nothing any more: the sampler hangs."""
+"""What was seen longer ago says nothing any more: who looks hangs."""
+TOO_OLD = "the last look is too old"
 
 SAMPLE_TIMEOUT_MS = 1_000
 
@@ -38,10 +46,11 @@ _log = logs.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one moment; replaced as a whole.
+    """What was seen last; replaced as a whole.
 
     Attributes:
-        at_s: monotonic time.
+        ledger_at_s: when the ledger was looked at, monotonic time.
+        graph_at_s: likewise the graph.
         ledger_error: why the ledger cannot be used; None: it can.
         graph_error: why the active target's graph cannot be read.
         target: name of the target whose checkpoints are meant.
@@ -51,7 +60,8 @@ class Sample:
         memory_ratio: share of Redis' maxmemory in use; None without a limit.
     """
 
-    at_s: float = 0.0
+    ledger_at_s: float = 0.0
+    graph_at_s: float = 0.0
     ledger_error: str | None = "not reached yet"
     graph_error: str | None = "not reached yet"
     target: str | None = None
@@ -60,12 +70,24 @@ class Sample:
     lag_seconds: float | None = None
     memory_ratio: float | None = None
 
+    def ingest_error(self, partitions: int) -> str | None:
+        """Why no event is taken; None: events are, if perhaps not of every partition."""
+        if self.ledger_error is not None:
+            return self.ledger_error
+        if len(self.halted) >= partitions:
+            return "every partition is halted; see `recollect recover`"
+        return None
+
     def overloaded(self, settings: Settings) -> str | None:
         """Why events must wait; None: they need not."""
         if self.lag_entries is not None and self.lag_entries > settings.overload_lag_entries:
             return f"{self.lag_entries:,} events wait to be projected"
         if self.lag_seconds is not None and self.lag_seconds > settings.overload_lag_seconds:
             return f"an event has waited {self.lag_seconds:.0f} s to be projected"
+        return self.full(settings)
+
+    def full(self, settings: Settings) -> str | None:
+        """Why no event at all may come; None: there is room."""
         if self.memory_ratio is not None and self.memory_ratio > settings.overload_memory_ratio:
             return f"Redis uses {self.memory_ratio:.0%} of its memory"
         return None
@@ -77,31 +99,39 @@ class Watch:
     Args:
         settings: of the process.
         connections: that it keeps up to date.
-        switched: called when another target has become the active one.
+        fresh: called when a graph is read from that was not a moment ago: of another target, or
+            one whose server is back.
     """
 
     def __init__(
         self,
         settings: Settings,
         connections: Connections,
-        switched: Callable[[], object] = lambda: None,
+        fresh: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self._connections = connections
-        self._switched = switched
+        self._fresh = fresh
         self._stop = Event()
         self._models = {row.name: row.models_here(settings) for row in STAGES.values()}
         self._checkpoints: Mapping[str, Checkpoints] = {}
         self._checkpoints_of: str | None = None
         self._admitted = False
+        self._has_seen_graph = False
         self._counted_at_s = -COUNT_EVERY_S
         self._threads: list[Thread] = []
+        self._replacing = Lock()
         self.sample = Sample()
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the last sample is too old to rely on."""
-        return time.monotonic() - self.sample.at_s > STALE_AFTER_S
+    def ingest_error(self) -> str | None:
+        """Why no event can be taken; None: it can."""
+        if _is_old(self.sample.ledger_at_s):
+            return TOO_OLD
+        return self.sample.ingest_error(self._settings.partitions)
+
+    def read_error(self) -> str | None:
+        """Why the graph cannot be read; None: it can."""
+        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.graph_error
 
     def projected(self) -> dict[int, Position] | None:
         """Until where each partition was projected a moment ago; None: not known."""
@@ -117,10 +147,12 @@ class Watch:
             LedgerFormatMismatch: the settings are not those the ledger was created with.
         """
         self.follow()
-        self.look()
+        self.look_at_graph()
+        self.look_at_ledger()
         for name, work, every_s in (
             ("follow-target", self.follow, FOLLOW_EVERY_S),
-            ("sample", self.look, SAMPLE_EVERY_S),
+            ("look-at-graph", self.look_at_graph, SAMPLE_EVERY_S),
+            ("look-at-ledger", self.look_at_ledger, SAMPLE_EVERY_S),
         ):
             thread = Thread(
                 target=self._repeat, args=(work, every_s), name=f"api-{name}", daemon=True
@@ -152,30 +184,43 @@ class Watch:
             metrics.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
                 metrics.TARGET_ACTIVE.labels(before.name).set(0)
-                self._switched()
+                self._fresh()
             _log.info("reading from target", target=target.name, generation=generation)
 
-    def look(self) -> None:
-        """Take a sample.
+    def look_at_ledger(self) -> None:
+        """Look at the ledger, and how far the graph is behind it by what was seen of it last.
 
         Raises:
             LedgerFormatMismatch: the settings are not those the ledger was created with.
         """
-        seen = replace(self.sample, target=self._target_name())
-        seen = replace(seen, graph_error=self._look_at_graph())
+        seen: dict[str, Any] = {"ledger_error": None}
         try:
             self._connections.open_ledger()
-            seen = self._look_at_ledger(self._connections.ledger, seen)
+            seen |= self._look_at_ledger(self._connections.ledger)
         except LedgerFormatMismatch:
             raise
         except (LedgerError, GraphError) as error:
             self._admitted = False
-            seen = replace(seen, ledger_error=str(error))
-        if seen.ledger_error != self.sample.ledger_error:
-            _log.info("ledger", state=seen.ledger_error or "ready")
-        if seen.graph_error != self.sample.graph_error:
-            _log.info("graph", state=seen.graph_error or "ready", target=seen.target)
-        self.sample = replace(seen, at_s=time.monotonic())
+            seen["ledger_error"] = str(error)
+        if seen["ledger_error"] != self.sample.ledger_error:
+            _log.info("ledger", state=seen["ledger_error"] or "ready")
+        self._replace(**seen, ledger_at_s=time.monotonic())
+
+    def look_at_graph(self) -> None:
+        """Look at the active target's graph."""
+        name, error = self._target_name(), self._look_at_graph()
+        before = self.sample.graph_error
+        if error != before:
+            _log.info("graph", state=error or "ready", target=name)
+        self._replace(target=name, graph_error=error, graph_at_s=time.monotonic())
+        if error is None:
+            if before is not None and self._has_seen_graph:
+                self._fresh()
+            self._has_seen_graph = True
+
+    def _replace(self, **changes: Any) -> None:
+        with self._replacing:
+            self.sample = replace(self.sample, **changes)
 
     def _target_name(self) -> str | None:
         target = self._connections.graph.target
@@ -212,13 +257,17 @@ class Watch:
                 metrics.DEAD_LETTERS.labels(stage, name).set(number)
             self._counted_at_s = time.monotonic()
 
-    def _look_at_ledger(self, ledger: Ledger, seen: Sample) -> Sample:
+    def _look_at_ledger(self, ledger: Ledger) -> dict[str, Any]:
+        _refuse_risk(ledger)
         tails = ledger.tails()
         used, limit = ledger.memory()
         if not self._admitted:
             ledger.admit()
             self._admitted = True
         halted = ledger.halted()
+        held_out = ledger.held_out()
+        for kind, number in held_out._asdict().items():
+            metrics.ENTRIES_HELD_OUT.labels(kind).set(number)
         metrics.LEDGER_EPOCH.set(ledger.epoch())
         metrics.LEDGER_PARTITIONS.set(ledger.partitions)
         metrics.HALTED_PARTITIONS.set(len(halted))
@@ -226,24 +275,23 @@ class Watch:
         metrics.REDIS_MEMORY_MAX.set(limit)
         self._export_reports()
         self._export_holds()
-        seen = replace(
-            seen, ledger_error=None, halted=halted, memory_ratio=used / limit if limit else None
-        )
-        if self._checkpoints_of is None:
-            return replace(seen, lag_entries=None, lag_seconds=None)
-        for stage, checkpoints in self._checkpoints.items():
+        seen: dict[str, Any] = {
+            "halted": halted,
+            "memory_ratio": used / limit if limit else None,
+            "lag_entries": None,
+            "lag_seconds": None,
+        }
+        target, held = self._checkpoints_of, self._checkpoints
+        if target is None:
+            return seen
+        for stage, checkpoints in held.items():
             entries = lag_entries(tails, checkpoints)
             seconds = lag_seconds(ledger, checkpoints, entries)
             row = STAGES[stage]
-            metrics.observe_lag(
-                stage, self._checkpoints_of, entries, seconds, lag_metric=row.lag_metric
-            )
+            metrics.observe_lag(stage, target, entries, seconds, lag_metric=row.lag_metric)
             if row.upstream is None:  # ingest is held against its lag; the others never slow it
-                seen = replace(
-                    seen,
-                    lag_entries=sum(entries.values()),
-                    lag_seconds=max(seconds.values(), default=0.0),
-                )
+                seen["lag_entries"] = sum(entries.values())
+                seen["lag_seconds"] = max(seconds.values(), default=0.0)
         return seen
 
     def _export_holds(self) -> None:
@@ -269,6 +317,18 @@ class Watch:
                 metrics.REBUILD_PROGRESS.labels(target).set(values["progress"])
             elif command == CONSOLIDATE_REPORT:
                 metrics.observe_pass(target, values)
+
+
+def _refuse_risk(ledger: Ledger) -> None:
+    """Take no events while Redis may lose them: somebody may set it so at any time.
+
+    Raises:
+        LedgerError: it may.
+    """
+    reason = ledger.risk()
+    metrics.LEDGER_AT_RISK.set(bool(reason))
+    if reason:
+        raise LedgerError(reason=reason)
 
 
 def by_stage(checkpoints: Iterable[Checkpoint]) -> dict[str, Checkpoints]:
@@ -297,6 +357,10 @@ def is_stale(stage: str, checkpoints: Iterable[Checkpoint], installed: str | Non
         or (row.runs_models and installed is not None and held.models != installed)
         for held in checkpoints
     )
+
+
+def _is_old(at_s: float) -> bool:
+    return time.monotonic() - at_s > STALE_AFTER_S
 
 
 def _nothing(partition: int) -> Checkpoint:

@@ -59,9 +59,12 @@ def decision_event(
             and the position of the decision that the graph shows (None: there is none).
             Without that position, what is decided a second time, after something else was,
             would be taken for the first.
+
+    Raises:
+        InvalidEvent: its reader would refuse it, so it is an error here, and never a dead letter.
     """
     grounds = ("" if ground is None else str(ground) for ground in about)
-    return Event(
+    event = Event(
         tenant=tenant,
         event_id=derived_event_id(event_type, tenant, *grounds),
         event_type=event_type,
@@ -71,6 +74,8 @@ def decision_event(
         trace_id=PARTITION_KEY,
         payload=payload,
     )
+    parse_decision(event)
+    return event
 
 
 def recall_events(

@@ -45,7 +45,7 @@ class Leaving(NamedTuple):
     """The node of an event that leaves; a placeholder has neither session nor time.
 
     Attributes:
-        session_id, occurred_at_ms, importance: as the graph has them.
+        session_id, occurred_at_ms, importance, user_id: as the graph has them.
         effects: ids of the events that name it as their cause.
         causes: by id of each placeholder that it names as its cause, the ids of all events that
             have an edge to that one, and an empty string for every other node.
@@ -56,6 +56,7 @@ class Leaving(NamedTuple):
     importance: int | None = None
     effects: tuple[str, ...] = ()
     causes: Mapping[str, tuple[str, ...]] = {}
+    user_id: str | None = None
 
     def link(self, event_id: str) -> Link | None:
         """Its place in the chain of its session; None: it has none."""
@@ -256,6 +257,7 @@ class Tombstones:
             node, tombstone = self._nodes.get(key, Leaving()), self.of(key)
             values = {
                 "session_id": node.session_id,
+                "user_id": node.user_id,
                 "occurred_at": node.occurred_at_ms,
                 "importance_score": node.importance,
                 "summary_id": tombstone.summary_id if tombstone else None,

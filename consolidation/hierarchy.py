@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from consolidation.forgetting import Tombstones
@@ -14,10 +14,12 @@ from consolidation.payloads import (
     LinksDecided,
     SessionDecided,
     SessionLink,
+    SummariesGone,
 )
 from consolidation.summary_payloads import (
     AgentSummary,
     Scope,
+    SessionSummary,
     Summary,
     summary_id,
 )
@@ -127,24 +129,35 @@ class ShownSummary(NamedTuple):
     above: frozenset[str] = frozenset()
 
 
-def summary_key(tenant: str, scope: Scope, scope_id: str) -> SummaryKey:
+Users = Collection[str] | None
+"""Whose summary it is, sorted; empty: everybody's; None: nobody wrote it down."""
+
+
+def summary_key(tenant: str, scope: Scope, scope_id: str, user_ids: Users) -> SummaryKey:
     """The key of a summary."""
-    return tenant, summary_id(tenant, scope, scope_id)
+    return tenant, summary_id(tenant, scope, scope_id, user_ids)
 
 
 def episode_key(tenant: str, decided: EpisodeDecided) -> SummaryKey:
     """The key of an episode's summary."""
-    return summary_key(tenant, "episode", decided.summary.scope_id)
+    user_ids = () if decided.unowned_id else decided.summary.user_ids
+    return summary_key(tenant, "episode", decided.summary.scope_id, user_ids)
 
 
-def session_key(tenant: str, session_id: str) -> SummaryKey:
+def session_key(tenant: str, session_id: str, user_ids: Users) -> SummaryKey:
     """The key of a session's summary."""
-    return summary_key(tenant, "session", session_id)
+    return summary_key(tenant, "session", session_id, user_ids)
 
 
-def agent_key(tenant: str, agent_id: str) -> SummaryKey:
+def agent_key(tenant: str, agent_id: str, user_ids: Users) -> SummaryKey:
     """The key of an agent's summary."""
-    return summary_key(tenant, "agent", agent_id)
+    return summary_key(tenant, "agent", agent_id, user_ids)
+
+
+def keys_around(tenant: str, summary: SessionSummary) -> tuple[SummaryKey, set[SummaryKey]]:
+    """The key of a session's summary, and those of its agents', which are made from it."""
+    agents = {agent_key(tenant, who.agent_id, summary.user_ids) for who in summary.participants}
+    return session_key(tenant, summary.session_id, summary.user_ids), agents
 
 
 class Hierarchy:
@@ -168,37 +181,45 @@ class Hierarchy:
         if self._decided.write(
             position, _node(key, summary, position, event, event_ids=decided.event_ids)
         ):
-            above = session_key(event.tenant, summary.session_id)
+            above = session_key(event.tenant, summary.session_id, summary.user_ids)
             self._members[key] = above, decided.event_ids
             self._ends.add(above)
 
     def take_session(self, position: Position, event: Event, decided: SessionDecided) -> bool:
         """A session's summary; False: the one shown is newer."""
-        summary = decided.summary
-        key = session_key(event.tenant, summary.session_id)
-        if not self._decided.write(position, _node(key, summary, position, event)):
+        key, agents = keys_around(event.tenant, decided.summary)
+        if not self._decided.write(position, _node(key, decided.summary, position, event)):
             return False
-        agents = {agent_key(event.tenant, who.agent_id) for who in summary.participants}
         self._agents[key] = {agent for _, agent in agents}
         self._ends.update(agents)
-        for gone in decided.gone:
-            self._decided.remove(position, (event.tenant, gone))
+        self._take_away(position, event, decided.gone)
         return True
 
     def take_agent(self, position: Position, event: Event, decided: AgentDecided) -> None:
         """An agent's summary."""
-        key = agent_key(event.tenant, decided.summary.agent_id)
-        self._decided.write(position, _node(key, decided.summary, position, event))
+        summary = decided.summary
+        key = agent_key(event.tenant, summary.agent_id, summary.user_ids)
+        self._decided.write(position, _node(key, summary, position, event))
+
+    def take_gone(self, position: Position, event: Event, decided: SummariesGone) -> None:
+        """Summaries that are no more."""
+        self._take_away(position, event, decided.summary_ids)
+
+    def _take_away(self, position: Position, event: Event, gone: Iterable[str]) -> None:
+        for own_id in gone:
+            self._decided.remove(position, (event.tenant, own_id))
 
     def take_links(self, position: Position, event: Event, decided: LinksDecided) -> None:
-        """All links of a session."""
-        key = session_key(event.tenant, decided.session_id)
+        """All links of a session's summary."""
+        key = session_key(event.tenant, decided.session_id, decided.user_ids)
         shown = self._shown.get(key, ShownSummary()).linked_at
         decided_at = self._links[key][0] if key in self._links else shown
         if decided_at is None or decided_at <= position:
             self._links[key] = position, event, decided.links
             self._ends.add(key)
-            self._ends.update(session_key(event.tenant, one.session_id) for one in decided.links)
+            self._ends.update(
+                session_key(event.tenant, one.session_id, one.user_ids) for one in decided.links
+            )
 
     def written(self, key: SummaryKey) -> bool:
         """Whether this batch says what the summary is made from, or that it is no more."""
@@ -213,23 +234,24 @@ class Hierarchy:
         for key, (above, event_ids) in self._members.items():
             if key in self._decided.nodes:
                 yield ClearEdges(SUMMARIZES.type, key)
-                yield from self._summarizes(above, key)
+                yield from self._below(key, {above[1]})
                 for event_id in event_ids:
                     yield from tombstones.listed_by(key, (key[0], event_id))
         for key, agents in self._agents.items():
             if not self._decided.of(key).gone:
-                yield from self._agents_of(key, agents)
+                yield from self._below(key, agents)
         for key, (position, event, links) in self._links.items():
             if not self._decided.of(key).gone:
                 yield from self._links_of(key, position, event, links)
 
-    def _agents_of(self, key: SummaryKey, agents: set[str]) -> Iterator[Operation]:
-        for agent in sorted(self._shown.get(key, ShownSummary()).above - agents):
+    def _below(self, key: SummaryKey, above: set[str]) -> Iterator[Operation]:
+        """The edges from what is made from a summary, and from nothing else."""
+        for other in sorted(self._shown.get(key, ShownSummary()).above - above):
             yield RemoveEdge(
-                type=SUMMARIZES.type, source=(key[0], agent), target=key, label=SUMMARY.label
+                type=SUMMARIZES.type, source=(key[0], other), target=key, label=SUMMARY.label
             )
-        for agent in sorted(agents):
-            yield from self._summarizes((key[0], agent), key)
+        for other in sorted(above):
+            yield from self._summarizes((key[0], other), key)
 
     def _links_of(
         self, key: SummaryKey, position: Position, event: Event, links: Sequence[SessionLink]
@@ -248,7 +270,7 @@ class Hierarchy:
             )
 
     def _link(self, key: SummaryKey, event: Event, link: SessionLink) -> Iterator[Operation]:
-        other = session_key(key[0], link.session_id)
+        other = session_key(key[0], link.session_id, link.user_ids)
         if not self._decided.of(other).gone:
             yield MergeEdge(
                 type=LINKED_TO.type,
@@ -278,6 +300,7 @@ def _node(
             "scope": summary.scope,
             "scope_id": summary.scope_id,
             "session_id": None if isinstance(summary, AgentSummary) else summary.session_id,
+            "user_ids": summary.user_ids,
             "content": summary.content,
             "level": LEVELS[summary.scope],
             "event_count": summary.event_count,
@@ -383,6 +406,7 @@ class Communities:
                 "fingerprint": decided.fingerprint,
                 "member_count": decided.member_count,
                 "user_id": decided.user_id,
+                "user_ids": _owners(decided),
                 "created_at": before.values["created_at"] if before else event.occurred_at_ms,
                 "updated_at": event.occurred_at_ms,
                 "centroid": vector_of(decided.centroid),
@@ -411,3 +435,10 @@ class Communities:
                     target=key,
                     values={"run_id": run_id, "decided_at": tuple(position)},
                 )
+
+
+def _owners(decided: CommunityChunk) -> tuple[str, ...] | None:
+    """Whose a community is; that of a user's facts always said so."""
+    if decided.user_ids is None and decided.user_id is not None:
+        return (decided.user_id,)
+    return decided.user_ids

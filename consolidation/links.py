@@ -229,6 +229,7 @@ def _by_entities(session: SessionTraits, other: SessionTraits) -> SessionLink | 
         reason="shared_entities",
         evidence=names[:MAX_EVIDENCE],
         score=round(1 - exp(-weight / 2), 4),
+        user_ids=_users(other),
     )
 
 
@@ -251,7 +252,13 @@ def _by_failures(session: SessionTraits, other: SessionTraits) -> SessionLink | 
         evidence=(evidence[:EVIDENCE_CHARACTERS],),
         score=round(score, 4),
         resolution_event_id=resolution,
+        user_ids=_users(other),
     )
+
+
+def _users(session: SessionTraits) -> tuple[str, ...] | None:
+    """Whose summary of it a link leads to."""
+    return tuple(sorted(session.user_ids)) or None
 
 
 def _likeness(mine: Failure, other: Failure) -> float:

@@ -21,6 +21,7 @@ from consolidation.summary_payloads import (
     Hash,
     Name,
     SessionSummary,
+    UserIds,
 )
 from projections.records import (
     PART,
@@ -65,11 +66,19 @@ REASONS: Final[tuple[LinkReason, ...]] = get_args(LinkReason)
 
 
 class EpisodeDecided(Decided):
-    """An episode's summary, and its members, those that left the graph included."""
+    """An episode's summary, and its members, those that left the graph included.
+
+    Attributes:
+        summary: of those of its events that its users may see.
+        event_ids: of these.
+        unowned_id: it keeps the id that it was given before ids told users, because forgotten
+            events are found by that.
+    """
 
     kind: Literal["episode"] = "episode"
     summary: EpisodeSummary
     event_ids: Annotated[Different[EventId], Field(min_length=1, max_length=EPISODE_EVENTS)]
+    unowned_id: Literal[True] | None = None
 
 
 class SessionDecided(Decided):
@@ -96,6 +105,13 @@ class AgentDecided(Decided):
     summary: AgentSummary
 
 
+class SummariesGone(Decided):
+    """Summaries, of whatever scope, that are no more."""
+
+    kind: Literal["gone"] = "gone"
+    summary_ids: Annotated[Different[Hash], Field(min_length=1, max_length=MAX_IDS)]
+
+
 @with_config(PART)
 @dataclass(frozen=True, slots=True, order=True)
 class SessionLink:
@@ -103,6 +119,7 @@ class SessionLink:
 
     Attributes:
         session_id: of the other.
+        user_ids: whose summary of the other it leads to; None: everybody's.
         reason: why.
         evidence: names of shared entities, the rarest first, or the signature of the failure.
         score: above 0, at most 1, a multiple of 0.0001.
@@ -117,13 +134,21 @@ class SessionLink:
     ]
     score: Annotated[float, Strict(), Field(gt=0, le=1)]
     resolution_event_id: EventId | None = None
+    user_ids: UserIds | None = None
 
 
 class LinksDecided(Decided):
-    """All links of a session; none: it has no more."""
+    """All links of a session's summary; none: it has no more.
+
+    Attributes:
+        session_id: of the session.
+        user_ids: whose summary of it is linked; None: everybody's.
+        links: to others, the best first.
+    """
 
     kind: Literal["links"] = "links"
     session_id: Name
+    user_ids: UserIds | None = None
     links: Annotated[Items[SessionLink], Field(max_length=MAX_LINKS)]
 
     @model_validator(mode="after")
@@ -231,6 +256,8 @@ class CommunityChunk(Record):
         name, summary: in chunk 0 alone.
         centroid: in chunk 0, if there is one: VECTOR_BYTES.
         user_id: in chunk 0: whose facts made it; None: facts without a user.
+        user_ids: in chunk 0: whose facts it tells and whose entities it names; None: nobody wrote
+            it down, as it was before.
     """
 
     kind: Literal["community"] = "community"
@@ -247,6 +274,7 @@ class CommunityChunk(Record):
         None
     )
     user_id: Name | None = None
+    user_ids: UserIds | None = None
 
     @model_validator(mode="after")
     def _adds_up(self) -> CommunityChunk:
@@ -262,7 +290,7 @@ class CommunityChunk(Record):
 
     @model_validator(mode="after")
     def _said_once(self) -> CommunityChunk:
-        for field in ("name", "summary", "centroid", "user_id"):
+        for field in ("name", "summary", "centroid", "user_id", "user_ids"):
             if self.chunk and getattr(self, field) is not None:
                 raise broken(field, "in chunk 0 alone")
         for field in ("name", "summary"):
@@ -292,6 +320,7 @@ Consolidated = (
     EpisodeDecided
     | SessionDecided
     | AgentDecided
+    | SummariesGone
     | LinksDecided
     | BoostsDecided
     | CommunityChunk
@@ -302,6 +331,7 @@ _KINDS: Final[Mapping[str, type[Consolidated]]] = {
     "episode": EpisodeDecided,
     "session": SessionDecided,
     "agent": AgentDecided,
+    "gone": SummariesGone,
     "links": LinksDecided,
     "boosts": BoostsDecided,
     "community": CommunityChunk,

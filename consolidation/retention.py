@@ -1,9 +1,10 @@
 """Which events are forgotten, and why the others stay.
 
-Age decides the tier, and the tier what may go: hot keeps everything; from warm on an event keeps
-its `similar_keep` best SIMILAR_TO; cold keeps events that are important or asked for; archive keeps
-none. In every tier an event stays until a recorded Summary lists it, and as long as at least
-`protected_in_degree` retained events go back to it (CAUSED_BY).
+Nothing is, unless it is switched on. Then age decides the tier, and the tier what may go: hot keeps
+everything; from warm on an event keeps its `similar_keep` best SIMILAR_TO; cold keeps events that
+are important or asked for; archive keeps those that are very important or much asked for: age alone
+takes none of them. In every tier an event stays until a recorded Summary lists it, and as long as
+at least `protected_in_degree` retained events go back to it (CAUSED_BY).
 
 That last rule looks at what is left: an effect that leaves protects its cause no longer. So it is
 settled at once for all events that are given together (`verdicts`), and a second look at what
@@ -51,6 +52,8 @@ class RetentionPolicy:
         similar_score: those that score less go from warm on, best or not (plain cosine).
         cold_min_importance: as shown, boost included, from which a cold event stays.
         cold_min_accesses: from which a cold event stays.
+        archive_min_importance: as shown, from which an event stays however old it is.
+        archive_min_accesses: from which an event stays however old it is.
         protected_in_degree: retained effects from which an event stays, in every tier.
         entity_min_accesses: from which an entity without edges is not archived.
         fact_min_confidence: effective confidence from which a fact that ended is not expired.
@@ -67,6 +70,8 @@ class RetentionPolicy:
     similar_score: float = 0.7
     cold_min_importance: float = 5
     cold_min_accesses: int = 3
+    archive_min_importance: float = 8
+    archive_min_accesses: int = 10
     protected_in_degree: int = 3
     entity_min_accesses: int = 3
     fact_min_confidence: float = 0.1
@@ -94,6 +99,7 @@ class RetentionPolicy:
 _COUNTS: Final = {
     "similar_keep": 0,
     "cold_min_accesses": 0,
+    "archive_min_accesses": 0,
     "protected_in_degree": 1,  # of 0 every event is protected, which `enabled` says more clearly
     "entity_min_accesses": 0,
 }
@@ -101,6 +107,7 @@ _MAX_COUNT: Final = 1_000_000
 _NUMBERS: Final = {
     "similar_score": (-1, 1),
     "cold_min_importance": (0, HIGHEST_IMPORTANCE + 1),
+    "archive_min_importance": (0, HIGHEST_IMPORTANCE + 1),
     "fact_min_confidence": (0, 1),
 }
 _AGES: Final = ("warm_after_h", "cold_after_h", "archive_after_h")
@@ -134,6 +141,8 @@ def _is_number(value: Any) -> bool:
 
 
 DEFAULT_POLICY: Final = RetentionPolicy()
+KEEPS_EVERYTHING: Final = RetentionPolicy(enabled=False)
+"""Of a tenant for whom nobody has switched forgetting on: what is forgotten no question finds."""
 
 
 # -- tiers -----------------------------------------------------------------------------------------
@@ -289,11 +298,12 @@ def _judged(event: RetainedEvent, tier: Tier, policy: RetentionPolicy) -> tuple[
     )
     if effects >= policy.protected_in_degree:
         return False, Reason.CAUSE, f"cause of {effects} (from {policy.protected_in_degree} on)"
-    if tier is Tier.COLD and importance >= policy.cold_min_importance:
-        detail = f"importance {importance:g} (from {policy.cold_min_importance:g} on)"
+    enough_importance, enough_accesses = _enough(tier, policy)
+    if importance >= enough_importance:
+        detail = f"importance {importance:g} (from {enough_importance:g} on)"
         return False, Reason.IMPORTANT, detail
-    if tier is Tier.COLD and accesses >= policy.cold_min_accesses:
-        return False, Reason.ACCESSED, f"{accesses} accesses (from {policy.cold_min_accesses} on)"
+    if accesses >= enough_accesses:
+        return False, Reason.ACCESSED, f"{accesses} accesses (from {enough_accesses} on)"
     if event.summary_id is None:
         return False, Reason.UNSUMMARISED, f"{tier}, but no summary lists it"
     if tier is Tier.ARCHIVE:
@@ -303,6 +313,20 @@ def _judged(event: RetainedEvent, tier: Tier, policy: RetentionPolicy) -> tuple[
         Reason.UNASKED,
         f"cold: importance {importance:g} below {policy.cold_min_importance:g}, "
         f"{accesses} accesses below {policy.cold_min_accesses}",
+    )
+
+
+def _enough(tier: Tier, policy: RetentionPolicy) -> tuple[float, int]:
+    """Importance and accesses, of which either keeps an event in its tier.
+
+    What keeps an old event keeps a younger one too, whatever the settings of the younger tier.
+    """
+    oldest = policy.archive_min_importance, policy.archive_min_accesses
+    if tier is Tier.ARCHIVE:
+        return oldest
+    return (
+        min(oldest[0], policy.cold_min_importance),
+        min(oldest[1], policy.cold_min_accesses),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
 from consolidation.summary_payloads import (
     SUMMARY_DIGEST_BYTES,
     EpisodeSummary,
+    SessionSummary,
 )
 from enrichment.event_kinds import EventKind
 from projections.events import canonical_json
@@ -97,6 +98,7 @@ class Episode(NamedTuple):
         events: sorted by (occurred_at_ms, event_id), at least one; at most EPISODE_EVENTS unless
             sealed.
         sealed: some members are forgotten, `events` are those that are left.
+        user_ids: whose part of the episode it is, if several users took part.
     """
 
     session_id: str
@@ -104,6 +106,7 @@ class Episode(NamedTuple):
     number: int
     events: tuple[SourceEvent, ...]
     sealed: bool = False
+    user_ids: tuple[str, ...] = ()
 
 
 def place_of(event: SourceEvent) -> Place:
@@ -150,20 +153,31 @@ def _digest(value: object) -> str:
 
 
 class RecordedEpisode(NamedTuple):
-    """An episode's Summary as the graph shows it; `event_ids` of all its members, by time."""
+    """A Summary of an episode as the graph shows it.
+
+    Attributes:
+        event_ids: of all its members, by time.
+        user_ids: whose events these are; None: that is not known of all of them.
+    """
 
     summary_id: str
     digest: str
     decided_at: Position
     summary: EpisodeSummary
     event_ids: tuple[str, ...]
+    user_ids: tuple[str, ...] | None = None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Which episode of its session it is."""
+        return self.summary.trace_id, self.summary.number
 
 
 class RecordedSession(NamedTuple):
-    """A session's Summary: where it was decided (None: nowhere), and its episodes."""
+    """What was decided of a session: its own Summaries by id, with where, and its episodes'."""
 
-    decided_at: Position | None
-    episodes: tuple[RecordedEpisode, ...]
+    summaries: Mapping[str, tuple[Position, SessionSummary]] = {}
+    episodes: tuple[RecordedEpisode, ...] = ()
 
 
 class FailedEvent(NamedTuple):

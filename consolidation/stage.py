@@ -43,6 +43,7 @@ from consolidation.hierarchy import (
     SummaryKey,
     agent_key,
     episode_key,
+    keys_around,
     session_key,
 )
 from consolidation.payloads import (
@@ -55,6 +56,7 @@ from consolidation.payloads import (
     PassDecided,
     Requested,
     SessionDecided,
+    SummariesGone,
 )
 from enrichment.importance import importance_score
 from enrichment.names import ACTIVE
@@ -195,19 +197,23 @@ def reach(batch: Sequence[Derived]) -> Position | None:
 def _want_hierarchy(wants: Wanted, tenant: str, decision: Decision) -> None:
     match decision:
         case EpisodeDecided(summary=summary, event_ids=event_ids):
-            session = session_key(tenant, summary.session_id)
+            session = session_key(tenant, summary.session_id, summary.user_ids)
             wants.summaries.update((episode_key(tenant, decision), session))
             wants.members.update((tenant, one) for one in event_ids)
         case SessionDecided(summary=summary, gone=gone):
             wants.sessions.add((tenant, summary.session_id))
-            wants.summaries.add(session_key(tenant, summary.session_id))
+            session, agents = keys_around(tenant, summary)
+            wants.summaries.update((session, *agents))
             wants.summaries.update((tenant, one) for one in gone)
-            wants.summaries.update(agent_key(tenant, one.agent_id) for one in summary.participants)
         case AgentDecided(summary=summary):
-            wants.summaries.add(agent_key(tenant, summary.agent_id))
-        case LinksDecided(session_id=session_id, links=links):
-            wants.summaries.add(session_key(tenant, session_id))
-            wants.summaries.update(session_key(tenant, link.session_id) for link in links)
+            wants.summaries.add(agent_key(tenant, summary.agent_id, summary.user_ids))
+        case SummariesGone(summary_ids=gone):
+            wants.summaries.update((tenant, one) for one in gone)
+        case LinksDecided(session_id=session_id, user_ids=user_ids, links=links):
+            wants.summaries.add(session_key(tenant, session_id, user_ids))
+            wants.summaries.update(
+                session_key(tenant, link.session_id, link.user_ids) for link in links
+            )
 
 
 def _want_others(wants: Wanted, event: Event, decision: Decision) -> None:
@@ -305,6 +311,7 @@ class _Fold:
         if counted.forgotten and not counted.placed:
             values = {
                 "session_id": event.session_id,
+                "user_id": event.user_id,
                 "occurred_at": event.occurred_at_ms,
                 "importance_score": importance,
                 "summary_id": None,
@@ -314,8 +321,12 @@ class _Fold:
 
     def _take(self, position: Position, event: Event, decision: Decision) -> None:
         match decision:
-            case EpisodeDecided() | SessionDecided() | AgentDecided() | LinksDecided():
+            case EpisodeDecided() | SessionDecided() | AgentDecided():
                 self._take_summary(position, event, decision)
+            case SummariesGone():
+                self._hierarchy.take_gone(position, event, decision)
+            case LinksDecided():
+                self._hierarchy.take_links(position, event, decision)
             case CommunityChunk():
                 self._communities.take_chunk(position, event, decision)
             case CommunityGone():
@@ -334,7 +345,7 @@ class _Fold:
         self,
         position: Position,
         event: Event,
-        decision: EpisodeDecided | SessionDecided | AgentDecided | LinksDecided,
+        decision: EpisodeDecided | SessionDecided | AgentDecided,
     ) -> None:
         match decision:
             case EpisodeDecided():
@@ -345,8 +356,6 @@ class _Fold:
                     self._scopes.see(session, decision.seen_events, decision.seen_importance)
             case AgentDecided():
                 self._hierarchy.take_agent(position, event, decision)
-            case LinksDecided():
-                self._hierarchy.take_links(position, event, decision)
 
     def _take_departure(self, position: Position, event: Event, decision: Decision) -> None:
         tenant, at_ms = event.tenant, event.occurred_at_ms

@@ -43,6 +43,7 @@ from consolidation.summary_payloads import (
     SessionSummary,
     ToolUse,
     episode_scope_id,
+    users_named,
 )
 from enrichment.event_kinds import EventKind
 from enrichment.names import EntityType
@@ -99,6 +100,7 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
         failed_count=sum(action.failed for action in uses),
         started_at_ms=events[0].occurred_at_ms,
         ended_at_ms=events[-1].occurred_at_ms,
+        user_ids=users_of(events),
     )
     return EpisodeSummary(
         **overview.overview(),
@@ -108,6 +110,11 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
         content=content_of(overview, days(overview), EPISODE_CHARACTERS),
         digest=events_digest(events, VERSION),
     )
+
+
+def users_of(events: Iterable[SourceEvent]) -> tuple[str, ...]:
+    """Whose events they are; of several users the first that are named."""
+    return users_named(event.user_id for event in events)
 
 
 def _participants(events: Sequence[SourceEvent]) -> Iterator[Participant]:
@@ -238,6 +245,7 @@ def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overvie
         failed_count=sum(part.failed_count for part in parts),
         started_at_ms=min(part.started_at_ms for part in parts),
         ended_at_ms=max(part.ended_at_ms for part in parts),
+        user_ids=users_named(user_id for part in parts for user_id in part.user_ids or ()),
     )
 
 

@@ -7,7 +7,7 @@ milliseconds since the epoch; no field is a float.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, get_args
@@ -19,6 +19,7 @@ from projections.events import MAX_NAME_CHARACTERS
 from projections.identity import SEPARATOR
 from projections.records import (
     PART,
+    Different,
     EntityId,
     Items,
     Matching,
@@ -53,6 +54,8 @@ MAX_PROOFS: Final = 20
 MAX_PARTICIPANTS: Final = 12
 MAX_TOOLS: Final = 10
 MAX_ENTITIES: Final = 16
+MAX_USERS: Final = 2
+"""That are named of what was made from events of several: that there are two says it all."""
 
 HighlightKind = Literal["request", "action", "failure", "resolution", "outcome", "said", "happened"]
 KINDS: Final[tuple[HighlightKind, ...]] = get_args(HighlightKind)
@@ -60,6 +63,8 @@ KINDS: Final[tuple[HighlightKind, ...]] = get_args(HighlightKind)
 Name = Annotated[str, Text(MAX_NAME_CHARACTERS)]
 ShortName = Annotated[str, Text(NAME_CHARACTERS)]
 Count = Annotated[Whole, Field(ge=1)]
+UserIds = Annotated[Different[Name], Field(max_length=MAX_USERS)]
+"""Whose events (or facts) something was made from: sorted; empty: everybody may see it."""
 Hash = Annotated[
     str,
     Matching(
@@ -157,6 +162,7 @@ class Overview(Record):
         failed_count: of failures: uses of tools, and other events that tell of one.
         started_at_ms: of the first event.
         ended_at_ms: of the last event.
+        user_ids: of its events; None: nobody wrote down whose they are, as it was before.
     """
 
     highlights: Annotated[Items[Highlight], Field(max_length=UPPER_HIGHLIGHTS)]
@@ -168,6 +174,7 @@ class Overview(Record):
     failed_count: Whole
     started_at_ms: Milliseconds
     ended_at_ms: Milliseconds
+    user_ids: UserIds | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> Overview:
@@ -278,8 +285,10 @@ def episode_scope_id(session_id: str, trace_id: str, number: int) -> str:
     return SEPARATOR.join((session_id, trace_id, str(number)))
 
 
-def summary_id(tenant: str, scope: Scope, scope_id: str) -> str:
-    """BLAKE2b-128 of (tenant, scope, scope id), 32 hexadecimal digits.
+def summary_id(
+    tenant: str, scope: Scope, scope_id: str, user_ids: Collection[str] | None = ()
+) -> str:
+    """BLAKE2b-128 of (tenant, scope, scope id, users), 32 hexadecimal digits.
 
     Part of the stored format: it never changes.
 
@@ -287,6 +296,14 @@ def summary_id(tenant: str, scope: Scope, scope_id: str) -> str:
         tenant: of the events.
         scope: of the summary.
         scope_id: of `episode_scope_id`, a session's or an agent's id.
+        user_ids: whose events it is made from, sorted; a scope has one summary for each user, and
+            one of what belongs to nobody.
     """
-    text = SEPARATOR.join(("summary", tenant, scope, scope_id))
+    users = (f"+{user_id}" for user_id in user_ids or ())
+    text = SEPARATOR.join(("summary", tenant, scope, scope_id, *users))
     return blake2b(text.encode(), digest_size=SUMMARY_DIGEST_BYTES).hexdigest()
+
+
+def users_named(user_ids: Iterable[str | None]) -> tuple[str, ...]:
+    """Users, sorted, as far as a summary names them."""
+    return tuple(sorted({user_id for user_id in user_ids if user_id is not None})[:MAX_USERS])

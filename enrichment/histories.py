@@ -41,8 +41,8 @@ import orjson
 from enrichment.facts import FACT_STATUSES, SOURCE_KINDS, Assertion, Retraction
 from enrichment.vocabulary import EdgeType, is_functional
 from projections.identity import SEPARATOR
+from projections.schema import MAX_SUPPORTING
 
-MAX_SUPPORTING = 20
 HISTORY_ID_BYTES = 16
 SOURCE_WEIGHTS: Final = dict(zip(SOURCE_KINDS, (20, 15, 12, 10), strict=True))
 """S1's, times 10, so that products stay integers."""

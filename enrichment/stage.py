@@ -320,7 +320,8 @@ def _event_operations(derived: Derived, entities: _Entities) -> Iterable[Operati
     yield ClearEdges(REFERENCES.type, event.key)
     for mention in derived.mentions:
         key = entities.meet(event, mention, derived.names)
-        values = {"role": mention.role}
+        spelled = mention.name if mention.name != mention.canonical_name else None
+        values = {"role": mention.role, "name": spelled}
         yield MergeEdge(type=REFERENCES.type, source=event.key, target=key, values=values)
 
 
@@ -328,6 +329,7 @@ def _tombstone(derived: Derived) -> MergeNode:
     """What a tombstone tells of its event, where it does not tell it yet."""
     values = {
         "session_id": derived.event.session_id,
+        "user_id": derived.event.user_id,
         "occurred_at": derived.event.occurred_at_ms,
         "importance_score": derived.importance,
         "summary_id": None,
@@ -486,11 +488,11 @@ def fact_edge(tenant: str, fact: Fact) -> MergeEdge:
 
 @dataclass(slots=True)
 class _Entity:
-    """An entity of a batch; `first` is (time, event, name, subtype) of its earliest mention."""
+    """An entity of a batch; `first` is (time, event, name, subtype, user) of its first mention."""
 
     canonical_name: str
     entity_type: str
-    first: tuple[int, str, str, str]
+    first: tuple[int, str, str, str, str]
     last_ms: int
     vector: bytes | None
 
@@ -508,7 +510,8 @@ class _Entities:
         own_id = entity_id(event.tenant, party.canonical_name, party.entity_type)
         key = (event.tenant, own_id)
         vector = (vectors or {}).get(own_id)
-        first = (event.occurred_at_ms, event.event_id, party.name, party.subtype or "")
+        named = (party.name, party.subtype or "", event.user_id or "")
+        first = (event.occurred_at_ms, event.event_id, *named)
         entity = self._met.get(key)
         if entity is None:
             self._met[key] = _Entity(
@@ -527,7 +530,7 @@ class _Entities:
     def operations(self) -> Iterable[Operation]:
         """The nodes."""
         for key, met in self._met.items():
-            first_ms, first_event_id, name, subtype = met.first
+            first_ms, first_event_id, name, subtype, user_id = met.first
             yield MergeNode(
                 label=ENTITY.label,
                 key=key,
@@ -538,6 +541,7 @@ class _Entities:
                     "subtype": subtype or None,
                     "first_seen": first_ms,
                     "first_event_id": first_event_id,
+                    "first_user_id": user_id or None,
                     "last_seen": met.last_ms,
                     "embedding": vector_of(met.vector),
                 },

@@ -8,9 +8,11 @@ RecollectError
 ├── ConfigurationError         settings that contradict each other
 ├── LedgerError
 │   ├── LedgerUnavailable      Redis is away                              (503, retryable)
+│   │   └── ClockAhead         its server's time is far ahead of ours     (503, retryable)
 │   ├── LedgerFormatMismatch   another format version or partition count
 │   ├── GraphAhead             a checkpoint names an entry that the ledger lost       (503)
 │   └── UndecodableEntry       an entry that is not an event                      (poison)
+│       └── EntryHeldOut       an entry that is not what was appended             (poison)
 ├── GraphError
 │   ├── GraphUnavailable       Neo4j is away or asks to try again         (503, retryable)
 │   │   └── TransactionTimeout  a transaction took longer than its limit
@@ -28,6 +30,7 @@ RecollectError
 ├── StageHeld                  too many different entries fail: none is given up
 ├── Stopped                    the process is stopping; nothing was changed
 ├── PassUnderWay               another pass of consolidation runs             (retryable)
+├── StageBehind                a stage has not folded what a command looks at (retryable)
 ├── UnknownTarget              no target of that name is registered
 └── OperationFailed            a command could not do what was asked
 ```
@@ -110,6 +113,12 @@ class LedgerUnavailable(LedgerError):
     retryable = True
 
 
+class ClockAhead(LedgerUnavailable):
+    """The time of the ledger's server is {seconds:.0f} s later than allowed (clock_ahead_s past this process' own): set the clocks right; nothing was appended"""
+
+    seconds: float
+
+
 class LedgerFormatMismatch(LedgerError):
     """The ledger has {found}, the settings say {expected} (fixed when a ledger is created)"""
 
@@ -129,6 +138,10 @@ class UndecodableEntry(LedgerError):
 
     partition: int
     position: str
+
+
+class EntryHeldOut(UndecodableEntry):
+    """Entry {position} of partition {partition} is {reason}: it is held out until its event is sent again"""
 
 
 class GraphError(RecollectError):
@@ -234,6 +247,15 @@ class PassUnderWay(RecollectError):
 
     retryable = True
     holder: str
+
+
+class StageBehind(RecollectError):
+    """{entries} events of {target} are not past the {stage} yet; see to its workers, and ask again"""
+
+    retryable = True
+    stage: str
+    target: str
+    entries: int
 
 
 class UnknownTarget(RecollectError):

@@ -67,6 +67,8 @@ MAX_PAYLOAD_REF_CHARACTERS = 2_048
 MAX_FUTURE_MS = 300_000
 MAX_SAFE_NUMBER = 2**53 - 1
 DEFAULT_TENANT = "default"
+EVERYONE: Final = "*"
+"""Named as the user of a read, an operator's view: over all users, and what mixes them."""
 LAST_MS: Final = 253_402_300_799_999
 """The end of the year 9999: behind everything."""
 STATUSES = ("pending", "running", "completed", "failed", "timeout")
@@ -378,7 +380,7 @@ def parse_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
         schema_version=check.integer("schema_version", 1, 2**31 - 1) or 1,
         tool_name=check.name("tool_name"),
         parent_event_id=check.uuid("parent_event_id"),
-        ended_at_ms=check.time("ended_at"),
+        ended_at_ms=check.time("ended_at", latest=now_ms + MAX_FUTURE_MS),
         status=check.choice("status", STATUSES),
         importance_hint=check.integer("importance_hint", 1, 10),
         user_id=check.name("user_id"),

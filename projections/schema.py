@@ -252,6 +252,7 @@ ENTITY: Final = NodeRow(
         Property("subtype", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
         Property("first_seen", Kind.TIME, "enrichment", merge=Merge.EARLIEST),
         Property("first_event_id", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
+        Property("first_user_id", Kind.STRING, "enrichment", merge=Merge.EARLIEST),
         Property("last_seen", Kind.TIME, "enrichment", merge=Merge.LATEST),
         Property(
             name="embedding",
@@ -328,6 +329,8 @@ POISON: Final = "poison"
 """`kind` of a dead letter that its own stage cannot fold."""
 BLOCKED_BY: Final = "blocked_by"
 """`kind` of one that misses what an earlier stage could not fold."""
+HELD_OUT: Final = "held_out"
+"""`kind` of one whose entry is not what was appended; folded when it has been put right."""
 DROPPED: Final = "dropped"
 """`kind` of one that a person gave up: kept, listed on request, no longer counted."""
 
@@ -336,6 +339,7 @@ FORGOTTEN: Final = NodeRow(
     key=("tenant", "event_id"),
     properties=(
         _decided("session_id", Kind.STRING, Merge.KEPT),
+        _decided("user_id", Kind.STRING, Merge.KEPT),
         _decided("occurred_at", Kind.TIME, Merge.KEPT),
         _decided("importance_score", Kind.INTEGER, Merge.KEPT),
         _decided("summary_id", Kind.STRING, Merge.KEPT),
@@ -360,6 +364,7 @@ SUMMARY: Final = NodeRow(
         _decided("scope", Kind.STRING),
         _decided("scope_id", Kind.STRING),
         _decided("session_id", Kind.STRING),
+        _decided("user_ids", Kind.STRINGS),
         _decided("content", Kind.STRING),
         _decided("level", Kind.INTEGER),
         _decided("event_count", Kind.INTEGER),
@@ -377,7 +382,8 @@ SUMMARY: Final = NodeRow(
     ),
     stage="consolidation",
     certainty=Certainty.RECORDED,
-    meaning="what an episode (level 1), a session (2) or an agent (3) comes to",
+    meaning="what an episode (level 1), a session (2) or an agent (3) comes to, for each user",
+    indexes=(("tenant", "session_id", "summary_id"),),
     placeholder="Unwritten",
 )
 COMMUNITY: Final = NodeRow(
@@ -389,6 +395,7 @@ COMMUNITY: Final = NodeRow(
         _decided("fingerprint", Kind.STRING),
         _decided("member_count", Kind.INTEGER),
         _decided("user_id", Kind.STRING),
+        _decided("user_ids", Kind.STRINGS),
         _decided("created_at", Kind.TIME, Merge.KEPT),
         _decided("updated_at", Kind.TIME),
         Property("centroid", Kind.VECTOR, "consolidation", Certainty.APPROXIMATE),
@@ -517,7 +524,11 @@ REFERENCES: Final = EdgeRow(
     type="REFERENCES",
     source="Event",
     target="Entity",
-    properties=(Property("role", Kind.STRING, "enrichment"),),
+    properties=(
+        Property("role", Kind.STRING, "enrichment"),
+        # as this event spells it; None: as the entity's canonical name
+        Property("name", Kind.STRING, "enrichment"),
+    ),
     stage="enrichment",
     certainty=Certainty.FOLDED,
     view=View.ENTITY,
@@ -647,6 +658,8 @@ EDGES: Final[dict[str, EdgeRow]] = {
     )
 }
 
+MAX_SUPPORTING: Final = 20
+"""Events that a fact names as its support: the newest ones."""
 MAX_WEIGHT: Final = 5.0
 """The largest intent weight; path scores multiply weight / MAX_WEIGHT."""
 

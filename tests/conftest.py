@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from tests.servers import emptied_neo4j, emptied_valkey, running
+from tests.servers import (
+    NEO4J_URL,
+    REDIS_URL,
+    GivenServer,
+    emptied_neo4j,
+    emptied_valkey,
+    running,
+)
 
 # The machines are shared: an example that took long says nothing about what it is an example of.
 settings.register_profile(
@@ -26,15 +33,21 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")
-def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer | GivenServer]:
     """A Valkey for the whole session. A test that kills it takes `start_valkey` instead."""
+    if REDIS_URL in os.environ:
+        yield GivenServer(os.environ[REDIS_URL])
+        return
     with running(ValkeyServer(tmp_path_factory.mktemp("valkey"))) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer]:
+def neo4j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jServer | GivenServer]:
     """A Neo4j without login for the whole session."""
+    if NEO4J_URL in os.environ:
+        yield GivenServer(os.environ[NEO4J_URL])
+        return
     with running(Neo4jServer(tmp_path_factory.mktemp("neo4j"), quick=True)) as server:
         yield server
 

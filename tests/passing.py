@@ -157,7 +157,7 @@ class Passing:
         with self.graph.transaction() as transaction:
             transaction.restore_edges(type_, [], gone=[(source, target, EDGES[type_].target)])
 
-    def entity(self, name: str, entity_type: str = "concept", **values: Any) -> Key:
+    def entity(self, name: str, /, entity_type: str = "concept", **values: Any) -> Key:
         """An entity; its id follows from its name."""
         own_id = entity_id(name)
         told = {"canonical_name": name, "name": name, "entity_type": entity_type}

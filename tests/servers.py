@@ -5,13 +5,28 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from neo4j import GraphDatabase
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 
+REDIS_URL = "TEST_REDIS_URL"
+NEO4J_URL = "TEST_NEO4J_URL"
+"""Servers that run already, on this machine, for the tests to empty and use; without login."""
+
 Server = TypeVar("Server", Neo4jServer, ValkeyServer)
+
+
+class GivenServer(NamedTuple):
+    """A server of another kind or version than the embedded ones; no test may kill it."""
+
+    url: str
+
+    @property
+    def port(self) -> int:
+        """Of 127.0.0.1."""
+        return int(self.url.rpartition(":")[2].partition("/")[0])
 
 
 @contextmanager
@@ -25,7 +40,7 @@ def running(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-def emptied_valkey(valkey: ValkeyServer) -> str:
+def emptied_valkey(valkey: ValkeyServer | GivenServer) -> str:
     """URL of the server, which now holds neither data nor scripts nor functions."""
     commands = (b"FLUSHALL SYNC", b"SCRIPT FLUSH SYNC", b"FUNCTION FLUSH SYNC")
     with socket.create_connection(("127.0.0.1", valkey.port), timeout=10) as connection:
@@ -36,7 +51,7 @@ def emptied_valkey(valkey: ValkeyServer) -> str:
     return valkey.url
 
 
-def emptied_neo4j(neo4j: Neo4jServer) -> str:
+def emptied_neo4j(neo4j: Neo4jServer | GivenServer) -> str:
     """URL of the server, which now has no node; constraints and indexes stay."""
     with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
         session.run(

@@ -36,11 +36,10 @@ from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_id
 from pipelines.graph.reader import GraphReader
-from pipelines.graph.reads.channels import session_events
 from pipelines.graph.reads.proactive import Beside, proactive
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes
-from pipelines.graph.rows import SessionEvent, Signalled, wire_id
+from pipelines.graph.rows import Signalled, wire_id
 from pipelines.observe import metrics
 from projections.errors import QueryTimeout
 from projections.schema import ENTITY
@@ -93,25 +92,25 @@ class Retrieval:
             gathered = self._gathering.channels(page.notes, analysis)
             seeds = self._gathering.seeds(gathered, analysis)
             page.seeds = list(self._query.seed_nodes or seeds)
+            page.seed_names = {
+                node_id: seed.name
+                for seed in gathered.entities
+                if (node_id := wire_id(ENTITY.label, seed.entity_id)) in seeds
+            }
+            page.withheld = gathered.withheld
         with _timed("walk"):
             walked = self._side_by_side(analysis, gathered, seeds)
         with _timed("rank"):
             page.ranking = self._ranked(analysis, gathered, walked)
         with _timed("read"):
-            self._read(analysis.scope)
+            self._read()
         return page
 
     def next_page(self, ranked: Sequence[Ranked]) -> Subgraph:
         """The next page of a ranking that was made before; in scope as if it were made now."""
         self._page.ranking = list(ranked)
-        events: list[SessionEvent] = []
-        if self._query.user_id is None:
-            tenant, session_id = self._context.tenant, self._query.session_id
-            events = self._context.read(
-                self._reader, lambda graph: session_events(graph, tenant, session_id)
-            )
         with _timed("read"):
-            self._read(self._gathering.scope(events))
+            self._read()
         return self._page
 
     # -- walk, and what else needs the seeds alone -------------------------------------------------
@@ -125,6 +124,7 @@ class Retrieval:
             intents=self._page.intents,
             seeds=seeds,
             max_depth=self._query.max_depth,
+            policy=self._services.policy,
         )
         hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
         near, others = hits[:MAX_WITH_NEIGHBOURS], hits[MAX_WITH_NEIGHBOURS:]
@@ -136,7 +136,10 @@ class Retrieval:
         if self._query.proactive:
             beside = self._beside(hits, gathered)
             work["beside"] = lambda ms: self._reader.read(
-                lambda graph: proactive(graph, analysis.scope, beside), timeout_ms=ms
+                lambda graph: proactive(
+                    graph, analysis.scope, beside, self._services.policy.proactive
+                ),
+                timeout_ms=ms,
             )
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
@@ -193,11 +196,15 @@ class Retrieval:
     def _beside(self, hits: Sequence[str], gathered: Gathered) -> Beside:
         """What context that nobody asked for starts from."""
         tenant, session_id = self._context.tenant, self._query.session_id
+        user_id = self._context.scope.user_id
         return Beside(
-            session_ids=[summary_id(tenant, "session", session_id)],
+            session_ids=[
+                summary_id(tenant, "session", session_id, users)
+                for users in {(), (user_id,) if user_id else ()}
+            ],
             event_ids=hits[:BEST_EVENTS],
             entity_ids=[seed.entity_id for seed in gathered.entities[:BEST_ENTITIES]],
-            history=self._services.history.shown(tenant, session_id),
+            history=self._services.shown.events(tenant, session_id),
         )
 
     # -- rank --------------------------------------------------------------------------------------
@@ -215,7 +222,8 @@ class Retrieval:
             ranked = ranking(pool, candidates, page.weights, now_ms, terms=analysis.terms)
             if query.diversity:
                 ranked = diversified(ranked, _vectors(candidates), query.diversity)
-        return with_proactive(ranked, walked.beside or (), query.max_nodes)
+        share = self._services.policy.proactive_share
+        return with_proactive(ranked, walked.beside or (), query.max_nodes, share)
 
     def _candidates(self, analysis: QueryAnalysis, gathered: Gathered) -> Candidates:
         return Candidates(self._reader, analysis.scope, self._services.passages, gathered.vector)
@@ -241,6 +249,7 @@ class Retrieval:
             edges=list(walk.edges.values()),
             path_intents=beside,
             spread=walk.pagerank(walked.worth) if spreads else {},
+            policy=self._services.policy,
         )
 
     def _met(
@@ -260,8 +269,9 @@ class Retrieval:
 
     # -- read --------------------------------------------------------------------------------------
 
-    def _read(self, scope: Scope) -> None:
+    def _read(self) -> None:
         """The nodes of the page and the edges between them."""
+        scope = self._context.scope
         page, most = self._page, self._query.max_nodes
         shown, page.behind = page.ranking[:most], page.ranking[most : max(most, MAX_RANKING)]
         if page.behind:
@@ -295,7 +305,9 @@ def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:
         )
     else:
         weights = DecayWeights(given.recency, given.importance, given.relevance)
-    intents = traversed_intents(inferred, query.intent)
+    intents = traversed_intents(
+        inferred, query.intent, threshold=context.services.policy.intent_threshold
+    )
     return Subgraph(intents, inferred, weights, query.retrieval_method)
 
 

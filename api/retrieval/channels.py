@@ -77,11 +77,13 @@ class Notes:
         outcomes: of the channels; the value is what they found.
         cut_by: bounds beyond which there is more.
         degraded: what had to be left out, in words.
+        unknown_seeds: references that were given, and lead to nothing that the viewer sees.
     """
 
     outcomes: dict[Channel, Outcome] = field(default_factory=dict)
     cut_by: set[Bound] = field(default_factory=set)
     degraded: list[str] = field(default_factory=list)
+    unknown_seeds: list[str] = field(default_factory=list)
 
     def take(self, channel: Channel, outcome: Outcome) -> None:
         """Note how a channel did."""
@@ -105,6 +107,8 @@ class Subgraph:
         behind: of the ranking, behind what is shown.
         nodes: those that are shown, by id.
         edges: between them.
+        seed_names: of the entities among the seeds, by wire id.
+        withheld: ids of what the channels met and kept from the viewer; nobody is told which.
     """
 
     intents: Mapping[Intent, float]
@@ -113,7 +117,9 @@ class Subgraph:
     method: RetrievalMethod
     notes: Notes = field(default_factory=Notes)
     seeds: list[str] = field(default_factory=list)
+    seed_names: dict[str, str] = field(default_factory=dict)
     ranking: list[Ranked] = field(default_factory=list)
     behind: list[Ranked] = field(default_factory=list)
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     edges: list[GraphEdge] = field(default_factory=list)
+    withheld: frozenset[str] = frozenset()

@@ -399,22 +399,19 @@ def ranked_fact(fact: RecalledFact) -> RankedFact:
     )
 
 
-def read_page(
-    reads: FactReads, walk: FactWalk, page: Sequence[RankedFact], user_id: str | None
-) -> list[RecalledFact]:
+def read_page(reads: FactReads, walk: FactWalk, page: Sequence[RankedFact]) -> list[RecalledFact]:
     """The facts of a page as they are now, in its order; those that are gone are left out.
 
     Args:
         reads: the transaction.
         walk: that has not begun; it is given the facts.
         page: of a ranking.
-        user_id: whose facts beside those of nobody.
 
     Returns:
         Facts with the scores of the ranking. What other events said the same is not looked for.
     """
     rows = reads.facts_between(
-        ((ranked.source_id, ranked.target_id, ranked.event_id) for ranked in page), user_id
+        (ranked.source_id, ranked.target_id, ranked.event_id) for ranked in page
     )
     walk.take(reads, rows)
     by_place = {(*_place(key := key_of(row)), _digest(key)): row for row in rows}

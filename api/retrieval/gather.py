@@ -37,24 +37,25 @@ from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.channels import (
     contents,
     session_and_agents,
-    session_user,
     standings,
     text_hits,
     vector_hits,
 )
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.rows import ENTITY_PREFIX, Hit, SessionEvent, wire_id
+from pipelines.graph.reads.walk import nodes
+from pipelines.graph.rows import ENTITY_PREFIX, Hit, Hits, SessionEvent, wire_id
 from projections.errors import GraphUnavailable, QueryTimeout
-from projections.identity import Position
 from projections.schema import ENTITY
 
 CHANNEL_HITS: Final = 100
 """Events of a channel; a ranking is made of them, of their neighbours, of what the walk meets."""
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
+_NOTHING: Final = Hits([], [])
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
+NO_VECTOR: Final = "the query could not be embedded: keywords alone answer"
 
 
 class QueryAnalysis(NamedTuple):
@@ -66,12 +67,17 @@ class QueryAnalysis(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What the channels found, each the best first; `vector` is the query's, None without one."""
+    """What the channels found, each the best first; `vector` is the query's, None without one.
+
+    Attributes:
+        withheld: ids of events that they met and kept from the viewer.
+    """
 
     text: list[Hit]
     near: list[Hit]
     entities: list[Seed]
     vector: list[float] | None
+    withheld: frozenset[str]
 
 
 class Gathering:
@@ -88,11 +94,11 @@ class Gathering:
 
     def analysis(self, notes: Notes) -> QueryAnalysis:
         """The session's last events, and the terms of the query: whom it names says the graph."""
-        tenant, query = self._context.tenant, self._context.query
+        scope, query = self._context.scope, self._context.query
         names = name_terms(query.query).names[:MAX_NAMES]
         work: dict[str, Work] = {
             "context": lambda ms: self._reader.read(
-                lambda graph: session_and_agents(graph, tenant, query.session_id, names),
+                lambda graph: session_and_agents(graph, scope, query.session_id, names),
                 timeout_ms=ms,
             )
         }
@@ -100,15 +106,7 @@ class Gathering:
         events, agents = outcome.value or ([], [])
         notes.take("context", outcome._replace(value=events))
         terms = query_terms(query.query, agents, now_ms=self._context.now_ms)
-        return QueryAnalysis(events, terms, self.scope(events))
-
-    def scope(self, events: Sequence[SessionEvent]) -> Scope:
-        """Whose memory: the named user's, else that of the session's events, newest first."""
-        query = self._context.query
-        user_id = session_user(events) if query.user_id is None else query.user_id
-        position = query.as_of_position
-        until = None if position is None else Position.parse(position)
-        return Scope(self._context.tenant, user_id, self._context.now_ms, until)
+        return QueryAnalysis(events, terms, scope)
 
     def channels(self, notes: Notes, analysis: QueryAnalysis) -> Gathered:
         """What each channel found.
@@ -124,21 +122,28 @@ class Gathering:
                     lambda graph: text_hits(graph, scope, words, CHANNEL_HITS), timeout_ms=ms
                 ),
                 "entity": lambda ms: reader.read(
-                    lambda graph: self._entities(graph, scope), timeout_ms=ms
+                    lambda graph: self._entities(graph, scope, notes), timeout_ms=ms
                 ),
                 "vector": lambda ms: self._near(analysis, ms),
             }
         )
         text, entity, vector = outcomes["text"], outcomes["entity"], outcomes["vector"]
-        embedded, near = vector.value or (None, [])
+        embedded, near = vector.value or (None, _NOTHING)
+        shown: Hits = text.value or _NOTHING
         if vector.status == "ok" and embedded is None:
             vector = vector._replace(status="unavailable")
-            notes.degraded.append("the query could not be embedded: keywords alone answer")
-        notes.take("text", text)
+            notes.degraded.append(NO_VECTOR)
+        notes.take("text", text._replace(value=shown.shown))
         notes.take("entity", entity)
-        notes.take("vector", vector._replace(value=near))
+        notes.take("vector", vector._replace(value=near.shown))
         self._check([text, entity, vector])
-        return Gathered(text.value or [], near, entity.value or [], embedded)
+        return Gathered(
+            shown.shown,
+            near.shown,
+            entity.value or [],
+            embedded,
+            withheld=frozenset(shown.withheld) | frozenset(near.withheld),
+        )
 
     def seeds(self, gathered: Gathered, analysis: QueryAnalysis) -> dict[str, float]:
         """Wire ids with scores from 0 to 1, the best first."""
@@ -159,11 +164,9 @@ class Gathering:
 
     def _channel_ms(self) -> int:
         share_ms = round(self._context.deadline.remaining_ms() * CHANNEL_SHARE)
-        return max(1, min(self._context.settings.channel_timeout_ms, share_ms))
+        return max(1, min(self._context.settings.channel_timeout_ms or share_ms, share_ms))
 
-    def _near(
-        self, analysis: QueryAnalysis, timeout_ms: int
-    ) -> tuple[list[float], list[Hit]] | None:
+    def _near(self, analysis: QueryAnalysis, timeout_ms: int) -> tuple[list[float], Hits] | None:
         """The vector of the query and the events near to it; None: it could not be embedded."""
         deadline = Deadline(timeout_ms)
         text = analysis.terms.embedding_text
@@ -172,7 +175,7 @@ class Gathering:
             return None
         filtered = self._reader.searches_within_tenants()
 
-        def ask(graph: GraphRead) -> list[Hit]:
+        def ask(graph: GraphRead) -> Hits:
             return vector_hits(graph, analysis.scope, vector, CHANNEL_HITS, filtered=filtered)
 
         return vector, self._reader.read(ask, timeout_ms=deadline.remaining_ms())
@@ -186,25 +189,32 @@ class Gathering:
             raise QueryTimeout(timeout_ms=timeout_ms, reason="no channel answered")
         raise GraphUnavailable(reason="no channel answered")
 
-    def _entities(self, graph: GraphRead, scope: Scope) -> list[Seed]:
+    def _entities(self, graph: GraphRead, scope: Scope, notes: Notes) -> list[Seed]:
         """The entities that the query names, or that the caller does."""
         query = self._context.query
-        given = tuple(
-            node_id for node_id in query.seed_nodes or () if node_id.startswith(ENTITY_PREFIX)
-        )
-        if query.seed_nodes and not given:
-            return []
-        recall = Recall(
-            query=query.query,
-            at_ms=scope.now_ms,
-            now_ms=scope.now_ms,
-            max_depth=1,
-            max_facts=1,
-            given=given,
-            user_id=scope.user_id,
-        )
-        reads = FactReads(graph, self._context.tenant)
-        return seeds_of(reads, recall, self._context.seed_rules(), self._embedded).seeds
+        references = query.seed_nodes or []
+        given = tuple(one for one in references if one.startswith(ENTITY_PREFIX))
+        unknown = {*references} - {*given}
+        if unknown:
+            seen = nodes(graph, scope, [one.lower() for one in unknown])
+            unknown = {one for one in unknown if one.lower() not in seen}
+        seeds: list[Seed] = []
+        if given or not references:
+            recall = Recall(
+                query=query.query,
+                scope=scope,
+                at_ms=scope.now_ms,
+                now_ms=scope.now_ms,
+                max_depth=1,
+                max_facts=1,
+                given=given,
+            )
+            reads, rules = FactReads(graph, scope), self._context.seed_rules()
+            recalled = seeds_of(reads, recall, rules, self._embedded)
+            unknown |= {*recalled.unknown}
+            seeds = recalled.seeds
+        notes.unknown_seeds = [one for one in references if one in unknown]
+        return seeds
 
     def _embedded(self, text: str) -> list[float] | None:
         return self._context.services.embedder.embed(text, timeout_ms=self._channel_ms())
@@ -215,8 +225,7 @@ class Gathering:
         kind: EntityType = "agent" if user_id is None else "user"
         name = canonical_name(user_id or self._context.query.agent_id)
         person = wire_id(ENTITY.label, entity_id(self._context.tenant, name, kind))
-        mine = [event for event in analysis.events if event.user_id in (None, user_id)]
-        return dict.fromkeys([person, *most_important(mine)], CONTEXT_SCORE)
+        return dict.fromkeys([person, *most_important(analysis.events)], CONTEXT_SCORE)
 
 
 class Candidates:
@@ -277,7 +286,7 @@ class Candidates:
         passages = self._cache.get(self._reader, tenant, event_ids)
         missing = [event_id for event_id in event_ids if event_id not in passages]
         if missing:
-            rows = contents(graph, tenant, missing)
+            rows = contents(graph, self._scope, missing)
             read = {row.event_id: Passage.of(row) for row in rows}
             # What has no text yet is about to be enriched.
             enriched = [read[row.event_id] for row in rows if row.text is not None]

@@ -24,7 +24,6 @@ from pipelines.graph.rows import StepEdge
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,
-    INTENT_WEIGHTS,
     MAX_WEIGHT,
     REFERENCES,
     RELATES_TO,
@@ -64,32 +63,45 @@ Ways = dict[str, list[tuple[str, float]]]
 """By wire id what can be reached over one edge, and what passes it, 0 to 1."""
 
 
-def edge_weight(edge: StepEdge, intent: Intent) -> float:
-    """What an edge lets through for an intent, 0 to 1: weight / 5 times its quality."""
+def edge_weight(edge: StepEdge, weights: Mapping[str, float]) -> float:
+    """What an edge lets through, 0 to 1: weight / 5 times its quality.
+
+    Args:
+        edge: that was met.
+        weights: of the edge types for an intent, 0 to 5.
+    """
     type_ = _VIEWS.get(edge.view, edge.type) if edge.type == RELATES_TO.type else edge.type
-    return INTENT_WEIGHTS[intent][type_] / MAX_WEIGHT * edge_quality(edge.properties)
+    return weights[type_] / MAX_WEIGHT * edge_quality(edge.properties)
 
 
-def blended_weight(edge: StepEdge, intents: Mapping[Intent, float]) -> float:
+def blended_weight(
+    edge: StepEdge, intents: Mapping[Intent, float], weights: Mapping[str, Mapping[str, float]]
+) -> float:
     """The same for several intents at once: their mean by confidence."""
     total = sum(intents.values())
-    return sum(edge_weight(edge, intent) * value for intent, value in intents.items()) / total
+    return (
+        sum(edge_weight(edge, weights[intent]) * value for intent, value in intents.items()) / total
+    )
 
 
 def ways_of(
-    edges: Iterable[StepEdge], intent: Intent, *, hop_share: float = 1.0, others: Ways | None = None
+    edges: Iterable[StepEdge],
+    weights: Mapping[str, float],
+    *,
+    hop_share: float = 1.0,
+    others: Ways | None = None,
 ) -> Ways:
     """Where edges lead, both ways; from what is closed (a literal value) nothing leads on.
 
     Args:
         edges: that were met.
-        intent: whose weights count.
+        weights: of the edge types, 0 to 5.
         hop_share: what passes an edge beside its weight.
         others: ways of other edges; these are added to them.
     """
     ways = {} if others is None else others
     for edge in edges:
-        weight = edge_weight(edge, intent) * hop_share
+        weight = edge_weight(edge, weights) * hop_share
         if weight > 0:
             for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
                 if not edge.closed or here != edge.reached:
@@ -122,20 +134,18 @@ def path_scores(seeds: Mapping[str, float], ways: Ways, max_depth: int) -> dict[
     return best
 
 
-SHARE_OF_OTHERS: Final = 0.2
-"""What a node gains from other intents than the one that reaches it best (S0)."""
-
-
 def blended_scores(
-    scores: Mapping[Intent, Mapping[str, float]], intents: Mapping[Intent, float]
+    scores: Mapping[Intent, Mapping[str, float]],
+    intents: Mapping[Intent, float],
+    others_share: float,
 ) -> dict[str, float]:
-    """The best intent's score, weighted by its confidence, and a fifth of what the others add."""
+    """The best intent's score, weighted by its confidence, and a share of what the others add."""
     weighted: dict[str, list[float]] = {}
     for intent, by_node in scores.items():
         for node_id, score in by_node.items():
             weighted.setdefault(node_id, []).append(score * intents[intent])
     return {
-        node_id: max(values) + SHARE_OF_OTHERS * (sum(values) - max(values))
+        node_id: max(values) + others_share * (sum(values) - max(values))
         for node_id, values in weighted.items()
     }
 

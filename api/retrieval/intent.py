@@ -20,14 +20,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, MIN_PREFIX, is_plural, name_parts
 from enrichment.vocabulary import EDGE_TYPES, EdgeType
 from pipelines.graph.rows import SessionEvent
 
 Intent = Literal["why", "when", "what", "related", "general"]
 
-THRESHOLD: Final = 0.3
-"""From this confidence on an intent has a traversal of its own."""
 STRONG: Final = 0.7
 """The question asks for it in so many words."""
 CLEAR: Final = 0.5
@@ -173,17 +172,21 @@ def inferred_intents(query: str) -> dict[Intent, float]:
 
 
 def traversed_intents(
-    inferred: Mapping[Intent, float], override: Intent | None = None
+    inferred: Mapping[Intent, float],
+    override: Intent | None = None,
+    *,
+    threshold: float = DEFAULT_POLICY.intent_threshold,
 ) -> dict[Intent, float]:
     """The intents that are traversed, and how much each counts.
 
     Args:
         inferred: see `inferred_intents`.
         override: what the caller says it is; then nothing else counts.
+        threshold: confidence from which on an intent has a traversal of its own.
     """
     if override is not None:
         return {override: 1.0}
-    clear = {intent: value for intent, value in inferred.items() if value >= THRESHOLD}
+    clear = {intent: value for intent, value in inferred.items() if value >= threshold}
     return clear or {"general": 1.0}
 
 

@@ -20,6 +20,7 @@ import numpy
 
 from api.retrieval.graph_scores import path_scores, ways_of
 from api.retrieval.intent import Intent, fused_ranks
+from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms, stem
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
@@ -56,8 +57,6 @@ SPREAD_WEIGHT: Final = 0.3
 """Of what is reached from the seeds by many ways, where it asks for nothing beside."""
 
 
-PROACTIVE_SHARE: Final = 0.2
-"""Of the nodes of a page, at most, that nobody asked for."""
 SIGNAL_WEIGHTS: Final[Mapping[Signal, float]] = {
     "recurring_pattern": 1.0,
     "entity_context": 0.8,
@@ -107,6 +106,7 @@ class Pool:
         edges: that the walk met.
         path_intents: those whose answer stands beside what the question names.
         spread: personalised PageRank from the seeds, the best node having 1, by wire id.
+        policy: whose weights count.
     """
 
     text: Mapping[str, Hit] = field(default_factory=dict)
@@ -117,6 +117,7 @@ class Pool:
     edges: Sequence[StepEdge] = ()
     path_intents: Mapping[Intent, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
+    policy: Policy = DEFAULT_POLICY
 
     def events(self) -> list[str]:
         """Ids of all events: the channels' in turn, then the walk's by their worth."""
@@ -183,7 +184,7 @@ def event_relevance(
         return _with_worth(pool, scores)
     if pool.path_intents:
         covered = coverage(terms.words, candidates)
-        beside = led_to(anchors(covered, held), pool.edges, pool.path_intents)
+        beside = led_to(anchors(covered, held), pool.edges, pool.path_intents, pool.policy)
         return _with_paths(scores, covered, beside)
     return _with_ways(pool, scores)
 
@@ -332,7 +333,10 @@ def _said(passage: Passage) -> str:
 
 
 def led_to(
-    covered: Mapping[str, float], edges: Iterable[StepEdge], intents: Mapping[Intent, float]
+    covered: Mapping[str, float],
+    edges: Iterable[StepEdge],
+    intents: Mapping[Intent, float],
+    policy: Policy = DEFAULT_POLICY,
 ) -> dict[str, float]:
     """What the best path from another event that says it is worth, 0 to 1, by event id.
 
@@ -340,12 +344,13 @@ def led_to(
         covered: of `anchors`; its square is what an anchor passes on.
         edges: that were met.
         intents: whose edges lead, with their confidences.
+        policy: whose weights count.
     """
     best = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
     edges = list(edges)
     led: dict[str, float] = {}
     for intent, confidence in intents.items():
-        ways = ways_of(edges, intent, hop_share=HOP_SHARE)
+        ways = ways_of(edges, policy.weights[intent], hop_share=HOP_SHARE)
         for anchor in best:
             paths = path_scores({anchor: covered[anchor] ** 2}, ways, MAX_HOPS)
             for node_id, score in paths.items():
@@ -389,7 +394,10 @@ def diversified(
 
 
 def with_proactive(
-    ranked: Sequence[Ranked], signalled: Iterable[Signalled], max_nodes: int
+    ranked: Sequence[Ranked],
+    signalled: Iterable[Signalled],
+    max_nodes: int,
+    share: float = DEFAULT_POLICY.proactive_share,
 ) -> list[Ranked]:
     """The ranking with the best of what nobody asked for (S0), behind the rest of the first page.
 
@@ -401,6 +409,7 @@ def with_proactive(
         ranked: what was asked for, the best first.
         signalled: what the graph adds.
         max_nodes: of a page.
+        share: of a page, at most, that nobody asked for.
     """
     shown = {node.node_id for node in ranked[:max_nodes]}
     best: dict[str, tuple[float, Signal]] = {}
@@ -408,7 +417,7 @@ def with_proactive(
         score = SIGNAL_WEIGHTS[signal] * min(1.0, strength)
         if event_id not in shown and score > best.get(event_id, (0.0, ""))[0]:
             best[event_id] = (score, signal)
-    most = int(max_nodes * PROACTIVE_SHARE)
+    most = int(max_nodes * share)
     chosen = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:most]
     if not chosen:
         return list(ranked)

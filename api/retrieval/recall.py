@@ -22,12 +22,17 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
-from enrichment.names import components
+from enrichment.names import canonical_name, components
 from enrichment.vocabulary import EdgeType
+from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.entities import EntityGroup, EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
+from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName
 
 MAX_NAMED_CANDIDATES: Final = 50
+MAX_BY_NAME: Final = 1_000
+"""Entities of one name, among which the one that is mentioned most is looked for."""
 MIN_COSINE: Final = 0.4
 """Of a name and a query of which the text names nothing: below, they have nothing in common."""
 
@@ -44,35 +49,40 @@ class Recall(NamedTuple):
         at_ms: the facts count that were valid then.
         now_ms: the clock, for ages and boosts.
         max_facts: of a page.
-        user_id: whose facts beside those of nobody.
+        scope: who recalls.
     """
 
     query: str
+    scope: Scope
     at_ms: int
     now_ms: int
     max_depth: int
     max_facts: int
     given: Sequence[str] = ()
     edge_types: Sequence[EdgeType] = ()
-    user_id: str | None = None
 
     @property
     def wanted(self) -> FactFilter:
         """Which facts count."""
-        return FactFilter(self.at_ms, self.edge_types, self.user_id)
+        return FactFilter(self.at_ms, self.edge_types)
 
 
 class RecallSeeds(NamedTuple):
-    """Seeds, the best first, and what found them."""
+    """Seeds, the best first, and what found them.
+
+    Attributes:
+        unknown: references that were given, and lead to nothing that the viewer sees.
+    """
 
     seeds: list[Seed]
     channel: SeedChannel
+    unknown: tuple[str, ...] = ()
 
 
 def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -> RecallSeeds:
     """Where the recall begins; embeddings are asked only when the text names nothing (S2)."""
     if recall.given:
-        return RecallSeeds(_given(reads, recall.given, rules), "given")
+        return _given(reads, recall.given, rules)
     terms = name_terms(recall.query)
     candidates = reads.found(terms.words, terms.names, MAX_NAMED_CANDIDATES)
     matches = {
@@ -90,13 +100,31 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
     return RecallSeeds(seeds, "embedding" if seeds else "none")
 
 
-def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> list[Seed]:
-    """The entities that a caller names; those that nobody knows are left out."""
-    named = [reference.removeprefix(ENTITY_PREFIX) for reference in references]
-    forms = list(dict.fromkeys(form for name in named for form in name_forms(name)))
-    entities = [*reads.found_by_id(named), *reads.found_by_name(forms, MAX_NAMED_CANDIDATES)]
+def entity_named(graph: GraphRead, scope: Scope, name: str) -> EntityGroup | None:
+    """The entity of an id or a name; of several by one name the one that is mentioned most."""
+    facts = FactReads(graph, scope)
+    named = facts.found_by_id([name]) or facts.found_by_name(name_forms(name), MAX_BY_NAME)
+    return EntityReads(graph, scope).group([entity.entity_id for entity in named])
+
+
+def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> RecallSeeds:
+    """The entities that a caller names; those that nobody knows are left out, and told."""
+    named = {reference: reference.removeprefix(ENTITY_PREFIX) for reference in references}
+    forms = {reference: name_forms(name) for reference, name in named.items()}
+    every_form = list(dict.fromkeys(form for several in forms.values() for form in several))
+    entities = [
+        *reads.found_by_id(list(named.values())),
+        *reads.found_by_name(every_form, MAX_NAMED_CANDIDATES),
+    ]
     matches = {entity.entity_id: 1.0 for entity in entities}
-    return _seeds(reads, entities, matches, rules, capped=False)
+    called = {canonical_name(name) for entity in entities for name in entity.names} | matches.keys()
+    unknown = tuple(
+        reference
+        for reference, name in named.items()
+        if called.isdisjoint({name, *map(canonical_name, forms[reference])})
+    )
+    seeds = _seeds(reads, entities, matches, rules, capped=False)
+    return RecallSeeds(seeds, "given", unknown)
 
 
 def _seeds(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from api.retrieval.graph_scores import (
     EDGES_AT_ONCE,
@@ -30,13 +30,22 @@ from api.retrieval.graph_scores import (
     ways_of,
 )
 from api.retrieval.intent import Intent
+from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.schemas import Bound, Direction
 from consolidation.decay import DAY_MS
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
-from pipelines.graph.reads.scope import EventReads, Scope
-from pipelines.graph.reads.walk import steps
-from pipelines.graph.rows import StepEdge
-from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS, MAX_WEIGHT, EdgeRow
+from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.walk import nodes, steps
+from pipelines.graph.rows import StepEdge, is_event
+from projections.schema import (
+    CAUSED_BY,
+    FOLLOWS,
+    MAX_WEIGHT,
+    REFERENCES,
+    SUMMARIZES,
+    EdgeRow,
+)
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Sized)
@@ -108,6 +117,7 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
     Attributes:
         intents: with their confidences, at least one.
         seeds: by wire id, with scores from 0 to 1.
+        policy: whose weights count.
         edges: that were met, once each.
         depths: fewest edges from a seed, by wire id.
     """
@@ -115,6 +125,7 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
     scope: Scope
     intents: Mapping[Intent, float]
     seeds: Mapping[str, float]
+    policy: Policy = DEFAULT_POLICY
     edges: dict[tuple[str, str, str, str], StepEdge] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
     _ways: dict[Intent, Ways] = field(default_factory=dict)
@@ -152,7 +163,7 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
             intent: path_scores(self.seeds, self._ways.get(intent, {}), self.max_depth)
             for intent in self.intents
         }
-        return blended_scores(by_intent, self.intents)
+        return blended_scores(by_intent, self.intents, self.policy.other_intents_share)
 
     def pagerank(self, worth: Mapping[str, float] | None = None) -> dict[str, float]:
         """Personalised PageRank over what was read, the best node being 1.
@@ -168,8 +179,9 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
         )
         ends = self.ends()
         seeds = {node_id: score for node_id, score in scores.items() if node_id in ends} or scores
+        weights = self.policy.weights
         edges = [
-            WeightedEdge(edge.source, edge.target, blended_weight(edge, self.intents))
+            WeightedEdge(edge.source, edge.target, blended_weight(edge, self.intents, weights))
             for edge in self.edges.values()
         ]
         ranks = personalised_pagerank(seeds, edges)
@@ -207,7 +219,9 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
                 new.append(edge)
             self.depths.setdefault(edge.reached, depth)
         for intent in self.intents:
-            self._ways[intent] = ways_of(new, intent, others=self._ways.get(intent))
+            self._ways[intent] = ways_of(
+                new, self.policy.weights[intent], others=self._ways.get(intent)
+            )
 
     def _frontier(self, scores: Mapping[str, float], least: int = 0) -> list[str]:
         """The most promising nodes that were not walked on from yet, `BEAM` or `least` of them."""
@@ -220,11 +234,12 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
         return [node_id for _, node_id in promising[: max(BEAM, least)]]
 
     def _links(self) -> list[Link]:
+        weights = self.policy.weights
         return [
             Link(
                 edge.source,
                 edge.target,
-                min(1.0, blended_weight(edge, self.intents)),
+                min(1.0, blended_weight(edge, self.intents, weights)),
                 0.0 if edge.at_ms is None else max(0, self.scope.now_ms - edge.at_ms) / DAY_MS,
             )
             for edge in self.edges.values()
@@ -247,25 +262,74 @@ def _forward(row: EdgeRow, direction: Direction) -> bool:
     return (direction is Direction.CAUSES) == (row is CAUSED_BY)
 
 
+_MADE_FROM: Final = (REFERENCES.type, SUMMARIZES.type)
+_LEVELS_BELOW: Final = 3
+"""From the summary of an agent to those of sessions, of episodes, and to events."""
+
+
+class Origin(NamedTuple):
+    """A node that is no event, and the events that it comes from.
+
+    Attributes:
+        nodes: it, and the summaries between it and the events, by wire id.
+        depths: hops from it, of these.
+        edges: from it down to the events.
+        event_ids: the best first.
+    """
+
+    nodes: dict[str, GraphNode]
+    depths: dict[str, int]
+    edges: list[GraphEdge]
+    event_ids: list[str]
+
+
+def origin_of(graph: GraphRead, scope: Scope, node_id: str) -> Origin | None:
+    """What an entity or a summary comes from; None: it is not in the graph, or not to be seen."""
+    depths, edges, events = {node_id: 0}, [], dict[str, None]()
+    frontier = [node_id]
+    for depth in range(1, _LEVELS_BELOW + 1):
+        below = [
+            edge
+            for edge in steps(graph, scope, frontier)
+            if edge.type in _MADE_FROM and (is_event(edge.reached) or edge.reached == edge.target)
+        ]
+        edges += [GraphEdge(one.type, one.source, one.target, one.properties) for one in below]
+        events |= dict.fromkeys(one.reached for one in below if is_event(one.reached))
+        new = [one.reached for one in below if not is_event(one.reached)]
+        frontier = [one for one in dict.fromkeys(new) if one not in depths]
+        if not frontier:
+            break
+        depths |= dict.fromkeys(frontier, depth)
+    seen = nodes(graph, scope, depths)
+    if node_id not in seen:
+        return None
+    return Origin(seen, {one: depths[one] for one in seen}, edges, list(events))
+
+
 @dataclass(slots=True, kw_only=True)
 class Lineage(BoundedWalk[EventReads, Frontiers]):
     """A walk from an event to its causes, its effects, or both.
 
     Both directions together are the ancestors and the descendants: a walk never turns round, so
-    other effects of the same cause are not part of it.
+    other effects of the same cause are not part of it. From what is no event it goes down to the
+    events that this comes from, and on from each of them.
 
     Attributes:
+        node_id: where it begins.
+        origin: of what is no event.
         intent: that chooses the edge type.
+        policy: whose weights count.
         nodes: by id, the event it begins at first, then level by level.
-        depths: hops from that event, by id.
-        edges: between the nodes, of the walked type.
+        depths: hops from that node, by id.
+        edges: between the nodes, of the walked type, and those of the origin.
     """
 
-    tenant: str
-    event_id: str
+    node_id: str
+    origin: Origin | None = None
     intent: Intent
     direction: Direction
     max_nodes: int
+    policy: Policy = DEFAULT_POLICY
     nodes: dict[str, GraphNode] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
     edges: list[GraphEdge] = field(default_factory=list)
@@ -288,13 +352,30 @@ class Lineage(BoundedWalk[EventReads, Frontiers]):
             QueryTimeout: the time was over; what was met until then is here.
         """
         self._begin()
-        self.nodes.update(graph.events(self.tenant, [self.event_id]))
+        starts = [self.node_id]
+        if self.origin is not None:
+            self.nodes.update(self.origin.nodes)
+            self.depths.update(self.origin.depths)
+            starts = self.origin.event_ids[: max(0, self.max_nodes - len(self.nodes))]
+            if len(starts) < len(self.origin.event_ids):
+                self.cut_by.add(Bound.NODES)
+        events = graph.events(starts)
+        self.nodes.update(events)
         if not self.nodes:
             return False
-        self.depths[self.event_id] = 0
-        self._follow(graph, {direction: [self.event_id] for direction in self.directions})
-        self.edges = graph.edges_between(self.tenant, list(self.nodes), [self.row])
+        self.depths.update(dict.fromkeys(events, self._above))
+        self._follow(graph, {direction: list(events) for direction in self.directions})
+        among = [node_id for node_id in self.nodes if is_event(node_id)]
+        self.edges = graph.edges_between(among, [self.row])
+        if self.origin is not None:
+            ends = self.nodes.keys()
+            self.edges += [e for e in self.origin.edges if e.source in ends and e.target in ends]
         return True
+
+    @property
+    def _above(self) -> int:
+        """Hops from where it begins to the events that are walked on from."""
+        return 0 if self.origin is None else 1 + max(self.origin.depths.values())
 
     def _begin(self) -> None:
         BoundedWalk._begin(self)
@@ -314,7 +395,7 @@ class Lineage(BoundedWalk[EventReads, Frontiers]):
                 self.cut_by.add(Bound.NODES)
             for node in level[:room]:
                 self.nodes[node.node_id] = node
-                self.depths[node.node_id] = depth
+                self.depths[node.node_id] = self._above + depth
             following[direction] = [node.node_id for node in level[:room]]
         return {direction: ids for direction, ids in following.items() if ids}
 
@@ -326,23 +407,27 @@ class Lineage(BoundedWalk[EventReads, Frontiers]):
     ) -> list[GraphNode]:
         """Nodes one step from the events that were not met yet."""
         forward = _forward(self.row, direction)
-        return reads.neighbours(
-            self.tenant, event_ids, self.row, forward=forward, seen=self.nodes, limit=limit
-        )
+        return reads.neighbours(event_ids, self.row, forward=forward, seen=self.nodes, limit=limit)
 
     def scores(self) -> dict[str, float]:
-        """The best path score of every node, the event that it begins at being 1.
+        """The best path score of every node, what it begins at being 1, and its events.
 
         Without the edges (time ran out before they came) it is what a path of perfect edges of
         that depth would have.
         """
-        weight = INTENT_WEIGHTS[self.intent][self.row.type] / MAX_WEIGHT
+        weight = self.policy.weights[self.intent][self.row.type] / MAX_WEIGHT
         best: dict[str, float] = {}
+        walked = [edge for edge in self.edges if edge.type == self.row.type]
+        starts = [one for one, depth in self.depths.items() if depth <= self._above]
         for direction in self.directions:
-            ways = directed_ways(self.edges, weight, forward=_forward(self.row, direction))
-            for node_id, score in path_scores({self.event_id: 1.0}, ways, self.max_depth).items():
+            ways = directed_ways(walked, weight, forward=_forward(self.row, direction))
+            paths = path_scores(dict.fromkeys(starts, 1.0), ways, self.max_depth)
+            for node_id, score in paths.items():
                 best[node_id] = max(score, best.get(node_id, 0.0))
-        return {node_id: best.get(node_id, weight**depth) for node_id, depth in self.depths.items()}
+        return {
+            node_id: best.get(node_id, weight ** max(0, depth - self._above))
+            for node_id, depth in self.depths.items()
+        }
 
 
 def directed_ways(edges: Iterable[GraphEdge], weight: float, *, forward: bool) -> Ways:

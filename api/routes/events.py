@@ -37,9 +37,10 @@ from api.schemas import (
     EventEnvelope,
     StoredEvent,
 )
-from api.services import Services
-from enrichment.payloads import offered_event
-from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
+from api.services import Services, counts_as_read
+from enrichment.payloads import FACT_ASSERTED, FACT_RETRACTED, FEEDBACK_EVENT, offered_event
+from pipelines.graph.reads.scope import Scope
+from pipelines.ledger.ledger import Appended, Entry, Outcome
 from pipelines.observe import logs, metrics
 from projections.errors import (
     EventConflict,
@@ -48,15 +49,30 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, as_envelope, decode_event, encode_event
+from projections.events import Event, as_envelope, encode_event, is_system_event
 
 _log = logs.get_logger(__name__)
 _LOGGED_AT_ONCE: Final = 100
 MULTI_STATUS: Final = 207
 
 _AUTH = ("unauthenticated", "forbidden")
-_INGEST = (*_AUTH, *BODY_PROBLEMS, "invalid-input", "overloaded", "ledger-unavailable", "internal")
-_LEDGER_READ = (*_AUTH, "not-found", "invalid-input", "ledger-unavailable", "internal")
+_INGEST = (
+    *_AUTH,
+    *BODY_PROBLEMS,
+    "invalid-input",
+    "rate-limited",
+    "overloaded",
+    "ledger-unavailable",
+    "internal",
+)
+_LEDGER_READ = (
+    *_AUTH,
+    "not-found",
+    "invalid-input",
+    "rate-limited",
+    "ledger-unavailable",
+    "internal",
+)
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
@@ -86,8 +102,7 @@ _BATCH_BODY: Final = {
 )
 async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append one event; sending the same one again is safe and says `duplicate`."""
-    refuse_when_busy(services)
-    accepted = await services.append(lambda: _append_one(services.ledger(), body, caller.tenant))
+    accepted = await services.append(lambda: _append_one(services, body, caller.tenant))
     return JsonResponse(
         accepted,
         status_code=200 if accepted.duplicate else 201,
@@ -108,11 +123,7 @@ async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) ->
 )
 async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append up to 1,000 events, each judged alone, in order."""
-    refuse_when_busy(services)
-    most = services.settings.max_batch_events
-    answer = await services.append(
-        lambda: _append_many(services.ledger(), body, caller.tenant, most)
-    )
+    answer = await services.append(lambda: _append_many(services, body, caller.tenant))
     all_in = answer.counts.accepted + answer.counts.duplicates == len(answer.results)
     return JsonResponse(answer, status_code=200 if all_in else MULTI_STATUS)
 
@@ -125,25 +136,52 @@ async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -
 async def read_event(
     event_id: str, caller: Reader, services: ServicesOf, query: Annotated[LedgerReadQuery, Query()]
 ) -> Response:
-    """An event as the ledger has it, with its payload. Works while the graph is away."""
-    stored = await services.read(
+    """An event as the ledger has it, with its payload. Works while the graph is away.
+
+    It is there for `user_id` if it is of that user, or of nobody. What the memory has decided
+    itself (`memory.*`) may be about several users and is for operators, except stated facts, and
+    the feedback of a key that is bound to the user.
+    """
+    scope = caller.view(query.user_id, _now_ms())
+    entry = await services.read(
         lambda: services.ledger().find(caller.tenant, event_id.lower()), timeout_ms=30_000
     )
-    if stored is None:
+    event = None if entry is None else entry.event()
+    if entry is None or event is None or not _sees(scope, event):
         raise ApiProblem("not-found", "No event of that id is in the ledger.")
-    return JsonResponse(_stored(stored))
+    if counts_as_read(services, query) and not is_system_event(event.event_type):
+        services.accesses.record(caller.tenant, [event.event_id])
+    return JsonResponse(_stored(entry, event))
 
 
-def refuse_when_busy(services: Services) -> None:
-    """429 while the projection or Redis' memory is beyond its limit; costs no question."""
-    reason = services.watch.sample.overloaded(services.settings)
+_FACTS: Final = (FACT_ASSERTED, FACT_RETRACTED)
+
+
+def _sees(scope: Scope, event: Event) -> bool:
+    """Whether an event of the ledger may be seen; of those about memory, few."""
+    of_user = event.event_type == FEEDBACK_EVENT and event.user_id is not None
+    if is_system_event(event.event_type) and event.event_type not in _FACTS and not of_user:
+        return scope.everyone
+    return scope.sees_user(event.user_id)
+
+
+def admit(services: Services, tenant: str, number: int) -> None:
+    """Let a tenant's events in, or refuse them all with 429; costs no question.
+
+    While the projection is behind, each tenant has a small reserve left, so that one tenant's
+    flood does not refuse the others; when Redis' memory is full, nobody has.
+    """
+    sample, settings = services.watch.sample, services.settings
+    reason = sample.full(settings)
+    if reason is None and (late := sample.overloaded(settings)) is not None:
+        reason = None if services.limits.has_reserve(tenant, number) else late
     if reason is not None:
         metrics.INGEST_EVENTS.labels(outcome="overloaded").inc()
         raise ApiProblem("overloaded", f"{reason[:1].upper()}{reason[1:]}.")
+    services.limits.admit_events(tenant, number)
 
 
-def _stored(entry: Entry) -> dict[str, Any]:
-    event = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
+def _stored(entry: Entry, event: Event) -> dict[str, Any]:
     fields = dict.fromkeys(StoredEvent.model_fields) | as_envelope(event)
     fields["global_position"] = str(entry.position)
     fields["provenance"] = event_provenance(event.event_id, fields).model_dump()
@@ -154,7 +192,9 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
+def _append_one(services: Services, body: bytes, tenant: str) -> Accepted:
+    admit(services, tenant, 1)
+    ledger = services.ledger()
     try:
         event = offered_event(decode_json(body), now_ms=_now_ms(), tenant=tenant)
         outcome = ledger.append([event], request_id=current_request_id())[0]
@@ -170,8 +210,10 @@ def _append_one(ledger: Ledger, body: bytes, tenant: str) -> Accepted:
     )
 
 
-def _append_many(ledger: Ledger, body: bytes, tenant: str, most: int) -> BatchAccepted:
-    envelopes = _envelopes(decode_json(body), most)
+def _append_many(services: Services, body: bytes, tenant: str) -> BatchAccepted:
+    envelopes = _envelopes(decode_json(body), services.settings.max_batch_events)
+    admit(services, tenant, len(envelopes))
+    ledger = services.ledger()
     now_ms = _now_ms()
     judged = [_judged(raw, tenant, now_ms) for raw in envelopes]
     try:

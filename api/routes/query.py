@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from typing import Annotated, Final
 
 import orjson
@@ -16,41 +14,31 @@ from api.answers import (
     MarkdownResponse,
     add_contents,
     also_markdown,
-    subgraph_markdown,
+    evidence_of,
     subgraph_response,
     wants_markdown,
 )
-from api.dependencies import (
-    Reader,
-    ServicesOf,
-    body_of,
-    documented_body,
-    facts_cursor,
-    facts_of,
-    no_query,
-    ranking_cursor,
-    ranking_of,
-)
+from api.cursors import facts_cursor, facts_of, ranking_cursor, ranking_of
+from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
 from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page, recalled
+from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
 from api.retrieval.ranking import MAX_RANKING
 from api.retrieval.recall import Recall, RecallSeeds, by_activation, seeds_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
+from enrichment.vocabulary import EdgeType
 from pipelines.graph.reader import GraphRead, GraphReader
-from pipelines.graph.reads.channels import session_events, session_user
 from pipelines.graph.reads.facts import FactReads
-from pipelines.graph.reads.shown import texts
 from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.observe import metrics
-from projections.errors import GraphError, GraphUnavailable, InvalidInput, QueryTimeout
+from projections.errors import GraphUnavailable, InvalidInput, QueryTimeout
 from projections.events import timestamp_ms
 from projections.identity import Position
-from projections.schema import EVENT
 
 router = APIRouter(prefix="/v1/query", tags=["memory"], dependencies=[Depends(no_query)])
 
@@ -76,7 +64,7 @@ async def query_subgraph(
     found out here; `intent` and `seed_nodes` override that. `Accept: text/markdown` gives the
     events as evidence in reading order, the best that fit into `max_tokens`.
     """
-    context = await begin_read(services, caller.tenant, query, as_of=query.as_of)
+    context = await begin_read(services, caller, query, session_id=query.session_id)
     answering = _Answering(context)
     limit_ms = context.deadline.remaining_ms()
     if wants_markdown(accept):
@@ -91,7 +79,11 @@ class _Answering:
         query = context.query
         self._context = context
         self._services = context.services
-        self._question = [context.tenant, query.model_dump(exclude=_NOT_THE_QUESTION)]
+        self._question = [
+            context.tenant,
+            *(context.scope.viewer, context.tells_withheld),
+            query.model_dump(exclude=_NOT_THE_QUESTION),
+        ]
         self._key = orjson.dumps([self._question, query.max_nodes, query.cursor])
 
     def answer(self) -> AtlasResponse:
@@ -104,14 +96,8 @@ class _Answering:
         return response
 
     def evidence(self) -> str:
-        """The answer as text; events whose words do not come in time are summed up."""
-        response = self.answer()
-        context = self._context
-        ids = [node.node_id for node in response.nodes if node.type == EVENT.label]
-        words: dict[str, str] = {}
-        with suppress(GraphError), self._services.connections.graph.reader() as reader:
-            words = context.read(reader, lambda graph: texts(graph, context.tenant, ids))
-        return subgraph_markdown(response.nodes, words, context.query.max_tokens)
+        """The answer as text."""
+        return evidence_of(self._context, self.answer().nodes, self._context.query.max_tokens)
 
     def _found(self) -> AtlasResponse:
         context, cursor = self._context, self._context.query.cursor
@@ -121,7 +107,7 @@ class _Answering:
                 page = Retrieval(context, reader).answer()
             else:
                 ranking, now_ms = ranking_of(self._question, cursor)
-                context = replace(context, now_ms=now_ms)
+                context = context.at(now_ms)
                 page = Retrieval(context, reader).next_page(ranking)
         next_cursor = ranking_cursor(self._question, page.behind, context.now_ms)
         response = subgraph_response(context, page, next_cursor)
@@ -157,13 +143,19 @@ class _Answering:
         )
 
     def _record(self, response: AtlasResponse) -> None:
-        """What was shown counts as read, unless it was read as of another time."""
-        context, query = self._context, self._context.query
-        past = query.as_of is not None or query.as_of_position is not None
-        if query.record_access and context.settings.record_accesses and not past:
-            ids = [node.node_id for node in response.nodes]
-            self._services.accesses.record(context.tenant, ids)
-            self._services.history.show(context.tenant, query.session_id, ids)
+        """What was shown counts as read, and is remembered by session."""
+        context = self._context
+        ids = [node.node_id for node in response.nodes]
+        signals = {
+            node.node_id: node.proactive_signal
+            for node in response.nodes
+            if node.proactive_signal is not None
+        }
+        if context.record(ids, unasked=signals):
+            tenant, session_id = context.tenant, context.query.session_id
+            shown = self._services.shown
+            # No answer waits for what it is remembered by.
+            self._services.channels.submit(lambda: shown.show(tenant, session_id, ids, signals))
 
 
 def _count(response: AtlasResponse) -> None:
@@ -211,7 +203,7 @@ async def recall_facts(
     `Accept: text/markdown` gives their narrative within `max_tokens`: the three best seeds, two
     levels around them, at most 10 facts an entity and 30 in all.
     """
-    context = await begin_read(services, caller.tenant, query, as_of=query.as_of)
+    context = await begin_read(services, caller, query, session_id=query.session_id)
     as_text = wants_markdown(accept)
     recalling = _Recalling(context, as_text=as_text)
     answer = await services.read(recalling.answer, timeout_ms=context.deadline.remaining_ms())
@@ -235,7 +227,8 @@ class _Recalling:
         self._cached = False
         self._embedder_was_away = False
         fields = query.model_dump(exclude=_NOT_THE_RECALL)
-        self._question = ["facts", context.tenant, as_text, fields]
+        view = [context.tenant, context.scope.viewer, context.tells_withheld]
+        self._question = ["facts", *view, as_text, fields]
 
     def answer(self) -> FactsAnswer:
         """What is recalled; called on a thread of its own.
@@ -258,7 +251,7 @@ class _Recalling:
         return answer
 
     def _first(self, reader: GraphReader) -> FactsAnswer:
-        recall = self._recall(reader)
+        recall = self._recall()
         seeds = self._seeds(reader, recall)
         walk = FactWalk(
             wanted=recall.wanted, max_depth=recall.max_depth, query_vector=self._query_vector(seeds)
@@ -273,21 +266,36 @@ class _Recalling:
             more=bool(behind) or len(ranked) == MAX_RANKING,
             next_cursor=facts_cursor(self._question, map(ranked_fact, behind), recall.now_ms),
             timed_out=timed_out,
+            withheld=self._withheld(reader, seeds),
             complete=not (timed_out or Bound.TIME in walk.cut_by or self._embedder_was_away),
         )
+
+    def _withheld(self, reader: GraphReader, seeds: RecallSeeds) -> int | None:
+        """Facts around the seeds that are kept back; of what there is no time to count, none."""
+        ids = [seed.entity_id for seed in seeds.seeds]
+
+        def count() -> int:
+            try:
+                return self._context.read(
+                    reader, lambda graph: FactReads(graph, self._context.scope).withheld(ids)
+                )
+            except QueryTimeout:
+                return 0
+
+        return self._context.withheld(count)
 
     def _page(self, reader: GraphReader, cursor: str) -> FactsAnswer:
         """The next page of a ranking that was made before; in scope as if it were made now."""
         if self._as_text:
             raise InvalidInput((("cursor", "none: a narrative has no pages"),))
         ranked, now_ms = facts_of(self._question, cursor)
-        self._context = replace(self._context, now_ms=now_ms)
-        recall = self._recall(reader)
+        self._context = self._context.at(now_ms)
+        recall = self._recall()
         walk = FactWalk(wanted=recall.wanted, max_depth=recall.max_depth)
         page, behind = ranked[: recall.max_facts], ranked[recall.max_facts :]
         facts = self._context.read(
             reader,
-            lambda graph: read_page(FactReads(graph, self._tenant), walk, page, recall.user_id),
+            lambda graph: read_page(FactReads(graph, recall.scope), walk, page),
         )
         return FactsAnswer(
             recall,
@@ -310,7 +318,7 @@ class _Recalling:
         events = {event_id for fact in answer.facts for event_id in fact.sources}
         try:
             sessions = self._context.read(
-                reader, lambda graph: FactReads(graph, self._tenant).sessions(events)
+                reader, lambda graph: FactReads(graph, self._context.scope).sessions(events)
             )
         except (QueryTimeout, GraphUnavailable):
             return  # what was found is answered all the same
@@ -328,41 +336,29 @@ class _Recalling:
         return facts_response(answer, mode=self._mode, query_ms=query_ms, cached=self._cached)
 
     def record(self, answer: FactsAnswer) -> None:
-        """What was shown counts as retrieved, unless it was asked as of another time."""
-        query, context = self._query, self._context
-        past = query.as_of is not None or query.at_timestamp is not None
-        if query.record_access and context.settings.record_accesses and not past:
-            context.services.accesses.record(
-                self._tenant,
-                [ENTITY_PREFIX + seed.entity_id for seed in answer.seeds.seeds],
-                [fact.key for fact in answer.facts],
-            )
+        """What was shown counts as retrieved."""
+        seeds = [ENTITY_PREFIX + seed.entity_id for seed in answer.seeds.seeds]
+        self._context.record(seeds, [fact.key for fact in answer.facts])
 
-    def _recall(self, reader: GraphReader) -> Recall:
+    def _recall(self) -> Recall:
         query, now_ms = self._query, self._context.now_ms
-        user_id, session_id = query.user_id, query.session_id
-        if user_id is None and session_id is not None:
-            events = self._context.read(
-                reader, lambda graph: session_events(graph, self._tenant, session_id)
-            )
-            user_id = session_user(events)
         max_depth = query.max_depth or self._context.settings.max_hops
         return Recall(
             query=query.query,
+            scope=self._context.scope,
             at_ms=now_ms if query.at_timestamp is None else timestamp_ms(query.at_timestamp),
             now_ms=now_ms,
             max_depth=NARRATIVE_HOPS if self._as_text else max_depth,
             max_facts=MAX_RANKING if self._as_text else query.max_facts,
             given=tuple(query.seed_nodes),
-            edge_types=tuple(dict.fromkeys(query.edge_types)),
-            user_id=user_id,
+            edge_types=_edge_types(query),
         )
 
     def _seeds(self, reader: GraphReader, recall: Recall) -> RecallSeeds:
         rules = self._context.seed_rules()
         seeds = self._context.read(
             reader,
-            lambda graph: seeds_of(FactReads(graph, self._tenant), recall, rules, self._embedded),
+            lambda graph: seeds_of(FactReads(graph, recall.scope), recall, rules, self._embedded),
         )
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
 
@@ -391,7 +387,7 @@ class _Recalling:
 
         def spread(graph: GraphRead) -> list[RecalledFact]:
             config = self._context.activation_config(recall.max_depth)
-            reads = FactReads(graph, self._tenant)
+            reads = FactReads(graph, self._context.scope)
             return by_activation(reads, recall, seeds.seeds, walk=walk, config=config)
 
         try:
@@ -407,7 +403,7 @@ class _Recalling:
         starts = [seed.entity_id for seed in seeds.seeds]
         try:
             self._context.read(
-                reader, lambda graph: walk.walk(FactReads(graph, self._tenant), starts)
+                reader, lambda graph: walk.walk(FactReads(graph, self._context.scope), starts)
             )
         except QueryTimeout:
             if not walk.facts:
@@ -420,6 +416,12 @@ class _Recalling:
             decay_rate=self._context.settings.temporal_decay_rate,
             limit=MAX_RANKING,
         )
+
+
+def _edge_types(query: FactsQuery) -> tuple[EdgeType, ...]:
+    if query.edge_types == "auto":
+        return tuple(sorted(classify_graph_subgraph(query.query)))
+    return tuple(dict.fromkeys(query.edge_types))
 
 
 _NOT_THE_RECALL: Final = {

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from api.answers import JsonResponse
 from api.dependencies import (
     Admin,
-    Caller,
     JsonBytes,
     ServicesOf,
     Writer,
@@ -27,15 +26,15 @@ from api.dependencies import (
 )
 from api.errors import BODY_PROBLEMS, current_request_id, problem_responses
 from api.read_schemas import FeedbackBody
-from api.routes.events import refuse_when_busy
+from api.routes.events import admit
 from api.schemas import Accepted, EntityCorrection, ReconsolidationRequest
-from api.services import Services
+from api.services import Caller, Services
 from enrichment.payloads import ENTITY_CORRECTED, FEEDBACK_EVENT, REQUESTED_EVENT, offered_event
 from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import logs
 from projections.errors import EventConflict, InvalidEvent, InvalidInput
-from projections.events import PARTITION_KEY, Event, decode_event, timestamp_text
+from projections.events import PARTITION_KEY, Event, timestamp_text
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(no_query)])
 
@@ -47,6 +46,7 @@ STATEMENT_PROBLEMS: Final = (
     *BODY_PROBLEMS,
     "invalid-input",
     "event-conflict",
+    "rate-limited",
     "overloaded",
     "ledger-unavailable",
     "partition-halted",
@@ -70,15 +70,25 @@ async def take_statement(services: Services, event: Callable[[], Event], done: s
         EventConflict: the id is taken by anything else.
         LedgerUnavailable, GraphAhead: nothing can be appended now.
     """
-    refuse_when_busy(services)
-    accepted = await services.append(lambda: _append_stated(services.ledger(), event(), done))
+
+    def append() -> Accepted:
+        stated = event()
+        admit(services, stated.tenant, 1)
+        return _append_stated(services.ledger(), stated, done)
+
+    accepted = await services.append(append)
     return JsonResponse(
         accepted, status_code=202, headers={"Location": f"/v1/events/{accepted.event_id}"}
     )
 
 
 def system_event(
-    event_id: Any, event_type: str, payload: Mapping[str, Any], caller: Caller
+    event_id: Any,
+    event_type: str,
+    payload: Mapping[str, Any],
+    caller: Caller,
+    *,
+    user_id: str | None = None,
 ) -> Event:
     """An event that the caller makes now.
 
@@ -87,6 +97,7 @@ def system_event(
         event_type: one that producers may send.
         payload: as sent.
         caller: whose tenant and name it bears.
+        user_id: whose it is; None: nobody's.
 
     Raises:
         InvalidInput: naming the fields as the request has them.
@@ -102,6 +113,7 @@ def system_event(
                 "agent_id": caller.name,
                 "trace_id": f"request-{current_request_id()}",
                 "payload": payload,
+                **({} if user_id is None else {"user_id": user_id}),
             },
             now_ms=now_ms,
             tenant=caller.tenant,
@@ -134,7 +146,7 @@ def _stated_before(ledger: Ledger, event: Event, conflict: EventConflict) -> Acc
     entry = ledger.find(event.tenant, event.event_id)
     if entry is None:
         raise conflict
-    stored = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
+    stored = entry.event()
     if (stored.event_type, stored.payload) != (event.event_type, event.payload):
         raise conflict
     return Accepted(event_id=event.event_id, global_position=str(entry.position), duplicate=True)
@@ -165,9 +177,18 @@ async def give_feedback(caller: Writer, services: ServicesOf, body: JsonBytes) -
     def event() -> Event:
         raw = decode_json(body)
         fields = _stated_fields(raw, "useful", "a JSON object with useful, not_useful, comment")
-        return system_event(raw.get("event_id"), FEEDBACK_EVENT, fields, caller)
+        sent = raw.get("event_id"), FEEDBACK_EVENT, fields, caller
+        return system_event(*sent, user_id=caller.user_id)
 
-    return await take_statement(services, event, "feedback given")
+    response = await take_statement(services, event, "feedback given")
+    judged = decode_json(body)
+    services.channels.submit(
+        services.shown.count_judged,
+        caller.tenant,
+        judged.get("useful", ()),
+        judged.get("not_useful", ()),
+    )
+    return response
 
 
 @router.post(
@@ -205,7 +226,7 @@ async def correct_entity(
     status_code=202,
     response_model=Accepted,
     responses=problem_responses(*STATEMENT_PROBLEMS),
-    openapi_extra=documented_body(ReconsolidationRequest.model_json_schema()),
+    openapi_extra=documented_body(ReconsolidationRequest.model_json_schema(), required=False),
     tags=["admin"],
 )
 async def reconsolidate(caller: Admin, services: ServicesOf, body: JsonBytes) -> Response:
@@ -216,8 +237,8 @@ async def reconsolidate(caller: Admin, services: ServicesOf, body: JsonBytes) ->
     """
 
     def event() -> Event:
-        raw = decode_json(body)
-        fields = _stated_fields(raw, "request", "a JSON object, which may be empty")
+        raw = decode_json(body) if body else {}
+        fields = _stated_fields(raw, "request", "a JSON object, or nothing")
         return system_event(raw.get("event_id"), REQUESTED_EVENT, fields, caller)
 
     return await take_statement(services, event, "a pass is asked for")

@@ -17,6 +17,7 @@ from pipelines.operations.api import (
     FAILURES,
     MARKDOWN,
     SUBGRAPH,
+    TIMEOUT_MS,
     ApiClient,
     InProcessApi,
     RunningApi,
@@ -27,7 +28,6 @@ from projections.events import DEFAULT_TENANT
 from projections.schema import CAUSED_BY, ENTITY, EVENT, INTENTS, SUMMARY
 
 EXAMPLE = 'recollect ask "Why was order 4711 charged twice?" --session checkout-4711'
-TIMEOUT_MS = 10_000
 NO_SESSION = "ask"
 HINT = "to see what belongs to a user, give --user or one of the user's sessions with --session"
 SHOWN = 10
@@ -55,7 +55,7 @@ def ask(
     agent: Annotated[str, typer.Option("--agent", help="agent that asks")] = "ask",
     user: Annotated[
         str | None,
-        typer.Option("--user", help="see what belongs to this user, and what belongs to nobody"),
+        typer.Option("--user", help="see what is of this user, and of nobody; *: of all users"),
     ] = None,
     tenant: Annotated[
         str, typer.Option("--tenant", help="tenant whose memory is asked")
@@ -114,7 +114,9 @@ def ask(
             return OK
         document = client.ask(SUBGRAPH, body, tenant).document
         start = explained(document)
-        lineage = None if start is None else client.lineage(start, tenant)
+        lineage = (
+            None if start is None else client.lineage(start, tenant, document["meta"]["user_id"])
+        )
     finally:
         client.close()
     if session == NO_SESSION and user is None and not invocation.json:
@@ -135,6 +137,7 @@ def _client(invocation: Invocation, url: str | None, key_file: Path | None) -> A
         if running is not None:
             return running
     log_to_stderr(invocation.settings, debug=invocation.debug)
+    invocation.require_ledger()
     return InProcessApi(invocation.settings)
 
 
@@ -168,7 +171,8 @@ def show_answer(
         out.print(line)
     for remark in meta.get("degraded", ()):
         out.print(f"[yellow]without {escape(remark)}[/yellow]")
-    out.print(f"\n[dim]{len(nodes)} found in {meta['query_ms']} ms[/dim]")
+    withheld = f", {meta['withheld']} of other users withheld" if meta.get("withheld") else ""
+    out.print(f"\n[dim]{len(nodes)} found in {meta['query_ms']} ms{withheld}[/dim]")
 
 
 def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:

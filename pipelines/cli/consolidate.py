@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Container
 from typing import Annotated, Any
 
 import typer
@@ -91,14 +92,21 @@ def plan(invocation: Invocation, tenants: list[str] | None, now_ms: int | None) 
         ]
         for tenant, rows in planned.items()
     }
-    invocation.answer({"tenants": document}, lambda out: show_plan(out, document))
+    policy_of = invocation.settings.retention_of
+    off = [tenant for tenant in document if not policy_of(tenant).enabled]
+    invocation.answer(
+        {"tenants": document, "switched_off": off}, lambda out: show_plan(out, document, off)
+    )
     return OK
 
 
-def show_plan(out: Console, document: dict[str, list[dict[str, Any]]]) -> None:
-    """For a person: a table of each tenant."""
+def show_plan(
+    out: Console, document: dict[str, list[dict[str, Any]]], off: Container[str] = ()
+) -> None:
+    """For a person: a table of each tenant; of those in `off` nothing is forgotten as it is."""
     for tenant, rows in document.items():
-        table = Table(title=tenant, title_justify="left", box=None, header_style="dim")
+        remark = ": forgetting is switched off; if it were on" if tenant in off else ""
+        table = Table(title=f"{tenant}{remark}", title_justify="left", box=None, header_style="dim")
         for column in ("", "tier", "why", "events", "such as"):
             table.add_column(column, justify="right" if column == "events" else "left")
         for row in rows:

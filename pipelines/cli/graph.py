@@ -17,15 +17,20 @@ from rich.table import Table
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import AWAY, FAILED, OK
 from pipelines.cli.rendering import show_table
+from pipelines.graph.reads.scope import Scope
 from pipelines.operations import browse
 from pipelines.operations import status as operation
 from pipelines.operations.browse import clear_graph
-from projections.events import DEFAULT_TENANT
+from projections.events import DEFAULT_TENANT, EVERYONE
 
 app = typer.Typer()
 graph = typer.Typer(help="Look at entities, their edges and communities; clear the graph.")
 app.add_typer(graph, name="graph", no_args_is_help=True)
 Tenant = Annotated[str, typer.Option("--tenant", help="tenant whose graph is read")]
+User = Annotated[
+    str,
+    typer.Option("--user", help="see what this user may; * sees what is of all users"),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=500, help="how many to list at most")]
 
 
@@ -40,11 +45,12 @@ def entities(
         typer.Option("--type", help="agent, tool, user, service, resource or concept"),
     ] = None,
     tenant: Tenant = DEFAULT_TENANT,
+    user: User = EVERYONE,
     limit: Limit = 50,
 ) -> None:
     """Search entities by name; without a query, list them all."""
     listed = browse.entities(
-        invocation.services, tenant, query=query, entity_type=kind, limit=limit
+        invocation.services, _view(tenant, user), query=query, entity_type=kind, limit=limit
     )
 
     def show(out: Console) -> None:
@@ -68,11 +74,11 @@ def edges(
     invocation: Invocation,
     entity: Annotated[str, typer.Argument(metavar="ENTITY", help="name or id of the entity")],
     tenant: Tenant = DEFAULT_TENANT,
+    user: User = EVERYONE,
     limit: Limit = 100,
 ) -> None:
     """Show what is known about an entity, and which events it comes from."""
-    now_ms = time.time_ns() // 1_000_000
-    entry = browse.edges(invocation.services, tenant, entity, at_ms=now_ms, limit=limit)
+    entry = browse.edges(invocation.services, _view(tenant, user), entity, limit)
 
     def show(out: Console) -> None:
         others = [name for name in entry["names"] if name != entry["name"]]
@@ -100,9 +106,14 @@ def edges(
 
 
 @command(graph, "communities", example="recollect graph communities")
-def communities(invocation: Invocation, tenant: Tenant = DEFAULT_TENANT, limit: Limit = 50) -> None:
+def communities(
+    invocation: Invocation,
+    tenant: Tenant = DEFAULT_TENANT,
+    user: User = EVERYONE,
+    limit: Limit = 50,
+) -> None:
     """List the communities of entities, the largest first."""
-    listed = browse.communities(invocation.services, tenant, limit)
+    listed = browse.communities(invocation.services, _view(tenant, user), limit)
 
     def show(out: Console) -> None:
         rows = [
@@ -118,6 +129,13 @@ def communities(invocation: Invocation, tenant: Tenant = DEFAULT_TENANT, limit: 
         show_table(out, ("name", "members", "", ""), rows, nothing, right=1)
 
     invocation.answer({"communities": listed}, show)
+
+
+def _view(tenant: str, user: str) -> Scope:
+    """What is looked at: who reaches the services themselves may see what is of all users."""
+    now_ms = time.time_ns() // 1_000_000
+    everyone = user == EVERYONE
+    return Scope(tenant, None if everyone else user, now_ms, everyone=everyone)
 
 
 @command(graph, "stats", example="recollect graph stats --json")
@@ -248,6 +266,13 @@ def picture(document: dict[str, Any]) -> RenderableType:
         f"[red]partition {partition} halted: {reason} (recollect recover)[/red]"
         for partition, reason in ledger["halted"].items()
     )
+    parts.extend(
+        f"[red]{number:,} entries of the ledger are {kind}: send their events again[/red]"
+        for kind, number in ledger["held_out"].items()
+        if number
+    )
+    if ledger["at_risk"]:
+        parts.append(f"[red]events may get lost: {escape(ledger['at_risk'])}[/red]")
     parts.append(f"[dim]recall of facts[/dim] {document['recall']}")
     for target in document["targets"]:
         mark = "[green]●[/green]" if target["active"] else "[dim]○[/dim]"

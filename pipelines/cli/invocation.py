@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from pipelines.cli.outcome import AWAY, FAILED, OK, REFUSED, USAGE, report_error, write_json
+from pipelines.cli.outcome import (
+    AWAY,
+    FAILED,
+    OK,
+    REFUSED,
+    USAGE,
+    report_error,
+    was_interrupted,
+    write_json,
+)
 from pipelines.cli.rendering import Progress
 from pipelines.local.data_folder import connection_settings
 from pipelines.observe.logs import configure_logging
@@ -30,6 +39,7 @@ from projections.errors import (
     InvalidInput,
     LedgerUnavailable,
     RecollectError,
+    StageBehind,
     UnknownTarget,
 )
 
@@ -122,8 +132,29 @@ class Invocation:
             from pipelines.work.services import Services  # with the drivers of both databases
 
             log_to_stderr(self.settings, debug=self.debug)
+            self.require_ledger()
             self._services.append(Services(self.settings))
         return self._services[0]
+
+    def require_ledger(self) -> None:
+        """Notice at once that Redis is away, not after each call's own patience.
+
+        Raises:
+            LedgerUnavailable: it is.
+        """
+        from pipelines.ledger.connect import require_answer  # with the driver
+
+        require_answer(self.settings)
+
+    def advice(self, error: RecollectError) -> str:
+        """Which service is away, and what to do about it, where that is known."""
+        settings = self.settings
+        name = "Redis" if isinstance(error, LedgerUnavailable) else "Neo4j"
+        if "redis_url" in settings.model_fields_set:
+            return f" (that is {name})"
+        folder = settings.data_dir
+        start = f"`recollect up --detach --data {folder}` starts them"
+        return f" (that is {name}); no embedded services run on {folder}: {start}"
 
     @cached_property
     def out(self) -> Console:
@@ -161,11 +192,15 @@ def settings_of(redis: str | None, neo4j: str | None, data: Path | None) -> Sett
     """Options over environment over the embedded services of the data folder over defaults."""
     given: dict[str, Any] = {"redis_url": redis, "neo4j_url": neo4j, "data_dir": data}
     settings = load_settings(**given)
-    if "redis_url" in settings.model_fields_set:
+    chosen = settings.model_fields_set
+    embedded = connection_settings(
+        settings.data_dir, settings.neo4j_url if "neo4j_url" in chosen else None
+    )
+    if "redis_url" in chosen and settings.redis_url != embedded.get("redis_url"):
         return settings
-    for name, value in connection_settings(settings.data_dir).items():
+    for name, value in embedded.items():
         # The user's word about the graph stands; the embedded ledger is still theirs to use.
-        if name not in settings.model_fields_set:
+        if name not in chosen:
             given[name] = value
     return load_settings(**given)
 
@@ -187,7 +222,7 @@ def exit_code(error: RecollectError) -> int:
     """The exit code that an error ends a command with."""
     if isinstance(error, LedgerUnavailable | GraphUnavailable):
         return AWAY
-    if isinstance(error, InvalidInput | EventConflict):
+    if isinstance(error, InvalidInput | EventConflict | StageBehind):
         return REFUSED
     if isinstance(error, ConfigurationError | UnknownTarget):
         return USAGE
@@ -229,10 +264,12 @@ def command(
             except RecollectError as error:
                 if invocation.debug:
                     raise
+                if was_interrupted(error):
+                    raise KeyboardInterrupt from error
                 code = exit_code(error)
                 report_error(
                     type(error).__name__,
-                    str(error),
+                    str(error) + (invocation.advice(error) if code == AWAY else ""),
                     code=code,
                     json=invocation.json,
                     retryable=error.retryable,

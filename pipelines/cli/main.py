@@ -10,9 +10,10 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -78,7 +79,7 @@ COMMANDS: dict[str, Listed] = {
         "workers", RUNNING, "Serve the API until it is told to stop (SIGTERM, Ctrl-C)."
     ),
     "demo": Listed(
-        "services",
+        "demo",
         RUNNING,
         "Start everything, import a payment agent's incident, ask why, and stop.",
     ),
@@ -96,6 +97,11 @@ COMMANDS: dict[str, Listed] = {
         "rebuild",
         GRAPH,
         "Fold the ledger again and compare: exit 0 same, 1 divergence.",
+    ),
+    "check": Listed(
+        "rebuild",
+        GRAPH,
+        "Compare the ledger with itself: exit 0 all agrees, 1 something is wrong.",
     ),
     "replay": Listed(
         "rebuild", GRAPH, "Run a stage again over a range of the ledger, into the same graph."
@@ -163,6 +169,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"recollect {version('recollect')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="show the version and exit", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
 for _name, _listed in COMMANDS.items():
     app.command(_name, help=_listed.summary, rich_help_panel=_listed.panel, hidden=_listed.hidden)(
         _not_loaded
@@ -185,7 +211,11 @@ def main(arguments: list[str] | None = None) -> None:
             outcome.report_error("UsageError", message, code=code, json=json)
         else:
             show()
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
+        code = outcome.INTERRUPTED
+    except Exception as error:
+        if debug or not outcome.was_interrupted(error):
+            raise
         code = outcome.INTERRUPTED
     sys.exit(code)
 

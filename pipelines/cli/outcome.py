@@ -8,15 +8,25 @@ from typing import Any
 
 import orjson
 
-OK, FAILED, USAGE, AWAY, REFUSED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, FAILED, USAGE, AWAY, REFUSED, WHOLE_GRAPH, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 EXIT_CODES: Mapping[int, str] = {
     OK: "done, and all is well",
     FAILED: "divergence found, or the command could not do what was asked",
     USAGE: "the command line or a setting is wrong",
     AWAY: "a service (Redis or Neo4j) is away; the same command may work later",
-    REFUSED: "some of the input was refused; the rest went in",
+    REFUSED: "some of the input was refused, and the rest went in; or it is not ready yet",
+    WHOLE_GRAPH: "refused, since it would take a whole graph away and nobody asked for that",
     INTERRUPTED: "interrupted",
 }
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came of Ctrl-C: what was interrupted may fail while it cleans up."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def write_json(document: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The graph and its ledger: `recollect verify`, `replay`, `rebuild`, `recover`, `dead-letters`."""
+"""The graph and its ledger: `recollect verify`, `check`, `replay`, `rebuild`, `recover`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
-from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.outcome import FAILED, OK, WHOLE_GRAPH, report_error
 from pipelines.cli.rendering import moment, show_report, show_verified
+from pipelines.ledger.check import check as check_ledger
+from pipelines.ledger.connect import before
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back
@@ -41,6 +43,29 @@ dead_letters = typer.Typer(
     help="List, show, retry, drop and release entries that a stage could not fold."
 )
 app.add_typer(dead_letters, name="dead-letters", no_args_is_help=True)
+
+
+@command(app, "check", example="recollect check --repair")
+def check(
+    invocation: Invocation,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="mend index, counters and clock; no entry is changed"),
+    ] = False,
+) -> int:
+    """Compare the ledger with itself: exit 0 all agrees, 1 something is wrong.
+
+    Every entry with its digest, its number and its row of the id index; the counters, the clock,
+    and streams that were renamed. Events may come in meanwhile. What an entry said cannot be made
+    up: one that is altered or gone is put right by sending its event again.
+    """
+    with invocation.progress() as progress, progress.waiting("reading the ledger"):
+        report = check_ledger(invocation.services.ledger, repair=repair)
+    title = (
+        "the ledger agrees with itself" if report.ok else "the ledger does not agree with itself"
+    )
+    invocation.answer(document := report.as_dict(), lambda out: show_report(out, title, document))
+    return OK if report.ok else FAILED
 
 
 @command(app, "replay", example="recollect replay projection --from 1770806400000-0")
@@ -149,19 +174,32 @@ def recover(
         bool, typer.Option("--dry-run", help="list what is lost, and change nothing")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask at a terminal")] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="also where nothing of a graph would be left")
+    ] = False,
 ) -> int:
     """After Redis lost entries that the graph has: list them, and go on.
 
     Removes from the graph what the ledger no longer supports, resets the checkpoints, records the
     gap in the ledger and lets the halted partitions take events again. At a terminal it asks first.
+    An empty ledger is more often a wrong address than a loss: that is refused (exit code 5).
     """
     ask = not (dry_run or yes or invocation.json) and sys.stdin.isatty()
-    report = recover_ledger(invocation.services, apply=not (dry_run or ask))
+    report = recover_ledger(invocation.services, apply=False)
+    if report.nothing_left and not (everything or dry_run):
+        names = ", ".join(report.nothing_left)
+        reason = (
+            f"the ledger holds nothing of what {names} was folded from: is it the right address "
+            "and database, and was a backup restored? `recover --everything` takes the graph away"
+        )
+        report_error("OperationFailed", reason, code=WHOLE_GRAPH, json=invocation.json)
+        return WHOLE_GRAPH
     if ask and report.gaps:
-        document = report.as_dict()
-        invocation.answer(document, lambda out: show_report(out, "would recover", document))
+        looked = report.as_dict()
+        invocation.answer(looked, lambda out: show_report(out, "would recover", looked))
         typer.confirm("Take this out of the graph and go on?", abort=True)
-        report = recover_ledger(invocation.services, apply=True)
+    if not dry_run:
+        report = recover_ledger(invocation.services, apply=True, everything=everything)
     document = report.as_dict()
     if not document["graph_ahead"]:
         title = "nothing is lost, nothing to recover"
@@ -207,13 +245,6 @@ def position(text: str | None, option: str) -> Position | None:
         return Position.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
-
-
-def before(first: Position) -> Position:
-    """The position right before, for ranges that exclude their start."""
-    if first.seq:
-        return Position(first.ms, first.seq - 1)
-    return Position(first.ms - 1, 2**64 - 1) if first.ms else START
 
 
 @command(app, "verify", example="recollect verify --session checkout-17")

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin
@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from consolidation.retention import RetentionPolicy
+from consolidation.retention import KEEPS_EVERYTHING, RetentionPolicy
 from enrichment import (
     causality,
     clauses,
@@ -39,7 +39,7 @@ from enrichment.entities import FIELDS
 from enrichment.patterns import RECOGNISERS
 from enrichment.vocabulary import ADJECTIVES, PATTERNS
 from pipelines.observe.metrics import METRICS
-from pipelines.work.settings import ApiKey, Settings
+from pipelines.work.settings import SECRETS_FOLDER, ApiKey, Settings
 from pipelines.work.stages import STAGES
 from projections.events import SYSTEM_EVENTS
 from projections.schema import EDGES, INTENTS, NODES, PLACEHOLDER, NodeRow
@@ -96,8 +96,10 @@ def settings_page() -> str:
     page = _page(
         "Settings",
         "Environment variables; options of the command line (`--redis`, `--neo4j`, `--data`) come "
-        "before them. An unknown field or a value that breaks its rule refuses to start, and names "
-        "the setting without printing its value.",
+        "before them, and behind them files of the same name in lower case in `/run/secrets` "
+        f"(`recollect_redis_password`; another folder: `{SECRETS_FOLDER}`). An unknown field or a "
+        "value that breaks its rule refuses to start, and names the setting without printing its "
+        "value.",
         ("Variable", "Type", "Default", "Rule", "What it is"),
         rows,
     )
@@ -115,8 +117,8 @@ def _retention_rows() -> list[tuple[str, str, str]]:
     told = inspect.cleandoc(RetentionPolicy.__doc__ or "").partition("Attributes:\n")[2]
     meaning = dict(re.findall(r"^ {4}(\w+): ((?:.+\n?(?: {8}.+\n?)*))", told, re.MULTILINE))
     return [
-        (f"`{field.name}`", f"`{json.dumps(field.default)}`", " ".join(meaning[field.name].split()))
-        for field in fields(RetentionPolicy)
+        (f"`{name}`", f"`{json.dumps(default)}`", " ".join(meaning[name].split()))
+        for name, default in asdict(KEEPS_EVERYTHING).items()
     ]
 
 

@@ -24,7 +24,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from projections.events import timestamp_ms
+from projections.events import timestamp_ms, timestamp_text
 
 SHOWN_DIFFERENCES = 50
 SHOWN_CHARACTERS = 80
@@ -138,6 +138,8 @@ def show_report(out: Console, title: str, document: Mapping[str, Any]) -> None:
     out.print(f"[{'green' if good else 'red'}]{title}[/]")
     for name, value in document.items():
         label = name.replace("_", " ")
+        if name.endswith("_ms") and name != "duration_ms" and isinstance(value, int):
+            label, value = label.removesuffix(" ms"), timestamp_text(value)
         if name == "stages":
             for stage, finding in value.items():
                 out.print(f"  {stage}: {line(finding)}", markup=False)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,11 +17,11 @@ from pydantic import SecretStr, ValidationError
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
-from pipelines.local.processes import RestartLimit
 from pipelines.local.python_process import (
     end_with_standard_input,
     python_environment,
 )
+from pipelines.local.supervision import Backoff
 from pipelines.local.workers import RECOLLECT
 from pipelines.operations.api import serve_api
 from pipelines.work.settings import ALL_TENANTS, ApiKey
@@ -168,7 +169,9 @@ class TargetWorkers:
         self._wanted = wanted
         self._command_of = command_of
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._starts: dict[str, RestartLimit] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._due_s: dict[str, float] = {}
+        self._begun_s: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="target-workers", daemon=True)
 
@@ -201,10 +204,12 @@ class TargetWorkers:
             child = self._children[name]
             if child.poll() is not None:
                 del self._children[name]  # started again below when it is still wanted
+                self._put_off(name)
             elif name not in wanted:
                 child.terminate()
         for name in wanted - set(self._children):
-            if self._starts.setdefault(name, RestartLimit()).allows():
+            if time.monotonic() >= self._due_s.get(name, 0.0):
+                self._begun_s[name] = time.monotonic()
                 self._children[name] = subprocess.Popen(
                     self._command_of(name),
                     stdin=subprocess.PIPE,
@@ -212,6 +217,12 @@ class TargetWorkers:
                     # worker's, started with --target and a port
                     env=python_environment({"RECOLLECT_METRICS_PORT": "0"}),
                 )
+
+    def _put_off(self, name: str) -> None:
+        """Its next start comes later, the sooner it ended."""
+        backoff = self._backoffs.setdefault(name, Backoff())
+        backoff.stayed_up(time.monotonic() - self._begun_s[name])
+        self._due_s[name] = time.monotonic() + backoff.next_s()
 
 
 def workers_of_other_targets(

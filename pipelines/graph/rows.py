@@ -62,6 +62,13 @@ class Hit(NamedTuple):
     score: float
 
 
+class Hits(NamedTuple):
+    """What a channel found: the best first, and ids of what is kept from the viewer."""
+
+    shown: list[Hit]
+    withheld: list[str]
+
+
 class SessionEvent(NamedTuple):
     """One of the last events of a session."""
 
@@ -131,6 +138,25 @@ class Signalled(NamedTuple):
     event_id: str
     signal: Signal
     score: float
+
+
+class Least(NamedTuple):
+    """How sure the graph must be of what nobody asked for, which is noise if it is wrong.
+
+    Attributes:
+        score: likeness to a session whose resolution is known, 0 to 1.
+        importance: of an event about an entity of the question, 1 to 10.
+        accesses: of an event that the session was shown before.
+        most: events a signal.
+    """
+
+    score: float = 0.6
+    importance: int = 8
+    accesses: int = 3
+    most: int = 5
+
+
+LEAST: Final = Least()
 
 
 class EntityName(NamedTuple):

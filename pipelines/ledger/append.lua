@@ -1,7 +1,8 @@
 -- Appends events in order, each wholly or not at all. The only writer of the ledger.
 --
--- ARGV: the id of the request or '', a record for each event joined into one string (key digest
--- 16 B, content digest 16 B, partition u16), then the canonical JSON of each. Reply, one string:
+-- ARGV: the latest time that the caller believes (ms u64) and the id of the request or '', a
+-- record for each event joined into one string (key digest 16 B, content digest 16 B, partition
+-- u16), then the canonical JSON of each. Reply, one string:
 -- the clock's ms u64 and the seq u32 before the first new event, the others follow it in order;
 -- then a record for each event that is not new: its index u16 from 0, status u8, and the place
 -- (partition u16, ms u64, seq u32) of a known one. All big-endian. Few parts both ways, because
@@ -12,8 +13,9 @@
 -- or, having been promoted or demoted since, carries another replication id: NOTADMITTED.
 local EPOCH_KEY, CLOCK_KEY, BUCKET_KEY = '@PREFIX@:epoch', '@PREFIX@:clock', '@PREFIX@:ids:%d'
 local STREAM_KEY, SEQ_KEY = '{@PREFIX@:%d}:ledger', '{@PREFIX@:%d}:seq'
+local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
-local DUPLICATE, CONFLICT, HALTED = '\1', '\2', '\3'
+local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
 local NOWHERE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- `format` makes text of a number in a third of the time that `..` takes.
@@ -28,19 +30,66 @@ end
 -- One clock for all partitions, that never goes back, whatever the server's time does.
 local time = call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- A server whose time is far ahead would date all positions after it, for as long as it takes.
+local limit = record('>I8', ARGV[1])
+if now > limit then
+  return redis.error_reply(format('CLOCKAHEAD %.0f', now - limit))
+end
 local ms, n = string.match(call('GET', CLOCK_KEY) or '0-0', '^(%d+)-(%d+)$')
 ms, n = tonumber(ms), tonumber(n)
 -- The first place of a millisecond is left empty: so the seq before the first new one is no -1.
 if now > ms then ms, n = now, 0 end
 local first, id_format = n, format('%.0f-', ms) .. '%d'
 
-local request, records = ARGV[1], ARGV[2]
-local halted, streams, seqs = {}, {}, {}
+local request, records = sub(ARGV[1], 9), ARGV[2]
+local halted, streams, seqs, grown = {}, {}, {}, {}
 local reply = { pack('>I8I4', ms, n) }
+
+local function number(entry)
+  return entry and tonumber(entry[2][4])
+end
 
 local function open(partition)
   halted[partition] = call('HEXISTS', EPOCH_KEY, 'halted:' .. partition) == 1
   streams[partition] = format(STREAM_KEY, partition)
+  local last = call('GET', format(SEQ_KEY, partition))
+  -- A counter that vanished must not give numbers out again.
+  last = last or number(call('XREVRANGE', streams[partition], '+', '-', 'COUNT', 1)[1])
+  seqs[partition] = tonumber(last or 0)
+end
+
+-- Whether a stream entry is as `append` wrote it, whatever its number; of before there were
+-- digests in it, too.
+local function is_whole(entry, digest, data)
+  local held = entry and entry[2]
+  return held and held[1] == 'e' and held[2] == data and held[3] == 's' and number(entry)
+    and (held[5] == 'd' and held[6] == digest or not held[5] or held[5] == 'r')
+end
+
+-- An entry that is not, or no more, what was appended is put right beside the stream, which takes
+-- nothing in between. The number of one that the index does not tell follows from its neighbours.
+local function put_right(known, digest, data)
+  local partition, ms, n = record('>HI8I4', known, 17)
+  local seq = #known > 30 and record('>I4', known, 31) or nil
+  local key, id = format(STREAM_KEY, partition), format('%.0f-%d', ms, n)
+  local held = call('XRANGE', key, id, id)[1]
+  local whole = is_whole(held, digest, data)
+  if whole and (not seq or seq == number(held)) then return DUPLICATE end
+  local before = call('XREVRANGE', key, '(' .. id, '-', 'COUNT', 1)[1]
+  local expected = before and (number(before) or 0) + 1 or 1
+  if whole and number(held) == expected then return DUPLICATE end
+  if not seq then
+    local after = number(call('XRANGE', key, '(' .. id, '+', 'COUNT', 1)[1])
+      or tonumber(call('GET', format(SEQ_KEY, partition)) or 0) + 1
+    if after ~= expected + 1 then return HOMELESS end
+    seq = expected
+  end
+  local value = pack('>c16I8I4', digest, ms, n) .. data
+  local restored = format(RESTORED_KEY, partition)
+  if call('HGET', restored, seq) == value then return DUPLICATE end
+  call('HSET', restored, seq, value)
+  call('HDEL', FAULTS_KEY, partition .. ':' .. seq)
+  return RESTORED
 end
 
 local function append(index, data)
@@ -48,27 +97,29 @@ local function append(index, data)
   if not streams[partition] then open(partition) end
   local b1, b2, b3, b4 = byte(field, 1, 4)
   local bucket = format(BUCKET_KEY, (((b1 * 256 + b2) * 256 + b3) * 256 + b4) % BUCKETS)
+  local seq = seqs[partition] + 1
   -- Index first: one call tells whether the event is new, and takes its place.
   if halted[partition] or call('HSETNX', bucket, field,
-      pack('>c16HI8I4', digest, partition, ms, n + 1)) == 0 then
+      pack('>c16HI8I4I4', digest, partition, ms, n + 1, seq)) == 0 then
     local known = call('HGET', bucket, field)
     local status = HALTED
-    if known then status = sub(known, 1, 16) == digest and DUPLICATE or CONFLICT end
+    if known then
+      status = sub(known, 1, 16) == digest and put_right(known, digest, data) or CONFLICT
+    end
     reply[#reply + 1] = pack('>I2', index) .. status .. (known and sub(known, 17, 30) or NOWHERE)
     return
   end
-  local seq = (seqs[partition] or tonumber(call('GET', format(SEQ_KEY, partition)) or 0)) + 1
   local id, added = format(id_format, n + 1), nil
   if request == '' then
-    added = try('XADD', streams[partition], id, 'e', data, 's', seq)
+    added = try('XADD', streams[partition], id, 'e', data, 's', seq, 'd', digest)
   else
-    added = try('XADD', streams[partition], id, 'e', data, 's', seq, 'r', request)
+    added = try('XADD', streams[partition], id, 'e', data, 's', seq, 'd', digest, 'r', request)
   end
   if type(added) == 'table' then
     call('HDEL', bucket, field)
     error(added)
   end
-  n, seqs[partition] = n + 1, seq
+  n, seqs[partition], grown[partition] = n + 1, seq, true
 end
 
 -- What fails fails between two events: the numbers of those before it are written all the same.
@@ -77,9 +128,9 @@ local done, problem = pcall(function()
 end)
 if n > first then
   local numbers = { CLOCK_KEY, format(id_format, n) }
-  for partition, seq in pairs(seqs) do
+  for partition in pairs(grown) do
     numbers[#numbers + 1] = format(SEQ_KEY, partition)
-    numbers[#numbers + 1] = format('%.0f', seq)
+    numbers[#numbers + 1] = format('%.0f', seqs[partition])
   end
   call('MSET', unpack(numbers))
 end

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -29,8 +29,16 @@ from tenacity import (
 )
 
 from pipelines.work.settings import Settings
-from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
-from projections.identity import Position
+from projections.errors import (
+    ClockAhead,
+    ConfigurationError,
+    EntryHeldOut,
+    LedgerError,
+    LedgerUnavailable,
+    UndecodableEntry,
+)
+from projections.events import Event, content_digest, decode_event
+from projections.identity import START, Position
 
 RedisClient = redis.Redis
 """For modules that hold a connection and never speak its protocol."""
@@ -103,6 +111,7 @@ _FIRST_WAIT_S = 0.02
 _LONGEST_WAIT_S = 0.5
 # Replies of a server that is not ready to serve, or not the master any more.
 _PASSING = ("LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "BUSY")
+_CLOCK_AHEAD = "CLOCKAHEAD "
 _FULL = "Redis has reached maxmemory; see the runbook on ledger memory"
 
 Result = TypeVar("Result")
@@ -131,6 +140,9 @@ def ledger_error(error: redis_errors.RedisError) -> LedgerError:
     text = str(error)
     if isinstance(error, redis_errors.OutOfMemoryError) or text.startswith("OOM"):
         return LedgerUnavailable(reason=_FULL)
+    if text.startswith(_CLOCK_AHEAD):
+        seconds = int(text.removeprefix(_CLOCK_AHEAD)) / 1000
+        return ClockAhead(seconds=seconds, reason="the clocks differ")
     if text.startswith("MISCONF"):
         return LedgerUnavailable(reason="Redis cannot persist and refuses writes (MISCONF)")
     if is_not_admitted(error):
@@ -168,9 +180,32 @@ def call_patiently(
         raise ledger_error(error) from error
 
 
+def require_answer(settings: Settings, within_s: float = 0.8) -> None:
+    """Ask whether the server is there: a person should hear within seconds that it is not.
+
+    Raises:
+        LedgerUnavailable: it is not.
+    """
+    limit_s = min(within_s, settings.redis_timeout_s)
+    client = connect_redis(settings.model_copy(update={"redis_timeout_s": limit_s}))
+    try:
+        call_patiently(client.ping, patience_s=within_s)
+    finally:
+        client.close()
+
+
 DATA_FIELD = b"e"
 SEQ_FIELD = b"s"
+DIGEST_FIELD = b"d"
 REQUEST_FIELD = b"r"
+
+Fault = Literal["", "altered", "lost", "unproven"]
+"""What is wrong with an entry. unproven: it carries no digest, the id index has to be asked; no
+reader outside this package sees that."""
+SOUND: Final[Fault] = ""
+ALTERED: Final[Fault] = "altered"
+LOST: Final[Fault] = "lost"
+UNPROVEN: Final[Fault] = "unproven"
 
 
 class Entry(NamedTuple):
@@ -178,8 +213,10 @@ class Entry(NamedTuple):
 
     Attributes:
         seq: number of the entry within its partition: 1, 2, 3 … without a gap.
-        data: canonical JSON of the event.
+        data: canonical JSON of the event; nothing, where it is not what was appended.
         request_id: of the request that brought it, for the logs; not part of the event.
+        fault: why the entry is held out. The position of a lost one stands for its own: it lies
+            behind the entry before it, and not behind the true one.
     """
 
     partition: int
@@ -187,6 +224,25 @@ class Entry(NamedTuple):
     seq: int
     data: bytes
     request_id: str | None = None
+    fault: Fault = SOUND
+
+    @property
+    def digest(self) -> str:
+        """Hex of the content's digest, as a checkpoint keeps it; empty when it is held out."""
+        return "" if self.fault else content_digest(self.data).hex()
+
+    def event(self) -> Event:
+        """The event.
+
+        Raises:
+            EntryHeldOut: the entry is not what was appended.
+            UndecodableEntry: it is no event.
+        """
+        if self.fault:
+            raise EntryHeldOut(
+                partition=self.partition, position=str(self.position), reason=self.fault
+            )
+        return decode_event(self.data, partition=self.partition, position=str(self.position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +272,15 @@ class LedgerKeys:
     def format(self) -> str:
         """Version and shape of the ledger, fixed when it is created."""
         return f"{self.prefix}:format"
+
+    def restored(self, partition: int) -> str:
+        """Entries of a partition that were put right, by number; they go before its stream's."""
+        return f"{{{self.prefix}:{partition}}}:restored"
+
+    @property
+    def faults(self) -> str:
+        """Entries that readers held out, until they are put right."""
+        return f"{self.prefix}:faults"
 
     @property
     def epoch(self) -> str:
@@ -274,25 +339,40 @@ def decode_position(text: bytes) -> Position:
     return Position(int(ms), int(seq))
 
 
+def before(first: Position) -> Position:
+    """The position right before, for ranges that exclude their start."""
+    if first.seq:
+        return Position(first.ms, first.seq - 1)
+    return Position(first.ms - 1, 2**64 - 1) if first.ms else START
+
+
 def decode_entry(partition: int, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
-    """An entry from the id and the fields of a stream entry.
+    """An entry from the id and the fields of a stream entry, compared with the digest in it.
 
     Raises:
         UndecodableEntry: the stream holds something that the append script did not write.
     """
     try:
         request_id = fields.get(REQUEST_FIELD)
+        data, digest = fields[DATA_FIELD], fields.get(DIGEST_FIELD)
+        fault = UNPROVEN if digest is None else SOUND
+        if digest is not None and content_digest(data) != digest:
+            data, fault = b"", ALTERED
         return Entry(
-            partition=partition,
-            position=decode_position(entry_id),
+            partition,
+            decode_position(entry_id),
             seq=int(fields[SEQ_FIELD]),
-            data=fields[DATA_FIELD],
+            data=data,
             request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
+            fault=fault,
         )
     except (KeyError, ValueError, TypeError) as error:
-        position = entry_id.decode("ascii", "replace")
-        reason = f"not written by Recollect ({type(error).__name__})"
-        raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
+        if fields.keys().isdisjoint((DATA_FIELD, SEQ_FIELD, DIGEST_FIELD)):
+            position = entry_id.decode("ascii", "replace")
+            reason = f"not written by Recollect ({type(error).__name__})"
+            raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
+    # A name or the number is damaged: those around it tell which number it has.
+    return Entry(partition, decode_position(entry_id), 0, b"", fault=ALTERED)
 
 
 class Block(NamedTuple):

@@ -30,7 +30,13 @@ from typing import Any, NamedTuple, Self
 import redis
 from redis.exceptions import RedisError
 
-from pipelines.ledger.connect import LedgerKeys, call_patiently, decode_entry, decode_position
+from pipelines.ledger.connect import (
+    ALTERED,
+    LedgerKeys,
+    call_patiently,
+    decode_entry,
+    decode_position,
+)
 from projections.errors import (
     ConfigurationError,
     GraphAhead,
@@ -141,10 +147,17 @@ class Admission:
         Raises:
             ConfigurationError: its eviction policy may take keys that have no expiry.
         """
-        policy = str(self._redis.info("memory").get("maxmemory_policy", ""))
-        if policy.startswith("allkeys"):
-            reason = f"Redis evicts keys when full (maxmemory-policy {policy}): set noeviction"
+        if reason := _evicts(self._redis.info("memory")):
             raise ConfigurationError(reason=reason)
+
+    def risk(self) -> str:
+        """Why Redis, as it is set now, may lose what it acknowledges; empty: it does not."""
+        info = self._redis.info("memory", "persistence")
+        if reason := _evicts(info):
+            return reason
+        if not int(info.get("aof_enabled", 1)):
+            return "Redis keeps no append-only file (appendonly no): set appendonly yes"
+        return ""
 
     def admit(self) -> str:
         """Admit the server process if it is new, and load the append script.
@@ -171,7 +184,11 @@ class Admission:
             raise LedgerUnavailable(reason="the server process changes faster than it is admitted")
 
     def missing(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Those whose entry (position, seq and content) the stream does not hold."""
+        """Those whose entry (position, seq and content) the ledger has fallen behind.
+
+        An entry that is altered, or gone from between others, is damage and no falling behind:
+        what a graph made of it is all that is left of it, and stays.
+        """
         named = [checkpoint for checkpoint in checkpoints if checkpoint.position != START]
         with self._redis.pipeline(transaction=False) as pipeline:
             for checkpoint in named:
@@ -181,8 +198,21 @@ class Admission:
         return [
             checkpoint
             for checkpoint, reply in zip(named, replies, strict=True)
-            if not (reply and _holds(checkpoint, *reply[0]))
+            if not (_holds(checkpoint, *reply[0]) if reply else self._is_between(checkpoint))
         ]
+
+    def _is_between(self, checkpoint: Checkpoint) -> bool:
+        """Whether the partition has entries, or had, on both sides of one that is gone."""
+        stream, position = self._keys.stream(checkpoint.partition), f"({checkpoint.position}"
+        with self._redis.pipeline(transaction=True) as transaction:
+            transaction.xrevrange(stream, position, "-", count=1)
+            transaction.xrange(stream, position, "+", count=1)
+            transaction.get(self._keys.seq(checkpoint.partition))
+            before, after, last_seq = transaction.execute()
+        entries = [decode_entry(checkpoint.partition, *raw) for raw in (*before, *after)]
+        first = entries[0].seq if before else 0
+        last = entries[-1].seq if after else int(last_seq or 0) + 1
+        return first < checkpoint.seq < last
 
     def number(self) -> int:
         """How many server processes were admitted so far."""
@@ -246,6 +276,13 @@ class Admission:
         )
 
 
+def _evicts(info: Mapping[str, Any]) -> str:
+    policy = str(info.get("maxmemory_policy", ""))
+    if policy.startswith("allkeys"):
+        return f"Redis evicts keys when full (maxmemory-policy {policy}): set noeviction"
+    return ""
+
+
 def _position(checkpoint: Checkpoint) -> Position:
     return checkpoint.position
 
@@ -260,7 +297,11 @@ def _described(numbers: Mapping[str, int]) -> str:
 
 def _holds(checkpoint: Checkpoint, entry_id: bytes, fields: Mapping[bytes, bytes]) -> bool:
     entry = decode_entry(checkpoint.partition, entry_id, fields)
-    return entry.seq == checkpoint.seq and content_digest(entry.data).hex() == checkpoint.digest
+    if entry.fault == ALTERED:
+        return entry.seq in (0, checkpoint.seq)
+    # A checkpoint behind an entry that was held out has no digest.
+    digests = ("", content_digest(entry.data).hex())
+    return entry.seq == checkpoint.seq and checkpoint.digest in digests
 
 
 def _halt_field(target: str, checkpoint: Checkpoint) -> tuple[str, str]:

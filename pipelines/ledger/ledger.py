@@ -7,8 +7,9 @@ either in all of them or in none.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -23,7 +24,9 @@ from pipelines.ledger.connect import (
     is_not_admitted,
     is_passing,
 )
+from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
+from pipelines.observe import metrics
 from projections.errors import (
     EventConflict,
     InvalidEvent,
@@ -31,7 +34,7 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import DIGEST_BYTES, Event, content_digest, encode_event, event_partition
+from projections.events import Event, content_digest, encode_event, event_partition
 from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
 
@@ -40,17 +43,19 @@ __all__ = ["Appended", "Entry", "Ledger", "LedgerKeys", "Outcome", "Tail"]
 MAX_ENTRY_BYTES = 320 * 1024
 """Of one event's canonical JSON: the payload's 256 KiB and what the other fields may add."""
 
+CLOCK_AHEAD_S = 60.0
+
 _CHUNK_EVENTS = 128
 _FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
 _CHUNK_BYTES = 1024 * 1024
 # Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content
 # digest, partition); ms and seq before the first new event; an event that is not new (number in
-# the chunk, status, place); a value of the id index behind the content's digest.
+# the chunk, status, place); the latest time that the caller believes.
 _RECORD = Struct(">16s16sH")
 _CLOCK = Struct(">QI")
 _KNOWN = Struct(">HBHQI")
-_PLACE = Struct(">HQI")
-_DUPLICATE, _CONFLICT = 1, 2
+_LIMIT = Struct(">Q")
+_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS = range(1, 6)
 
 # One reply, one moment: over all partitions, nothing is appended between two of these.
 _TAILS = """
@@ -118,6 +123,8 @@ class Ledger:
         id_buckets: fixed likewise.
         checkpoints: reads the checkpoints of all targets; see `ledger_epoch`.
         patience_s: how long a call goes on trying while Redis is away.
+        clock_ahead_s: how far the server's time may be ahead of this process' own.
+        clock: this process' own time, seconds since the epoch.
 
     Raises:
         LedgerUnavailable: Redis is away.
@@ -134,11 +141,16 @@ class Ledger:
         id_buckets: int = 32_768,
         checkpoints: ReadCheckpoints,
         patience_s: float = PATIENCE_S,
+        clock_ahead_s: float = CLOCK_AHEAD_S,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.partitions = partitions
+        self.id_buckets = id_buckets
+        self.client = redis
         self.keys = LedgerKeys(prefix)
+        self.clock_ahead_s = clock_ahead_s
+        self._clock = clock
         self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
-        self._id_buckets = id_buckets
         self._patience_s = patience_s
         self._admission = Admission(
             redis,
@@ -147,6 +159,7 @@ class Ledger:
             id_buckets=id_buckets,
             checkpoints=checkpoints,
         )
+        self._damage = Damage(redis, self.keys, id_buckets=id_buckets)
         self._script = ""
         call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
@@ -167,11 +180,13 @@ class Ledger:
         Raises:
             LedgerUnavailable: Redis is away, full, or its process cannot be admitted; events of
                 the front may have been appended, never one behind another that was not.
+            ClockAhead: the server's time is too far ahead of this process'.
             LedgerError: Redis refuses for another reason.
         """
         outcomes: list[Outcome | None] = [None] * len(events)
         queue = _Chunks(self._encode(events, outcomes))
-        request = request_id[:128].encode()
+        latest_ms = int((self._clock() + self.clock_ahead_s) * 1000)
+        request = _LIMIT.pack(latest_ms) + request_id[:128].encode()
         call_patiently(
             lambda: self._send(queue, request, events, outcomes),
             patience_s=self._patience_s,
@@ -264,10 +279,18 @@ class Ledger:
                 outcomes[index] = Appended(Position(ms, seq), partition, False)
                 continue
             status, first_partition, first_ms, first_seq = not_new[number]
-            if status == _DUPLICATE:
-                outcomes[index] = Appended(Position(first_ms, first_seq), first_partition, True)
+            if status in (_DUPLICATE, _RESTORED):
+                place = Position(first_ms, first_seq)
+                outcomes[index] = Appended(place, first_partition, True)
+                if status == _RESTORED:
+                    metrics.ENTRIES_RESTORED.inc()
             elif status == _CONFLICT:
                 outcomes[index] = EventConflict(event_id=events[index].event_id)
+            elif status == _HOMELESS:
+                outcomes[index] = LedgerError(
+                    reason=f"the entry {Position(first_ms, first_seq)} is lost and its number is "
+                    "not known: others around it are lost too, restore the append-only file"
+                )
             else:
                 halted = self._admission.halted() if halted is None else halted
                 outcomes[index] = halted.get(partition) or LedgerUnavailable(
@@ -286,14 +309,26 @@ class Ledger:
     # reading
 
     def read(
-        self, partition: int, after: Position, count: int, until: Position | None = None
+        self,
+        partition: int,
+        after: Position,
+        count: int,
+        until: Position | None = None,
+        *,
+        after_seq: int | None = None,
     ) -> list[Entry]:
         """The first `count` entries of a partition behind `after`, up to and including `until`.
+
+        Each is compared with the digest that was stored with it. One that differs has a `fault`
+        and no data, and so has each that is lost between two others, or between the first and
+        `after_seq`, the number of the entry at `after`; who sent the event again put it right.
 
         Raises:
             LedgerUnavailable: Redis is away.
             UndecodableEntry: the stream holds what is no entry.
         """
+        if after == START:
+            after_seq = 0
         replies = call_patiently(
             lambda: self._redis.xrange(
                 self.keys.stream(partition),
@@ -303,7 +338,8 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        return [decode_entry(partition, *reply) for reply in replies]
+        entries = [decode_entry(partition, *reply) for reply in replies]
+        return self._damage.settled(entries, after, after_seq, count)
 
     def scan(
         self,
@@ -316,9 +352,10 @@ class Ledger:
 
         With `until` None it ends where the tail is when it gets there. Raises as `read` does.
         """
-        while entries := self.read(partition, after, count, until):
+        seq = None
+        while entries := self.read(partition, after, count, until, after_seq=seq):
             yield entries
-            after = entries[-1].position
+            after, seq = entries[-1].position, entries[-1].seq
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
@@ -328,42 +365,54 @@ class Ledger:
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """The entries of several events in two round trips; absent ones are left out.
 
-        Raises as `read` does.
+        One that is not what was appended has a `fault`, as in `read`. Raises as `read` does.
         """
         digests = [event_key_digest(*key) for key in keys]
 
         def ask() -> tuple[list[Any], list[Any]]:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for digest in digests:
-                    bucket = int.from_bytes(digest[:4], "big") % self._id_buckets
+                    bucket = int.from_bytes(digest[:4], "big") % self.id_buckets
                     pipeline.hget(self.keys.ids(bucket), digest)
                 places = [
-                    None if packed is None else _PLACE.unpack_from(packed, DIGEST_BYTES)
+                    None if packed is None else Place.unpacked(packed)
                     for packed in pipeline.execute()
                 ]
                 for place in places:
                     if place is not None:
-                        position = str(Position(*place[1:]))
-                        pipeline.xrange(self.keys.stream(place[0]), position, position)
+                        position = str(place.position)
+                        pipeline.xrange(self.keys.stream(place.partition), position, position)
                 return places, pipeline.execute()
 
         places, replies = call_patiently(ask, patience_s=self._patience_s)
         indexed = [
             (key, place) for key, place in zip(keys, places, strict=True) if place is not None
         ]
-        return {
-            key: decode_entry(place[0], *reply[0])
-            for (key, place), reply in zip(indexed, replies, strict=True)
-            if reply
-        }
+        judged = [
+            self._damage.compared(
+                place, decode_entry(place.partition, *reply[0]) if reply else None
+            )
+            for (_, place), reply in zip(indexed, replies, strict=True)
+        ]
+        if any(entry.fault for entry in judged):
+            judged = self._damage.mended(judged)
+        return {key: entry for (key, _), entry in zip(indexed, judged, strict=True)}
 
-    def entry_at(self, partition: int, position: Position) -> Entry | None:
-        """The entry at a position. Raises as `read` does."""
+    def entry_at(self, partition: int, position: Position, seq: int | None = None) -> Entry | None:
+        """The entry at a position, or of a number: of one that was lost, only that is known.
+
+        Raises as `read` does.
+        """
         replies = call_patiently(
             lambda: self._redis.xrange(self.keys.stream(partition), str(position), str(position)),
             patience_s=self._patience_s,
         )
-        return decode_entry(partition, *replies[0]) if replies else None
+        if replies:
+            entry = decode_entry(partition, *replies[0])
+            if not entry.seq and seq is not None:
+                entry = entry._replace(seq=seq)
+            return self._damage.mended([entry])[0] if entry.fault else entry
+        return None if seq is None else self._damage.restored(partition, [seq]).get(seq)
 
     def tails(self) -> list[Tail]:
         """The last entry of each partition, all of one moment; index = partition."""
@@ -376,7 +425,18 @@ class Ledger:
             for position, seq in zip(reply[::2], reply[1::2], strict=True)
         ]
 
+    def held_out(self) -> HeldOut:
+        """How many entries are not what was appended, as far as that is known without reading."""
+        return self._damage.held_out(self.partitions)
+
     # the server and its epoch
+
+    def risk(self) -> str:
+        """Why Redis may lose what it acknowledges: it evicts, or keeps no append-only file.
+
+        Empty: it does not. Anybody may set either while it runs.
+        """
+        return call_patiently(self._admission.risk, patience_s=self._patience_s)
 
     def epoch(self) -> int:
         """How many server processes were admitted so far; 0 before the first append."""

@@ -30,7 +30,7 @@ def main() -> int:
             except OperationFailed as error:  # only the speed of later starts is lost
                 sys.stderr.write(f"went on without: {error}\n")
         else:
-            supervise(given.data, given.target, supervisor=given.name)
+            supervise(given.data, given.target, supervisor=given.name, detached=True)
     except OperationFailed as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,4 +1,4 @@
-"""What the files of a data folder say: ports, the password, and which processes run on it.
+"""What the files of a data folder say: ports, passwords, and which processes run on it.
 
 Whoever only wants to know where the services are loads this, and nothing that runs them. Each
 holder of processes keeps a lock for as long as it lives, so a state file that a killed one left
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -18,24 +17,39 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from pipelines.local.private_files import (
+    close_to_others,
+    open_private,
+    private_folder,
+    write_json,
+    write_private,
+)
 from pipelines.local.processes import is_alive, wait_until
 from projections.errors import OperationFailed
 
-NEO4J_USER = "neo4j"
+NEO4J = "neo4j"
+"""Every Neo4j of a data folder: they have one password. The name of its user, too."""
 VALKEY = "valkey"
 # One who only looks whether a lock is held holds it for an instant.
 _LOOK_S = 2.0
-_LOGIN_FILE = "neo4j-password"
 _API_KEY_FILE = "api-key"
+_NEO4J_FOLDER = "neo4j-"
+_OURS = ("run", "log", VALKEY, f"{_NEO4J_FOLDER}*", "faust")
+"""What Recollect writes directly in a data folder."""
 _TARGET_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 def run_dir(data_dir: Path) -> Path:
-    """Folder of locks, ports, state and the password; readable by the user only."""
-    folder = Path(data_dir).absolute() / "run"
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
+    """Folder of locks, ports, state and passwords; readable by the user only."""
+    folder = Path(data_dir).absolute()
+    if not folder.exists():
+        private_folder(folder)
+    return private_folder(folder / "run")
+
+
+def close_data_folder(data_dir: Path) -> None:
+    """Leave nothing readable to others that was written before files were made private."""
+    close_to_others(Path(data_dir).absolute(), _OURS)
 
 
 def target_dir(data_dir: Path, name: str) -> Path:
@@ -48,7 +62,7 @@ def target_dir(data_dir: Path, name: str) -> Path:
         raise OperationFailed(
             reason=f"a target's name is made of a-z, 0-9 and '-', at most 31 of them: {name!r}"
         )
-    return Path(data_dir).absolute() / f"neo4j-{name}"
+    return Path(data_dir).absolute() / f"{_NEO4J_FOLDER}{name}"
 
 
 def known_targets(data_dir: Path) -> list[str]:
@@ -64,27 +78,25 @@ def forget_target(data_dir: Path, name: str) -> None:
         write_json(run_dir(data_dir) / "ports.json", ports)
 
 
-def neo4j_password(data_dir: Path) -> str | None:
-    """Password of the embedded Neo4j servers on this data folder; None: they ask for none."""
-    path = run_dir(data_dir) / _LOGIN_FILE
-    return path.read_text(encoding="ascii").strip() if path.exists() else None
+def password_of(data_dir: Path, server: str) -> str | None:
+    """Password of a server on this data folder, `NEO4J` or `VALKEY`; None: it asks for none."""
+    try:
+        return _password_file(data_dir, server).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
 
 
-def make_password(data_dir: Path) -> str:
-    """Let the embedded Neo4j servers ask for a password, made when there is none yet.
-
-    Raises:
-        OperationFailed: one has run without: a store takes its password at its first start.
-    """
-    path = run_dir(data_dir) / _LOGIN_FILE
-    if not path.exists() and known_targets(data_dir):
-        raise OperationFailed(
-            reason="a password is chosen before the first start: use a new folder"
-        )
+def make_password(data_dir: Path, server: str) -> str:
+    """The password of a server that does not run now, made when there is none yet."""
     with locked(run_dir(data_dir) / "ports.lock"):
+        path = _password_file(data_dir, server)
         if not path.exists():
-            write_secret(path, secrets.token_hex(20))
+            write_private(path, secrets.token_hex(20))
     return path.read_text(encoding="ascii").strip()
+
+
+def _password_file(data_dir: Path, server: str) -> Path:
+    return Path(data_dir).absolute() / "run" / f"{server}-password"
 
 
 @contextmanager
@@ -94,7 +106,7 @@ def locked(path: Path, *, blocking: bool = True) -> Iterator[IO[bytes]]:
     Raises:
         BlockingIOError: another process holds it, and `blocking` is false.
     """
-    with path.open("ab") as lock:
+    with open_private(path, "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
         yield lock
 
@@ -132,21 +144,6 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def write_secret(path: Path, secret: str) -> None:
-    """Write a file that only the user can read, whole or not at all."""
-    new = path.with_suffix(f".{os.getpid()}.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(secret)
-    new.replace(path)
-
-
-def write_json(path: Path, document: object) -> None:
-    """Write `document` so that a reader sees the old file or the new one, never half of it."""
-    new = path.with_suffix(f".{os.getpid()}.new")
-    new.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    new.replace(path)
-
-
 def read_ports(data_dir: Path) -> dict[str, int]:
     """The port of each server that has run on this data folder, by name."""
     try:
@@ -158,14 +155,15 @@ def read_ports(data_dir: Path) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """One running server.
+    """One server that is kept up.
 
     Attributes:
         url: where clients connect.
-        pid: its process.
+        pid: its process, or its last one; 0 before the first start.
         log: file of what it prints.
         supervisor: name of the supervisor that holds it.
         supervisor_pid: process of that supervisor.
+        answers: whether it did when it was asked last; False while it starts.
     """
 
     url: str
@@ -173,6 +171,7 @@ class ServerState:
     log: str
     supervisor: str
     supervisor_pid: int
+    answers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +199,18 @@ class LocalState:
         return {name: server.url for name, server in self.targets.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The state as a JSON document; of a password only the file that holds it."""
-        login = {
-            "neo4j_user": NEO4J_USER,
-            "neo4j_password_file": str(run_dir(self.data_dir) / _LOGIN_FILE),
-        }
+        """The state as a JSON document; of passwords only the files that hold them."""
+        files: dict[str, str] = {}
+        if password_of(self.data_dir, VALKEY) is not None:
+            files["redis_password_file"] = str(_password_file(self.data_dir, VALKEY))
+        if password_of(self.data_dir, NEO4J) is not None:
+            files["neo4j_user"] = NEO4J
+            files["neo4j_password_file"] = str(_password_file(self.data_dir, NEO4J))
         return {
             "data_dir": str(self.data_dir),
             "redis_url": self.redis_url,
             "neo4j_urls": self.neo4j_urls,
-            **(login if neo4j_password(self.data_dir) is not None else {}),
+            **files,
             "valkey": asdict(self.valkey),
             "targets": {name: asdict(server) for name, server in self.targets.items()},
         }
@@ -226,20 +227,34 @@ def read_state(data_dir: Path) -> LocalState | None:
     return LocalState(data_dir=Path(data_dir).absolute(), valkey=valkey, targets=servers)
 
 
-def connection_settings(data_dir: Path) -> dict[str, str]:
+def connection_settings(data_dir: Path, neo4j_url: str | None = None) -> dict[str, str]:
     """Settings that lead to what runs on `data_dir`, by their names in `Settings`; else empty.
 
-    `neo4j_url` is the first target's by name: blue, unless it was dropped.
+    Args:
+        data_dir: folder of everything.
+        neo4j_url: the graph that was chosen already: the password is for the embedded ones only.
+            None: the first target's by name, which is blue, unless it was dropped.
     """
     state = read_state(data_dir)
     if state is None:
         return {}
     settings = {"redis_url": state.redis_url}
-    password = neo4j_password(data_dir)
-    if password is not None:
-        settings |= {"neo4j_user": NEO4J_USER, "neo4j_password": password}
-    for name in sorted(state.targets)[:1]:
-        settings["neo4j_url"] = state.targets[name].url
+    urls = [state.neo4j_urls[name] for name in sorted(state.targets)]
+    if urls and neo4j_url is None:
+        settings["neo4j_url"] = urls[0]
+    return settings | login_settings(
+        redis_password=password_of(data_dir, VALKEY),
+        neo4j_password=password_of(data_dir, NEO4J) if neo4j_url in (None, *urls) else None,
+    )
+
+
+def login_settings(redis_password: str | None, neo4j_password: str | None) -> dict[str, str]:
+    """The settings of these passwords, by their names in `Settings`; None: there is none."""
+    settings: dict[str, str] = {}
+    if redis_password is not None:
+        settings["redis_password"] = redis_password
+    if neo4j_password is not None:
+        settings |= {"neo4j_user": NEO4J, "neo4j_password": neo4j_password}
     return settings
 
 
@@ -289,6 +304,11 @@ def read_holder(data_dir: Path) -> dict[str, Any] | None:
     return state if is_alive(state["pid"]) and is_locked(holder_lock(data_dir)) else None
 
 
+def companions_file(data_dir: Path) -> Path:
+    """The file in which detached holders note how they are started again."""
+    return run_dir(data_dir) / "companions.json"
+
+
 def holder_state(data_dir: Path) -> Path:
     """The file that says which workers are held, and where the API is."""
     return data_dir.absolute() / "run" / "processes.json"
@@ -303,5 +323,5 @@ def api_key_path(data_dir: Path) -> Path:
     """File of an admin key for the API on this data folder, made when there is none yet."""
     path = run_dir(data_dir) / _API_KEY_FILE
     if not path.exists():
-        write_secret(path, secrets.token_urlsafe(24))
+        write_private(path, secrets.token_urlsafe(24))
     return path

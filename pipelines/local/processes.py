@@ -1,7 +1,6 @@
 """Child processes: those that cannot outlive their parent, and those that are meant to.
 
-What both kinds share is here: ports, logs, the signals that stop whoever holds them, and the one
-rule on how often what ended is started again.
+What both kinds share is here: ports, logs, and the signals that stop whoever holds them.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from pipelines.local.private_files import open_private, private_folder
 from pipelines.local.python_process import python_environment
 from projections.errors import OperationFailed
 
@@ -31,10 +31,10 @@ START_TIMEOUT_S = 300.0
 """For a process to get ready: a few seconds, but on a machine ten times overcommitted minutes."""
 STOP_TIMEOUT_S = 60.0
 """For a detached holder of processes to end after it was asked to."""
+PRIVATE_UMASK = 0o077
+"""Of processes in whose files is what events say, for nobody else to read."""
 POLL_S = 0.1
 """Between two looks at processes, locks and state files."""
-RESTARTS_A_MINUTE = 5
-"""What ends more often does so for a reason that a restart does not mend."""
 
 _PR_SET_PDEATHSIG = 1
 # Below the ports that systems hand to outgoing connections: a client that knocks at a stopped
@@ -115,38 +115,27 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-class RestartLimit:
-    """Counts restarts: at most RESTARTS_A_MINUTE within a minute.
-
-    Args:
-        now: clock, seconds.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._restarts: list[float] = []
-
-    def allows(self) -> bool:
-        """Whether something may be started again now; if so, it is counted."""
-        now = self._now()
-        self._restarts = [moment for moment in self._restarts if now - moment < 60.0]
-        if len(self._restarts) >= RESTARTS_A_MINUTE:
-            return False
-        self._restarts.append(now)
-        return True
-
-
 class StopSignal:
-    """Whether a signal asked this process to stop; puts the earlier handlers back at the end."""
+    """Whether a signal asked this process to stop; puts the earlier handlers back at the end.
+
+    Attributes:
+        number: of the first signal; None: there was none.
+    """
 
     _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.received = False
+        self.number: int | None = None
         self._before: dict[signal.Signals, Any] = {}
 
-    def _receive(self, _number: int, _frame: FrameType | None) -> None:
-        self.received = True
+    @property
+    def received(self) -> bool:
+        """Whether there was one."""
+        return self.number is not None
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number = number
 
     def __enter__(self) -> None:
         self._before = {number: signal.signal(number, self._receive) for number in self._SIGNALS}
@@ -156,21 +145,45 @@ class StopSignal:
             signal.signal(number, handler)
 
 
-def start_detached(
-    command: Sequence[str],
-    *,
-    logs: Sequence[Path],
-    is_ready: Callable[[], bool],
-    timeout_s: float,
-    what: str,
-) -> None:
-    """Start a Python process that outlives this one; returns once it is ready.
+def spawn_detached(
+    command: Sequence[str], log_path: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a Python process that outlives this one; it prints to the end of its log.
 
     It runs in the folder above the one of its log, which is the data folder: the caller's folder
     may go away.
 
     Args:
         command: from `python_command`.
+        log_path: in the log folder.
+        environment: its environment; None: this process' own.
+    """
+    private_folder(log_path.parent)
+    with open_private(log_path, "ab") as log:
+        return subprocess.Popen(
+            command,
+            cwd=log_path.parent.parent,
+            env=python_environment() if environment is None else environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            umask=PRIVATE_UMASK,
+        )
+
+
+def wait_detached(
+    process: subprocess.Popen[bytes],
+    *,
+    logs: Sequence[Path],
+    is_ready: Callable[[], bool],
+    timeout_s: float,
+    what: str,
+) -> None:
+    """Return once a process of `spawn_detached` is ready; it is ended if that never comes.
+
+    Args:
+        process: just started.
         logs: the file it prints to, then others whose ends help to explain a failure.
         is_ready: asked again and again.
         timeout_s: for getting ready.
@@ -179,17 +192,6 @@ def start_detached(
     Raises:
         OperationFailed: it ended, or was not ready in time; with the ends of the logs.
     """
-    logs[0].parent.mkdir(parents=True, exist_ok=True)
-    with logs[0].open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=logs[0].parent.parent,
-            env=python_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
     try:
         if not wait_until(lambda: is_ready() or process.poll() is not None, timeout_s):
             reason = f"{what} were not ready within {timeout_s:.0f} s"
@@ -203,7 +205,11 @@ def start_detached(
         process.terminate()
         process.wait()
         raise
-    # It outlives this process by intent; if it ends first, it must not stay as a zombie.
+    reap(process)
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """Leave a process alone that outlives this one by intent; if it ends first, it is no zombie."""
     threading.Thread(target=process.wait, name="reaper", daemon=True).start()
 
 
@@ -276,9 +282,14 @@ class ServerProcess(ABC):
     Args:
         data_dir: folder of its data, configuration and log; created when missing.
         port: port to listen on; a free one when None.
+
+    Attributes:
+        name: for people.
+        silence_s: without an answer, after which whoever supervises it takes it for hung.
     """
 
     name: str
+    silence_s = 30.0
 
     def __init__(self, data_dir: Path, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
@@ -324,12 +335,12 @@ class ServerProcess(ABC):
         """
         if self.pid is not None:
             raise OperationFailed(reason=f"{self.name} runs already as process {self.pid}")
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        private_folder(self.data_dir)
         command, environment = self._prepare(), self._environment()
         before_exec = None if self._use_watcher else _die_with_parent()
 
         def start() -> subprocess.Popen[bytes]:
-            with self.log_path.open("ab") as log:
+            with open_private(self.log_path, "ab") as log:
                 return subprocess.Popen(
                     command,
                     cwd=self.data_dir,
@@ -339,6 +350,7 @@ class ServerProcess(ABC):
                     stderr=subprocess.STDOUT,
                     # Ctrl-C in the terminal reaches the parent, which then stops it in order.
                     start_new_session=True,
+                    umask=PRIVATE_UMASK,
                     preexec_fn=before_exec,
                 )
 

@@ -22,6 +22,8 @@ import orjson
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that our packages are imported from."""
+_LOOK_EVERY_S = 0.5
+"""Between two looks whether a child that is waited for was ended by another thread."""
 _GC_THRESHOLD = 50_000
 _MAX_REASON_CHARACTERS = 300
 
@@ -132,7 +134,11 @@ class FramedChild:
                 del self._read[:size]
                 return frame
             try:
-                if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                left_s = max(0.0, deadline - time.monotonic())
+                # What another thread closes meanwhile wakes nobody who waits for it.
+                if not self._selector.select(min(left_s, _LOOK_EVERY_S)):
+                    if left_s > _LOOK_EVERY_S:
+                        continue
                     raise ChildLate
                 data = os.read(self._output.fileno(), 1 << 18)
             except (OSError, ValueError) as error:

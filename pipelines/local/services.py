@@ -11,28 +11,31 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Self
 
+from pipelines.local import companions
 from pipelines.local.data_folder import (
-    NEO4J_USER,
+    NEO4J,
     VALKEY,
     LocalState,
     ServerState,
+    close_data_folder,
     exclusive_lock,
     forget_target,
     is_locked,
     known_targets,
     live_servers,
     locked,
+    login_settings,
     make_password,
-    neo4j_password,
+    password_of,
     read_ports,
     read_state,
     run_dir,
@@ -40,27 +43,27 @@ from pipelines.local.data_folder import (
     services_state,
     supervisor_lock,
     target_dir,
-    write_json,
 )
+from pipelines.local.private_files import write_json
 from pipelines.local.processes import (
     POLL_S,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
-    RestartLimit,
     ServerProcess,
     StopSignal,
     free_port,
     is_alive,
-    log_tail,
-    start_detached,
+    spawn_detached,
+    wait_detached,
     wait_until,
 )
 from pipelines.local.python_process import python_command
 from pipelines.local.servers import Neo4jServer, ValkeyServer, fetch_neo4j
+from pipelines.local.supervision import Supervision
 from projections.errors import OperationFailed
 
 DEFAULT_TARGETS = ("blue",)
-_PORT_PATIENCE_S = 3.0
+_PORT_PATIENCE_S = 15.0
 
 
 def _ports(data_dir: Path, names: Sequence[str]) -> dict[str, int]:
@@ -69,7 +72,8 @@ def _ports(data_dir: Path, names: Sequence[str]) -> dict[str, int]:
         ports = read_ports(data_dir)
         taken: set[int] = set()
         for name in names:
-            # A killed server's threads hold its port a moment longer than the process is seen.
+            # A killed server's threads hold its port longer than the process is seen, and its
+            # clients look for it where it was.
             port = free_port(ports.get(name), patience_s=_PORT_PATIENCE_S)
             while port in taken:  # nobody listens on it yet, but it is given away
                 port = free_port()
@@ -82,13 +86,14 @@ def _ports(data_dir: Path, names: Sequence[str]) -> dict[str, int]:
 class LocalServices:
     """The services on one data folder, as children of this process; a context manager.
 
-    Ports and the password stay the same from one use of the folder to the next.
+    Ports and passwords stay the same from one use of the folder to the next. Passwords are made
+    with the ledger's server: while it runs without one, as before there were any, so do targets.
 
     Args:
         data_dir: folder of all data, logs and run files.
         targets: names of the targets, one Neo4j each.
         with_valkey: whether to run the ledger's server too.
-        auth: whether Neo4j asks for the password.
+        auth: whether the servers ask for passwords; only tests go without.
         heap_mb: Java heap of each Neo4j.
         page_cache_mb: page cache of each Neo4j.
         quick: let Neo4j compile for a fast start, for tests.
@@ -104,23 +109,28 @@ class LocalServices:
         targets: Sequence[str] = DEFAULT_TARGETS,
         *,
         with_valkey: bool = True,
-        auth: bool = False,
+        auth: bool = True,
         heap_mb: int = 512,
         page_cache_mb: int = 256,
         quick: bool = False,
     ) -> None:
         self.data_dir = Path(data_dir).absolute()
         homes = {name: target_dir(self.data_dir, name) for name in targets}
-        self.password = make_password(data_dir) if auth else neo4j_password(data_dir)
+        close_data_folder(self.data_dir)
+        password = make_password if with_valkey else password_of
+        self._neo4j_password = password(self.data_dir, NEO4J) if auth else None
+        self._valkey_password = password(self.data_dir, VALKEY) if auth else None
         ports = _ports(self.data_dir, [*([VALKEY] if with_valkey else []), *targets])
         self.valkey: ValkeyServer | None = None
         if with_valkey:
-            self.valkey = ValkeyServer(self.data_dir / VALKEY, port=ports[VALKEY])
+            self.valkey = ValkeyServer(
+                self.data_dir / VALKEY, port=ports[VALKEY], password=self._valkey_password
+            )
         self.neo4j = {
             name: Neo4jServer(
                 home,
                 port=ports[name],
-                password=self.password,
+                password=self._neo4j_password,
                 heap_mb=heap_mb,
                 page_cache_mb=page_cache_mb,
                 quick=quick,
@@ -141,9 +151,7 @@ class LocalServices:
             settings["redis_url"] = self.valkey.url
         for server in list(self.neo4j.values())[:1]:
             settings["neo4j_url"] = server.url
-        if self.password is not None:
-            settings |= {"neo4j_user": NEO4J_USER, "neo4j_password": self.password}
-        return settings
+        return settings | login_settings(self._valkey_password, self._neo4j_password)
 
     def start(self, timeout_s: float = 240.0) -> None:
         """Start all and return once all answer.
@@ -193,7 +201,7 @@ def up(
     detach: bool,
     targets: Sequence[str] | None = None,
     *,
-    auth: bool = False,
+    on_ledger: Callable[[LocalState], None] | None = None,
     on_ready: Callable[[LocalState], None] | None = None,
     progress: bool = False,
 ) -> LocalState:
@@ -204,35 +212,57 @@ def up(
         detach: leave them running under a supervisor of their own and return once all answer;
             else hold them here until SIGINT, SIGTERM or SIGHUP, stop them, and return.
         targets: targets to run; None: those that ran here before, blue on a new folder.
-        auth: Neo4j asks for a password, kept in the folder; chosen before the first start.
+        on_ledger: called once the ledger's server answers, while the graphs still start.
         on_ready: called once all answer, before waiting or returning.
         progress: show a bar while the jars are fetched.
 
     Raises:
         OperationFailed: a server did not start; with the end of its log.
+        KeyboardInterrupt: Ctrl-C, after all that was held here has stopped.
     """
     names = list(targets) if targets is not None else known_targets(data_dir)
     names = names or list(DEFAULT_TARGETS)
     for name in names:
         target_dir(data_dir, name)
-    if auth:
-        make_password(data_dir)
     fetch_neo4j(progress)
+    tell = _Once(data_dir, on_ledger or (lambda _: None))
     with locked(run_dir(data_dir) / "up.lock"):
         running = read_state(data_dir)
+        if running is None:
+            companions.forget_all(data_dir)
         if running is None and detach:
-            _start_supervisor(data_dir, _MAIN, names)
+            _start_supervisor(data_dir, _MAIN, names, tell)
     if running is None and not detach:
         # The lock is free again: `ensure_target` and `down` must work while this runs.
-        return _hold(data_dir, names, on_ready)
+        return _hold(data_dir, names, tell, on_ready)
     for name in names:
         ensure_target(data_dir, name)
-    state = read_state(data_dir)
-    if state is None:
-        raise OperationFailed(reason="the services were stopped while they started")
+    tell()
+    state = _running_state(data_dir)
     if on_ready is not None:
         on_ready(state)
     return state
+
+
+def _running_state(data_dir: Path) -> LocalState:
+    state = read_state(data_dir)
+    if state is None:
+        raise OperationFailed(reason="the services were stopped while they started")
+    return state
+
+
+class _Once:
+    """Calls `tell` with the state of the services, the first time that it is called."""
+
+    def __init__(self, data_dir: Path, tell: Callable[[LocalState], None]) -> None:
+        self._data_dir = data_dir
+        self._tell = tell
+        self._told = False
+
+    def __call__(self) -> None:
+        if not self._told:
+            self._told = True
+            self._tell(_running_state(self._data_dir))
 
 
 def down(data_dir: Path) -> None:
@@ -265,11 +295,17 @@ def ensure_target(data_dir: Path, name: str) -> str:
     """
     target_dir(data_dir, name)
     with locked(run_dir(data_dir) / "up.lock"):
-        server = live_servers(data_dir).get(name)
-        if server is None:
+        if name not in live_servers(data_dir):
             _start_supervisor(data_dir, f"target-{name}", [name])
-            server = live_servers(data_dir)[name]
-    return server.url
+
+    def server() -> ServerState | None:
+        return live_servers(data_dir).get(name)
+
+    # One that another `up` has begun, or that is being started again, is waited for.
+    wait_until(lambda: (row := server()) is None or row.answers, START_TIMEOUT_S)
+    if (row := server()) is None or not row.answers:
+        raise OperationFailed(reason=f"the Neo4j of target {name} does not answer")
+    return row.url
 
 
 def drop_target(data_dir: Path, name: str) -> None:
@@ -300,107 +336,143 @@ def supervise(
     targets: Sequence[str],
     *,
     supervisor: str = _MAIN,
-    on_ready: Callable[[], None] | None = None,
-) -> None:
-    """Hold the servers until a signal asks to stop; start again what ends unasked.
+    detached: bool = False,
+    on_ledger: Callable[[], None] = lambda: None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> int | None:
+    """Keep the servers up until a signal asks to stop; its number, None when none is left.
 
     Args:
         data_dir: folder of everything.
         targets: targets to run.
         supervisor: `main` runs Valkey too.
+        detached: this process is there for nothing else: whoever else is detached starts it again
+            when it is killed.
+        on_ledger: called once Valkey answers.
         on_ready: called once all answer and the state file says so.
 
     Raises:
-        OperationFailed: another supervisor of that name runs, or a server will not stay up.
+        OperationFailed: another supervisor of that name runs, or a server did not start at first.
+            What happens to it later is never the end: it is started again.
     """
     stop = StopSignal()
     refusal = f"a supervisor {supervisor} runs on {data_dir} already"
     with exclusive_lock(supervisor_lock(data_dir, supervisor), refusal), stop:
+        fetch_neo4j()
         services = LocalServices(data_dir, targets, with_valkey=supervisor == _MAIN)
-        held = services.servers
-        restarts = RestartLimit()
+        held = Supervision(
+            services.servers.items(), changed=lambda: _record(data_dir, supervisor, held)
+        )
+        _record(data_dir, supervisor, held)
         try:
-            services.start()
-            _record(data_dir, supervisor, held)
-            if on_ready is not None:
-                on_ready()
-            while not stop.received and held:
-                time.sleep(POLL_S)
-                _drop_requested(data_dir, held)
-                ended = [server for server in held.values() if server.pid is None]
-                for server in ended:
-                    _restart(server, restarts)
-                if ended:
-                    _record(data_dir, supervisor, held)
+            with held:
+                is_over = partial(getattr, stop, "received")
+                if services.valkey is not None and held.wait_up([VALKEY], is_over=is_over):
+                    on_ledger()
+                if held.wait_up(held.children, is_over=is_over):
+                    on_ready()
+                    with ExitStack() as stack:
+                        log = supervisor_log(data_dir, supervisor) if detached else None
+                        stack.enter_context(companions.watched(data_dir, supervisor, log))
+                        if detached:
+                            stack.enter_context(_noted(data_dir, supervisor))
+                        while not stop.received and held:
+                            time.sleep(POLL_S)
+                            _drop_requested(data_dir, held)
         finally:
-            _record(data_dir, supervisor, {})
-            services.stop()
+            _record(data_dir, supervisor, None)
+        return stop.number
+
+
+def _noted(data_dir: Path, supervisor: str) -> AbstractContextManager[None]:
+    return companions.noted(
+        data_dir,
+        supervisor,
+        lock=supervisor_lock(data_dir, supervisor),
+        log=supervisor_log(data_dir, supervisor),
+    )
 
 
 def _hold(
-    data_dir: Path, names: Sequence[str], on_ready: Callable[[LocalState], None] | None
+    data_dir: Path,
+    names: Sequence[str],
+    on_ledger: Callable[[], None],
+    on_ready: Callable[[LocalState], None] | None,
 ) -> LocalState:
     seen: list[LocalState] = []
 
     def ready() -> None:
-        state = read_state(data_dir)
-        if state is not None:
-            seen.append(state)
-            if on_ready is not None:
-                on_ready(state)
+        seen.append(_running_state(data_dir))
+        if on_ready is not None:
+            on_ready(seen[0])
 
-    supervise(data_dir, names, on_ready=ready)
+    number = supervise(data_dir, names, on_ledger=on_ledger, on_ready=ready)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     if not seen:
         raise OperationFailed(reason="stopped before the services were ready")
     return seen[0]
 
 
-def _start_supervisor(data_dir: Path, supervisor: str, targets: Sequence[str]) -> None:
-    """Start a detached supervisor and return once it has recorded its servers."""
+def _start_supervisor(
+    data_dir: Path,
+    supervisor: str,
+    targets: Sequence[str],
+    on_ledger: Callable[[], None] = lambda: None,
+) -> None:
+    """Start a detached supervisor and return once all its servers answer."""
     folder = Path(data_dir).absolute()
     options = ["--data", str(folder), "--name", supervisor]
     for name in targets:
         options += ["--target", name]
-    start_detached(
-        python_command("pipelines.local", "supervise", *options),
-        logs=[folder / "log" / f"supervisor-{supervisor}.log"],
-        is_ready=lambda: set(targets) <= live_servers(data_dir).keys(),
+
+    def is_ready() -> bool:
+        up = {name for name, server in live_servers(data_dir).items() if server.answers}
+        if VALKEY in up:
+            on_ledger()
+        return set(targets) <= up
+
+    log = supervisor_log(folder, supervisor)
+    wait_detached(
+        spawn_detached(python_command("pipelines.local", "supervise", *options), log),
+        logs=[log],
+        is_ready=is_ready,
         timeout_s=START_TIMEOUT_S,
         what="the services",
     )
 
 
-def _restart(server: ServerProcess, limit: RestartLimit) -> None:
-    if not limit.allows():
-        raise OperationFailed(reason=f"{server.name} keeps ending:\n{log_tail(server.log_path)}")
-    sys.stderr.write(f"{server.name} ended unasked; starting it again\n")
-    sys.stderr.flush()
-    server.start()
-    server.wait_ready(START_TIMEOUT_S)
-
-
-def _record(data_dir: Path, supervisor: str, held: dict[str, ServerProcess]) -> None:
+def _record(data_dir: Path, supervisor: str, held: Supervision | None) -> None:
     """Make the state file say that `supervisor` holds these servers and no others."""
     with servers_file(data_dir) as servers:
-        for name in [name for name, row in servers.items() if row["supervisor"] == supervisor]:
+        before = {name: row for name, row in servers.items() if row["supervisor"] == supervisor}
+        for name in before:
             del servers[name]
-        for name, server in held.items():
-            if server.pid is not None:
-                state = ServerState(
-                    url=server.url,
-                    pid=server.pid,
-                    log=str(server.log_path),
-                    supervisor=supervisor,
-                    supervisor_pid=os.getpid(),
-                )
-                servers[name] = asdict(state)
+        if held is None:
+            return
+        for name, server in held.children.items():
+            assert isinstance(server, ServerProcess)  # the only kind that `supervise` holds
+            state = ServerState(
+                url=server.url,
+                pid=server.pid or before.get(name, {}).get("pid", 0),
+                log=str(server.log_path),
+                supervisor=supervisor,
+                supervisor_pid=os.getpid(),
+                answers=held.is_up(name),
+            )
+            servers[name] = asdict(state)
 
 
-def _drop_requested(data_dir: Path, held: dict[str, ServerProcess]) -> None:
-    for name in [name for name in held if _drop_request(data_dir, name).exists()]:
-        held.pop(name).stop()
+def _drop_requested(data_dir: Path, held: Supervision) -> None:
+    for name in [name for name in held.children if _drop_request(data_dir, name).exists()]:
+        held.drop(name)
         with servers_file(data_dir) as servers:
             servers.pop(name, None)
+
+
+def supervisor_log(data_dir: Path, supervisor: str) -> Path:
+    """What a detached supervisor prints."""
+    return Path(data_dir).absolute() / "log" / f"supervisor-{supervisor}.log"
 
 
 def _drop_request(data_dir: Path, name: str) -> Path:

@@ -1,23 +1,27 @@
 """`up --all`: one worker of each stage and the API beside the embedded services.
 
 They are children of whoever holds them, which is the foreground process, or with `--detach` a
-holder of their own; either way they end with it, and an ended child is started again.
+holder of their own; either way they end with it, and a child that ended or hangs is started again.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
-import threading
+import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
+from pipelines.local import companions
 from pipelines.local.data_folder import (
     api_key_path,
     exclusive_lock,
@@ -26,26 +30,39 @@ from pipelines.local.data_folder import (
     is_locked,
     read_holder,
     run_dir,
-    write_json,
 )
+from pipelines.local.private_files import write_json
 from pipelines.local.processes import (
     POLL_S,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
-    RestartLimit,
     ServerProcess,
     StopSignal,
     free_port,
-    start_detached,
+    log_tail,
+    spawn_detached,
+    wait_detached,
     wait_until,
 )
 from pipelines.local.python_process import python_command, python_environment
+from pipelines.local.supervision import Supervision
+from pipelines.observe.metrics import HEALTH_PATH
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed
 
 RECOLLECT = python_command("pipelines.cli.main")
 """The command line of `recollect` as a child process."""
+HOLDER = "processes"
+"""The detached holder of workers and API, among its companions."""
+_HEALTH_TIMEOUT_S = 5.0
+_PORT_PATIENCE_S = 5.0
+"""For the port of an API whose holder was killed: its clients look for it where it was."""
+
+
+def holder_log(data_dir: Path) -> Path:
+    """What the detached holder prints."""
+    return data_dir.absolute() / "log" / "processes.log"
 
 
 class RecollectProcess(ServerProcess):
@@ -65,15 +82,15 @@ class WorkerProcess(RecollectProcess):
     """
 
     def __init__(self, data_dir: Path, stage: str, options: Sequence[str]) -> None:
-        super().__init__(data_dir, port=0)
+        super().__init__(data_dir)
         self.name = f"worker-{stage}"
         self._stage = stage
         self._options = options
 
     @property
     def url(self) -> str:
-        """Nobody connects to a worker."""
-        return ""
+        """Where it shows its metrics and its health."""
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def log_path(self) -> Path:
@@ -81,8 +98,12 @@ class WorkerProcess(RecollectProcess):
         return self.data_dir / f"{self.name}.log"
 
     def answers(self) -> bool:
-        """A worker waits for its services by itself: running is all there is to ask."""
-        return self.pid is not None
+        """Whether its loops turn, and what it has in hand moves or waits by name."""
+        return is_healthy(f"{self.url}{HEALTH_PATH}")
+
+    def _environment(self) -> Mapping[str, str]:
+        changes = {"RECOLLECT_METRICS_HOST": "127.0.0.1", "RECOLLECT_METRICS_PORT": str(self.port)}
+        return python_environment(changes)
 
     def _prepare(self) -> list[str]:
         return [*RECOLLECT, "worker", self._stage, *self._options]
@@ -108,21 +129,39 @@ class ApiProcess(RecollectProcess):
         return self.data_dir / "api.log"
 
     def answers(self) -> bool:
-        """Whether it takes requests, with ledger and graph behind it."""
-        try:
-            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=2) as answer:  # noqa: S310 - http to 127.0.0.1
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
+        """Whether it takes requests, whatever is behind it."""
+        return is_healthy(f"{self.url}/health/live")
+
+    def is_ready(self) -> bool:
+        """Whether ledger and graph are behind it, and it is warm."""
+        return is_healthy(f"{self.url}/health/ready")
 
     def _prepare(self) -> list[str]:
         return [*RECOLLECT, "serve", "--port", str(self.port), *self._options]
 
 
-class Processes:
-    """Workers and API on a data folder whose services run; a context manager.
+def last_api_port(data_dir: Path) -> int | None:
+    """Where the API of a holder was that did not end in order; None: there was none."""
+    try:
+        state: dict[str, str] = json.loads(holder_state(data_dir).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return urlsplit(state["api_url"]).port
 
-    Entering returns once the API answers, which needs ledger and graph.
+
+def is_healthy(url: str) -> bool:
+    """Whether a process of this machine says that it is well."""
+    try:
+        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT_S) as answer:  # noqa: S310 - http to 127.0.0.1
+            return bool(answer.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+class Processes:
+    """Workers and API on a data folder whose ledger runs; a context manager.
+
+    Entering starts them, and returns at once; `wait_ready` returns when they can be used.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -134,13 +173,15 @@ class Processes:
         if not settings.api_keys and not settings.insecure_dev:
             self.key_path = api_key_path(data_dir)
             serving += ["--api-key-file", str(self.key_path)]
-        self.api = ApiProcess(logs, serving, port=free_port(settings.api_port or None))
+        port = settings.api_port or last_api_port(data_dir)
+        patience_s = 0.0 if settings.api_port else _PORT_PATIENCE_S
+        self.api = ApiProcess(logs, serving, port=free_port(port, patience_s=patience_s))
         self.children: list[ServerProcess] = [
             *(WorkerProcess(logs, stage, options) for stage in STAGES),
             self.api,
         ]
-        self._stop = threading.Event()
-        self._watch = threading.Thread(target=self._restart_ended, name="children", daemon=True)
+        self._supervision = Supervision((child.name, child) for child in self.children)
+        self._stopped = False
 
     def as_dict(self) -> dict[str, Any]:
         """Where things are, for a machine."""
@@ -154,36 +195,34 @@ class Processes:
         }
 
     def __enter__(self) -> Self:
-        try:
-            for child in self.children:
-                child.start()
-            for child in self.children:
-                child.wait_ready(START_TIMEOUT_S)
-        except BaseException:
-            self.stop()
-            raise
-        self._watch.start()
+        self._supervision.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def wait_ready(self, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Whether all run, with ledger and graph behind them; False when nobody waits any more.
+
+        Raises:
+            OperationFailed: one fails again and again, or time is up; with the end of its log.
+        """
+        if not self._supervision.wait_up(self._supervision.children, is_over=is_over):
+            return False
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not self.api.is_ready():
+            if is_over() or self._stopped:
+                return False
+            if time.monotonic() > deadline_s:
+                reason = f"the API was not ready within {START_TIMEOUT_S:.0f} s"
+                raise OperationFailed(reason=f"{reason}:\n{log_tail(self.api.log_path)}")
+            time.sleep(3 * POLL_S)
+        return True
+
     def stop(self) -> None:
         """Stop them in order, the API first: what it took in is in the ledger."""
-        self._stop.set()
-        if self._watch.is_alive():
-            self._watch.join()
-        for child in reversed(self.children):
-            child.stop()
-
-    def _restart_ended(self) -> None:
-        """Start again what ended; beyond the limit it waits, for the services may come back."""
-        limit = RestartLimit()
-        while not self._stop.wait(POLL_S):
-            for child in self.children:
-                if child.pid is None and not self._stop.is_set() and limit.allows():
-                    with suppress(OperationFailed):
-                        child.start()
+        self._stopped = True
+        self._supervision.stop()
 
 
 def stop_before_services(stop: Callable[[], None]) -> None:
@@ -214,38 +253,69 @@ def hold(settings: Settings) -> None:
     """
     stop = StopSignal()
     run_dir(settings.data_dir)
-    lock, refusal = holder_lock(settings.data_dir), f"workers and API run on {settings.data_dir}"
+    data_dir = settings.data_dir
+    lock, refusal = holder_lock(data_dir), f"workers and API run on {data_dir}"
+    is_over = partial(getattr, stop, "received")
     with stop, exclusive_lock(lock, refusal), Processes(settings) as processes:
+        if not processes.wait_ready(is_over):
+            return
         state = holder_state(settings.data_dir)
         write_json(state, {"pid": os.getpid(), **processes.as_dict()})
         try:
-            while not stop.received:
-                time.sleep(POLL_S)
+            with (
+                companions.watched(data_dir, HOLDER, holder_log(data_dir)),
+                companions.noted(data_dir, HOLDER, lock=lock, log=holder_log(data_dir)),
+            ):
+                while not stop.received:
+                    time.sleep(POLL_S)
         finally:
             state.unlink(missing_ok=True)
 
 
-def start_holder(data_dir: Path) -> dict[str, Any]:
-    """Start a detached holder, unless one runs, and return what it holds once all is healthy.
+class HolderStart:
+    """The start of a detached holder, unless one runs: begun now, waited for later.
 
-    Raises:
-        OperationFailed: it ended, or was not ready in time; with the end of its log.
+    Args:
+        data_dir: folder of everything.
     """
-    running = read_holder(data_dir)
-    if running is not None:
-        return running
-    folder = data_dir.absolute()
-    start_detached(
-        [*RECOLLECT, "hold-processes", "--data", str(folder)],
-        logs=[folder / "log" / "processes.log", folder / "log" / "api.log"],
-        is_ready=lambda: read_holder(data_dir) is not None,
-        timeout_s=2 * START_TIMEOUT_S,
-        what="workers and API",
-    )
-    state = read_holder(data_dir)
-    if state is None:
-        raise OperationFailed(reason="workers and API were stopped while they started")
-    return state
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir.absolute()
+        self._process: subprocess.Popen[bytes] | None = None
+        if read_holder(data_dir) is None:
+            self._process = spawn_detached(
+                [*RECOLLECT, "hold-processes", "--data", str(self._data_dir)],
+                self._logs[0],
+            )
+
+    @property
+    def _logs(self) -> list[Path]:
+        return [holder_log(self._data_dir), self._data_dir / "log" / "api.log"]
+
+    def wait(self) -> dict[str, Any]:
+        """What it holds, once all is healthy.
+
+        Raises:
+            OperationFailed: it ended, or was not ready in time; with the end of its log.
+        """
+        if self._process is not None:
+            wait_detached(
+                self._process,
+                logs=self._logs,
+                is_ready=lambda: read_holder(self._data_dir) is not None,
+                timeout_s=2 * START_TIMEOUT_S,
+                what="workers and API",
+            )
+        state = read_holder(self._data_dir)
+        if state is None:
+            raise OperationFailed(reason="workers and API were stopped while they started")
+        return state
+
+    def cancel(self) -> None:
+        """End it again, if it was begun here."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
 
 
 def stop_holder(data_dir: Path) -> bool:

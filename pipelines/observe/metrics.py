@@ -14,11 +14,13 @@ from __future__ import annotations
 import platform
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
-from typing import Literal, Self, get_args
+from socketserver import ThreadingMixIn
+from typing import Any, Literal, Self, get_args
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -31,7 +33,7 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
-    start_http_server,
+    make_wsgi_app,
 )
 
 PREFIX = "recollect_"
@@ -41,7 +43,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
 Model = Literal["embedding", "nlp"]
-Cache = Literal["embedding", "nlp", "llm", "query_embedding", "passage", "result"]
+Cache = Literal["embedding", "nlp", "llm", "query_embedding", "passage", "result", "shown"]
 CacheOutcome = Literal["hit", "miss", "lost"]
 Trigger = Literal["timer", "request", "reflection"]
 PassOutcome = Literal["complete", "out_of_time", "failed"]
@@ -63,7 +65,10 @@ Derivation = Literal[
 NodeTier = Literal["hot", "warm", "cold", "archive"]
 QueryStep = Literal["understand", "seeds", "walk", "rank", "read"]
 Channel = Literal["text", "vector", "entity", "context", "graph"]
+QueryMethod = Literal["intent_weighted", "ppr", "activation"]
 QueryOutcome = Literal["answered", "empty", "partial", "cached"]
+Cut = Literal["head_timeout", "body_timeout", "answer_timeout", "head_size", "evicted", "refused"]
+Limited = Literal["requests", "events"]
 Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 LlmOutcome = Literal[
     "answered",
@@ -75,6 +80,9 @@ LlmOutcome = Literal[
     "unreachable",
     "suspended",
 ]
+
+HUNG_UP = 499
+"""The status of a request that its client did not finish, as other servers log it."""
 
 # A block of 1,000 entries takes 30 to 300 ms on the reference machine; 60 s is its time limit.
 _BLOCK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
@@ -351,15 +359,46 @@ LEDGER_PARTITIONS = _gauge("ledger_partitions", "Partitions of the ledger.")
 HALTED_PARTITIONS = _gauge(
     "halted_partitions", "Partitions that refuse events because the graph is ahead of the ledger."
 )
+ENTRIES_HELD_OUT = _gauge(
+    "ledger_entries_held_out",
+    "Entries that are not what was appended, by kind: altered (as far as somebody read them), "
+    "lost.",
+    "kind",
+)
+LEDGER_AT_RISK = _gauge(
+    "ledger_at_risk",
+    "1: Redis may lose what it acknowledges, because it evicts or keeps no append-only file; "
+    "no event is taken.",
+)
+ENTRIES_RESTORED = _counter(
+    "ledger_entries_restored_total",
+    "Entries that were altered or lost, and put right because their event was sent again.",
+)
 REDIS_MEMORY_USED = _gauge("redis_memory_used_bytes", "Memory Redis uses.")
 REDIS_MEMORY_MAX = _gauge("redis_memory_max_bytes", "Redis' maxmemory; 0: no limit.")
 
 # The API
 API_DURATION = _histogram(
     "api_request_duration_seconds",
-    "Time of one request, by route template, method and status class (2xx …).",
+    "Time of one request, by route template, method and status class (2xx …; 499: the client hung "
+    "up in the middle of it).",
     *("route", "method", "status"),
     buckets=_API_BUCKETS,
+)
+API_CONNECTIONS = _gauge("api_connections", "Connections of clients that are open.")
+API_CONNECTIONS_CUT = _counter(
+    "api_connections_cut_total",
+    "Connections that the API ended, by reason: "
+    + ", ".join(get_args(Cut))
+    + " (evicted: it waited for its client, and made room for another one).",
+    reason=get_args(Cut),
+)
+RATE_LIMITED = _counter(
+    "api_rate_limited_total",
+    "Requests refused because a key, or a tenant, sent more than it may: "
+    + ", ".join(get_args(Limited))
+    + ".",
+    kind=get_args(Limited),
 )
 
 # Retrieval
@@ -368,8 +407,8 @@ QUERIES = _counter(
     "Answers to `POST /v1/query/subgraph`, by method and outcome: "
     + ", ".join(get_args(QueryOutcome))
     + " (partial: time was over, or a channel had to be left out).",
-    "method",
-    "outcome",
+    method=get_args(QueryMethod),
+    outcome=get_args(QueryOutcome),
 )
 QUERY_STEP_DURATION = _histogram(
     "query_step_duration_seconds",
@@ -387,10 +426,24 @@ CHANNEL_FAILURES = _counter(
     "Channels that a query had to go without, by channel: " + ", ".join(get_args(Channel)) + ".",
     channel=get_args(Channel),
 )
+OPERATOR_READS = _counter(
+    "api_operator_reads_total", 'Reads over all users (`user_id: "*"`), which the log names.'
+)
 PROACTIVE_NODES = _counter(
     "proactive_nodes_total",
     "Nodes of answers that nobody asked for, by signal: " + ", ".join(get_args(Signal)) + ".",
     signal=get_args(Signal),
+)
+PROACTIVE_READ = _counter(
+    "proactive_nodes_read_total",
+    "Nodes that had been shown unasked and were asked for later, by signal.",
+    signal=get_args(Signal),
+)
+PROACTIVE_FEEDBACK = _counter(
+    "proactive_nodes_judged_total",
+    "Judgements of nodes that had been shown unasked, by signal and judgement.",
+    signal=get_args(Signal),
+    judgement=("useful", "not_useful"),
 )
 ACCESSES_DROPPED = _counter(
     "accesses_dropped_total",
@@ -527,8 +580,8 @@ def error_reason(error: BaseException) -> str:
 
 
 def status_class(status: int) -> str:
-    """The label `status` of an HTTP status: 404 → `4xx`."""
-    return f"{status // 100}xx"
+    """The label `status` of an HTTP status: 404 → `4xx`; 499, a client that hung up, as it is."""
+    return str(HUNG_UP) if status == HUNG_UP else f"{status // 100}xx"
 
 
 def render_metrics() -> tuple[bytes, str]:
@@ -536,11 +589,40 @@ def render_metrics() -> tuple[bytes, str]:
     return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
 
 
-class MetricsServer:
-    """The metrics of one process over HTTP, in a thread, until `stop`."""
+HEALTH_PATH = "/health"
 
-    def __init__(self, host: str, port: int) -> None:
-        self._server, self._thread = start_http_server(port, host, REGISTRY)
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *_: object) -> None:
+        """Nothing: a probe every few seconds is no news."""
+
+
+class MetricsServer:
+    """Metrics and health of one process over HTTP, in a thread, until `stop`.
+
+    `/health` is 200 while the process gets on, else 503 with what does not move.
+    """
+
+    def __init__(self, host: str, port: int, problem: Callable[[], str | None]) -> None:
+        show_metrics = make_wsgi_app(REGISTRY)
+
+        def answer(environ: Any, start_response: Any) -> Any:
+            if environ["PATH_INFO"] != HEALTH_PATH:
+                return show_metrics(environ, start_response)
+            trouble = problem()
+            status = "200 OK" if trouble is None else "503 Service Unavailable"
+            start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+            return [f"{trouble or 'ok'}\n".encode()]
+
+        self._server = make_server(host, port, answer, server_class=_Server, handler_class=_Silent)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
         self.host = host
         self.port: int = self._server.server_port
 
@@ -557,10 +639,20 @@ class MetricsServer:
         self.stop()
 
 
-def serve_metrics(host: str = "127.0.0.1", port: int = 0) -> MetricsServer:
-    """Serve the metrics of a worker; port 0 takes a free one.
+def serve_metrics(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    problem: Callable[[], str | None] = lambda: None,
+) -> MetricsServer:
+    """Serve the metrics and the health of a worker; port 0 takes a free one.
+
+    Args:
+        host: address to listen on.
+        port: there.
+        problem: what does not move; None: nothing.
 
     Raises:
         OSError: the port is taken.
     """
-    return MetricsServer(host, port)
+    return MetricsServer(host, port, problem)

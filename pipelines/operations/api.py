@@ -31,7 +31,8 @@ MAX_DEPTH = 10
 MAX_NODES = 30
 """Of a lineage that a person looks at."""
 MAX_ROUNDS = 4
-LINEAGE_TIMEOUT_MS = 30_000
+TIMEOUT_MS = 30_000
+"""A person waits, as for the first plans of a target that has just become the active one."""
 FAILURES = ("failed", "timeout")
 """The statuses of an event that failed."""
 
@@ -63,35 +64,37 @@ class ApiClient:
             *self._send("POST", path, headers, body=orjson.dumps(body), limit_s=limit_s), accept
         )
 
-    def lineage(self, node_id: str, tenant: str) -> dict[str, Any]:
-        """The causes of a node, as far as they go; raises as `ask` does.
+    def lineage(self, node_id: str, tenant: str, user_id: str | None = None) -> dict[str, Any]:
+        """The causes of a node in a user's view, as far as they go; raises as `ask` does.
 
         The API goes ten steps at a time: where there are more, it is asked again from the furthest.
         """
-        lineage = part = self._causes(node_id, tenant)
+        lineage = part = self._causes(node_id, tenant, user_id)
         for _ in range(MAX_ROUNDS):
             if "max_depth" not in part["meta"]["truncated_by"]:
                 break
             furthest = max(part["nodes"], key=lambda node: node["depth"] or 0)
-            part = self._causes(furthest["node_id"], tenant)
+            part = self._causes(furthest["node_id"], tenant, user_id)
             seen = {node["node_id"] for node in lineage["nodes"]}
             lineage["nodes"] += [node for node in part["nodes"] if node["node_id"] not in seen]
             lineage["edges"] += part["edges"]
         return lineage
 
-    def _causes(self, node_id: str, tenant: str) -> dict[str, Any]:
+    def _causes(self, node_id: str, tenant: str, user_id: str | None) -> dict[str, Any]:
+        view = {} if user_id is None else {"user_id": user_id}
         query = urlencode(
             {
                 "intent": "why",
                 "max_depth": MAX_DEPTH,
                 "max_nodes": MAX_NODES,
-                "timeout_ms": LINEAGE_TIMEOUT_MS,
+                "timeout_ms": TIMEOUT_MS,
+                **view,
             }
         )
         path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
         headers = {"accept": _JSON, "x-tenant": tenant}
         return _answer(
-            *self._send("GET", path, headers, body=b"", limit_s=LINEAGE_TIMEOUT_MS / 1000), _JSON
+            *self._send("GET", path, headers, body=b"", limit_s=TIMEOUT_MS / 1000), _JSON
         ).document
 
     def close(self) -> None:
@@ -138,7 +141,7 @@ class InProcessApi(ApiClient):
 
     def __init__(self, settings: Settings) -> None:
         secret = secrets.token_urlsafe(24)
-        key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, role="read")
+        key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, all_users=True)
         keyed = settings.model_copy(update={"api_keys": (key,)})
         self._app = _of_api("InProcess")(keyed)
         self._bearer = f"Bearer {secret}"

@@ -11,8 +11,10 @@ from enrichment.names import canonical_name
 from pipelines.graph.fulltext import words_of
 from pipelines.graph.reads.entities import EntityReads, shown_name, shown_type
 from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName, FactRow
 from pipelines.ledger.ledger import Appended
+from pipelines.operations.api import TIMEOUT_MS
 from pipelines.work.services import Services
 from projections.errors import OperationFailed
 from projections.events import DEFAULT_TENANT, PARTITION_KEY, Event, timestamp_text
@@ -20,11 +22,9 @@ from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
     from pipelines.graph.reader import GraphRead
-    from pipelines.work.services import Services
 
 T = TypeVar("T")
 
-TIMEOUT_MS = 30_000
 MAX_NAMED = 20
 
 
@@ -33,16 +33,16 @@ def _read(services: Services, work: Callable[[GraphRead], T]) -> T:
 
 
 def entities(
-    services: Services, tenant: str, query: str | None, entity_type: str | None, limit: int
+    services: Services, scope: Scope, query: str | None, entity_type: str | None, limit: int
 ) -> list[dict[str, Any]]:
     """Entities with a name that has the words or begins so; without a query all, by name."""
 
     def ask(graph: GraphRead) -> list[dict[str, Any]]:
-        reads = EntityReads(graph, tenant)
+        reads = EntityReads(graph, scope)
         if query is None:
             names = [name for _, name in reads.listed(("", ""), entity_type, limit)]
         else:
-            named = _named(graph, tenant, query, 10 * limit)
+            named = _named(graph, scope, query, 10 * limit)
             names = [name for name in named if entity_type in (None, name.entity_type)][:limit]
         nodes = reads.entities([name.entity_id for name in names])
         return [
@@ -61,25 +61,24 @@ def entities(
     return _read(services, ask)
 
 
-def _named(graph: GraphRead, tenant: str, query: str, limit: int) -> list[EntityName]:
+def _named(graph: GraphRead, scope: Scope, query: str, limit: int) -> list[EntityName]:
     """By exact name, by how the name begins, by words: in this order."""
-    reads, name = FactReads(graph, tenant), canonical_name(query)
+    reads, name = FactReads(graph, scope), canonical_name(query)
     entities = [
         *reads.found_by_name([name], limit),
-        *EntityReads(graph, tenant).prefixed(name),
+        *EntityReads(graph, scope).prefixed(name),
         *reads.found_by_text(words_of(query), limit),
     ]
     return list({entity.entity_id: entity for entity in entities}.values())[:limit]
 
 
-def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) -> dict[str, Any]:
+def edges(services: Services, scope: Scope, entity: str, limit: int) -> dict[str, Any]:
     """The facts about one entity, under all of its names, and what it was found to be.
 
     Args:
         services: of the ledger.
-        tenant: whose graph.
+        scope: who looks, and when facts shall hold.
         entity: `entity:<hash>`, the hash, or a name; of several by one name the one mentioned most.
-        at_ms: facts that hold then.
         limit: of facts.
 
     Raises:
@@ -87,16 +86,16 @@ def edges(services: Services, tenant: str, entity: str, at_ms: int, limit: int) 
     """
 
     def ask(graph: GraphRead) -> dict[str, Any]:
-        reads, facts = EntityReads(graph, tenant), FactReads(graph, tenant)
+        reads, facts = EntityReads(graph, scope), FactReads(graph, scope)
         wanted = entity.removeprefix(ENTITY_PREFIX)
-        named = facts.found_by_id([wanted]) or _named(graph, tenant, wanted, MAX_NAMED)
+        named = facts.found_by_id([wanted]) or _named(graph, scope, wanted, MAX_NAMED)
         name = canonical_name(wanted)
         exact = [candidate for candidate in named if name in map(canonical_name, candidate.names)]
         group = reads.group([candidate.entity_id for candidate in exact or named[:1]])
         if group is None:
-            raise OperationFailed(reason=f"no entity of tenant {tenant} is called {entity}")
+            raise OperationFailed(reason=f"no entity of tenant {scope.tenant} is called {entity}")
         shown = group.members[group.canonical].node.properties
-        facts_wanted = FactFilter(at_ms, per_entity=limit, everyone=True)
+        facts_wanted = FactFilter(scope.now_ms, per_entity=limit)
         return {
             "entity_id": ENTITY_PREFIX + group.canonical,
             "name": shown_name(shown),
@@ -134,9 +133,9 @@ def _sorted_edges(rows: Sequence[FactRow]) -> list[dict[str, Any]]:
     ]
 
 
-def communities(services: Services, tenant: str, limit: int) -> list[dict[str, Any]]:
-    """The communities of a tenant, the largest first."""
-    nodes = _read(services, lambda graph: EntityReads(graph, tenant).communities("", 10 * limit))
+def communities(services: Services, scope: Scope, limit: int) -> list[dict[str, Any]]:
+    """The communities that may be seen, the largest first."""
+    nodes = _read(services, lambda graph: EntityReads(graph, scope).communities("", 10 * limit))
     listed: list[dict[str, Any]] = [
         {
             "community_id": f"community:{node.node_id}",

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
 from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, Report, Target
 from pipelines.observe import metrics
 from pipelines.operations.passes.deciding import PassReport
@@ -34,7 +35,7 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, Stage
-from projections.errors import OperationFailed
+from projections.errors import OperationFailed, StageBehind
 from projections.events import PARTITION_KEY, Event
 from projections.identity import partition_of
 
@@ -43,6 +44,8 @@ logger = structlog.get_logger(__name__)
 SAMPLE = 1_000
 """Events whose decay score is observed at the end of a pass that looked at everything."""
 _POLL_S = 0.05
+LAG_PATIENCE_S = 60.0
+"""For the stages before it, without any move of theirs, when a person asks for a pass."""
 
 
 @dataclass
@@ -167,7 +170,8 @@ def planned_forgetting(
 ) -> dict[str, list[ExplainedRow]]:
     """What a pass would forget of each tenant's events, and why the rest stays.
 
-    Nothing is decided, and a pass that is under way does not matter.
+    Nothing is decided, and a pass that is under way does not matter. Of a tenant whose forgetting
+    is switched off it is told as if it were on.
 
     Args:
         services: ledger and targets.
@@ -177,7 +181,7 @@ def planned_forgetting(
     graph, policy_of = services.graph(services.active()), services.settings.retention_of
     clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
     return {
-        tenant: forgetting_plan(graph, tenant, policy_of(tenant), clock_ms)
+        tenant: forgetting_plan(graph, tenant, replace(policy_of(tenant), enabled=True), clock_ms)
         for tenant in (tenants_of(graph) if tenants is None else tenants)
     }
 
@@ -222,6 +226,7 @@ class _Run:
         if self._folds:
             self._require_enriched()
             self._fold()
+            self._await_enriched()
         return self._pass(scopes)
 
     def redecide(self) -> ConsolidationReport:
@@ -336,6 +341,29 @@ class _Run:
                 reason=f"{self._target.name} was never enriched, and a pass looks at what events "
                 "mean; start `recollect worker enrichment` first"
             )
+
+    def _await_enriched(self) -> None:
+        """Wait for what the ledger held when the pass was asked for, while the stage moves.
+
+        Raises:
+            StageBehind: it does not.
+        """
+        tails = self._services.ledger.tails()
+        before, moved_s = -1, time.monotonic()
+        while behind := self._behind(tails):
+            if behind != before:
+                before, moved_s = behind, time.monotonic()
+                logger.info("waiting for the stages before", entries=behind)
+            elif time.monotonic() - moved_s > LAG_PATIENCE_S:
+                raise StageBehind(stage=ENRICHMENT.name, target=self._target.name, entries=behind)
+            if not self._in_time():
+                return
+            if not self._fold():
+                self._ended.wait(_POLL_S)
+
+    def _behind(self, tails: Sequence[Tail]) -> int:
+        seqs = {c.partition: c.seq for c in self._graph.checkpoints(ENRICHMENT.name)}
+        return sum(max(0, tail.seq - seqs.get(n, 0)) for n, tail in enumerate(tails))
 
     def _fold(self) -> bool:
         """Fold what no worker holds; whether there was any."""

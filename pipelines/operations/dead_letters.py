@@ -12,7 +12,7 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import STAGES
 from projections.errors import OperationFailed, UndecodableEntry
-from projections.events import as_envelope, decode_event
+from projections.events import as_envelope
 from projections.identity import Position
 from projections.schema import BLOCKED_BY, DROPPED
 
@@ -54,10 +54,10 @@ def show(services: Services, stage: str, partition: int, seq: int) -> LettersRep
         OperationFailed: there is none.
     """
     letter = dict(_find(services, stage, partition, seq))
-    entry = services.ledger.entry_at(partition, Position.parse(letter["position"]))
+    entry = services.ledger.entry_at(partition, Position.parse(letter["position"]), seq)
     if entry is not None:
         try:
-            letter["event"] = as_envelope(decode_event(entry.data))
+            letter["event"] = as_envelope(entry.event())
         except UndecodableEntry:
             letter["data"] = entry.data[:2_000].decode("utf-8", "replace")
     return LettersReport([letter])
@@ -94,7 +94,8 @@ def retry(
                 policy=UNBRAKED,
             )
         runner = runners[name]
-        entry = services.ledger.entry_at(letter["partition"], Position.parse(letter["position"]))
+        place = letter["partition"], Position.parse(letter["position"]), letter["seq"]
+        entry = services.ledger.entry_at(*place)
         if entry is None:
             reason = "its entry is no longer in the ledger"
         elif runner.checkpoint(letter["partition"]).position < entry.position:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.scope import operator_scope
 from pipelines.operations.api import SUBGRAPH, ApiClient, explained
 from pipelines.work.services import Services
-from projections.events import DEFAULT_TENANT, Event, decode_event, timestamp_text
+from projections.events import DEFAULT_TENANT, Event, timestamp_text
 from projections.schema import CAUSED_BY
 
 EVENTS = 75
@@ -103,7 +105,11 @@ def _reply(client: ApiClient, question: Question) -> Reply:
     }
     document = client.ask(SUBGRAPH, body, DEFAULT_TENANT).document
     start = explained(document)
-    lineage = None if start is None else client.lineage(start, DEFAULT_TENANT)
+    lineage = (
+        None
+        if start is None
+        else client.lineage(start, DEFAULT_TENANT, document["meta"]["user_id"])
+    )
     return Reply(question, document, lineage)
 
 
@@ -124,7 +130,7 @@ def lineage(services: Services, event_id: str) -> Lineage:
 
     def told(tree: _Tree) -> Happening:
         entry = services.ledger.find(DEFAULT_TENANT, tree.node.node_id)
-        event = decode_event(entry.data) if entry else None
+        event = entry.event() if entry else None
         return _happening(tree.node, event, tuple(told(effect) for effect in tree.effects))
 
     return Lineage(told(start), tuple(told(_Tree(cause, ())) for cause in causes))
@@ -138,11 +144,10 @@ class _Tree(NamedTuple):
 def _walk(graph: GraphRead, event_id: str) -> tuple[_Tree, list[GraphNode]]:
     """The event with its effects below it, and the chain of its causes."""
     seen = {event_id}
+    reads = EventReads(graph, operator_scope(DEFAULT_TENANT, now_ms=0))
 
     def neighbours(of: str, forward: bool) -> list[GraphNode]:
-        nodes = graph.neighbours(
-            DEFAULT_TENANT, [of], CAUSED_BY, forward=forward, seen=seen, limit=_NEIGHBOURS
-        )
+        nodes = reads.neighbours([of], CAUSED_BY, forward=forward, seen=seen, limit=_NEIGHBOURS)
         seen.update(node.node_id for node in nodes)
         return nodes
 
@@ -155,7 +160,7 @@ def _walk(graph: GraphRead, event_id: str) -> tuple[_Tree, list[GraphNode]]:
     while nodes := neighbours(nearest, True):
         causes.append(nodes[0])
         nearest = nodes[0].node_id
-    node = graph.events(DEFAULT_TENANT, [event_id])[event_id]
+    node = reads.events([event_id])[event_id]
     return _Tree(node, effects(event_id)), causes
 
 

@@ -32,7 +32,7 @@ from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import PROJECTION, STAGES, Stage, group_name, later_stages
 from projections.errors import GraphUnavailable, OperationFailed, UndecodableEntry
-from projections.events import DEFAULT_TENANT, decode_event
+from projections.events import DEFAULT_TENANT
 from projections.identity import START, Position, partition_of
 from projections.operations import Checkpoint
 
@@ -431,7 +431,7 @@ def _matching(entries: Iterable[Entry], tenant: str | None, session: str | None)
         return
     for entry in entries:
         try:
-            event = decode_event(entry.data)
+            event = entry.event()
         except UndecodableEntry:
             continue
         if event.tenant == tenant and session in (None, event.session_id):

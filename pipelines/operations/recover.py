@@ -25,7 +25,6 @@ from projections.events import (
     DEFAULT_TENANT,
     PARTITION_KEY,
     Event,
-    content_digest,
     derived_event_id,
 )
 from projections.identity import START, Position, partition_of
@@ -73,12 +72,15 @@ class RecoverReport:
     lost: list[LostEvent] = field(default_factory=list)
     applied: bool = False
     verified: list[ProofReport] = field(default_factory=list)
+    nothing_left: list[str] = field(default_factory=list)
+    """Targets of whose graphs the ledger supports nothing any more."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "ok": (self.applied or not self.gaps) and all(report.ok for report in self.verified),
             "graph_ahead": bool(self.gaps),
+            "nothing_left": self.nothing_left,
             "applied": self.applied,
             "gaps": [
                 {
@@ -107,12 +109,17 @@ class RecoverReport:
         }
 
 
-def recover(services: Services, *, apply: bool) -> RecoverReport:
+def recover(services: Services, *, apply: bool, everything: bool = False) -> RecoverReport:
     """Find what the ledger lost behind the graphs' checkpoints; with `apply`, go on without it.
+
+    Args:
+        services: ledger and targets.
+        apply: take what is lost out of the graphs.
+        everything: even where nothing would be left of one.
 
     Raises:
         LedgerUnavailable, GraphUnavailable: a service is away.
-        OperationFailed: the gap could not be written into the ledger.
+        OperationFailed: the gap could not be written into the ledger, or nothing would be left.
     """
     ledger = services.ledger
     ledger.admit()
@@ -120,11 +127,20 @@ def recover(services: Services, *, apply: bool) -> RecoverReport:
     services.active()
     targets = services.targets.all()
     for target in targets:
-        for lost in ledger.missing_checkpoints(services.graph(target).checkpoints()):
-            report.gaps.append(Gap(target.name, lost, _last_entry(services, lost)))
+        checkpoints = services.graph(target).checkpoints()
+        gaps = [
+            Gap(target.name, lost, _last_entry(services, lost))
+            for lost in ledger.missing_checkpoints(checkpoints)
+        ]
+        begun = sum(checkpoint.position != START for checkpoint in checkpoints)
+        if gaps and begun == sum(gap.last is None for gap in gaps):
+            report.nothing_left.append(target.name)
+        report.gaps += gaps
     report.lost = list(_lost_events(services, targets, report.gaps))
     if not apply:
         return report
+    if report.nothing_left and not everything:
+        raise OperationFailed(reason="the ledger holds nothing of what a graph was folded from")
     # A checkpoint that still names a lost entry is what finds the gap again, so it goes back last:
     # killed at any point, this is run once more and nothing is left half done.
     ahead = [target.name for target in targets if any(g.target == target.name for g in report.gaps)]
@@ -212,7 +228,7 @@ def _reset(services: Services, gap: Gap) -> None:
                 partition=current.partition,
                 position=gap.kept,
                 seq=last.seq if last else 0,
-                digest=content_digest(last.data).hex() if last else "",
+                digest=last.digest if last else "",
                 fold_version=current.fold_version,
                 models=current.models,
             )

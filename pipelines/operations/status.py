@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from heapq import nsmallest
+from threading import Thread
 from typing import Any, cast
 
-from pipelines.graph.port import Reads
+from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage
-from projections.errors import GraphError, RecollectError
+from projections.errors import GraphError, GraphUnavailable, RecollectError
 from projections.events import timestamp_text
 from projections.identity import Position
 from projections.operations import Checkpoint
 from projections.schema import CONSOLIDATION_REQUEST, DEAD_LETTER, DROPPED, PASS
 
 TIMEOUT_S = 30.0
-"""Of one question. They are small; but a Neo4j that has just started on a busy machine takes many
-seconds to plan the first of them."""
+"""Of one question, when nobody looks."""
+PATIENCE_S = 2.0
+"""For a graph to say anything at all, before it is told that it does not answer."""
 TENANTS = 100
 """Of which the last pass is told."""
 
@@ -49,6 +51,7 @@ def status(services: Services) -> dict[str, Any]:
     dead_letters: dict[str, int] = {}
     try:
         store = services.graph(target, timeout_s=TIMEOUT_S)
+        _require_answer(store)
         for checkpoint in store.checkpoints():
             checkpoints.setdefault(checkpoint.stage, []).append(checkpoint)
         dead_letters = _dead_letter_counts(store)
@@ -64,6 +67,7 @@ def status(services: Services) -> dict[str, Any]:
     ledger = services.ledger
     tails = ledger.tails()
     halted = ledger.halted()
+    held_out = ledger.held_out()
     holds = services.holds.of_target(target.name, STAGES)
     stages = {
         name: {
@@ -83,15 +87,20 @@ def status(services: Services) -> dict[str, Any]:
     }
     rebuild_needed = any(stage["rebuild_needed"] for stage in stages.values())
     ahead = any(stage["graph_ahead"] for stage in stages.values())
+    risk = ledger.risk()
     return {
-        "ok": not (errors or halted or rebuild_needed or ahead)
+        "ok": not (errors or halted or rebuild_needed or ahead or any(held_out) or risk)
         and not any(stage["dead_letters"] or stage["held"] for stage in stages.values()),
         "rebuild_needed": rebuild_needed,
         "graph_ahead": ahead or bool(halted),
         "stages": stages,
         "passes": passes,
         "graph": graph,
-        "ledger": _ledger(ledger, tails, halted),
+        "ledger": {
+            **_ledger(ledger, tails, halted),
+            "held_out": held_out._asdict(),
+            "at_risk": risk or None,
+        },
         "active": target.name,
         "recall": recall_mode(services.settings),
         "targets": [
@@ -108,6 +117,27 @@ def status(services: Services) -> dict[str, Any]:
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
         ],
     }
+
+
+def _require_answer(store: Graph) -> None:
+    """Give up on a graph that hangs; a driver waits for one ten times as long.
+
+    Raises:
+        GraphUnavailable: it does not answer.
+    """
+    answers: list[object] = []
+
+    def ask() -> None:
+        try:
+            answers.append(store.checkpoints())
+        except RecollectError as error:
+            answers.append(error)
+
+    asking = Thread(target=ask, name="status", daemon=True)
+    asking.start()
+    asking.join(PATIENCE_S)
+    if not answers:
+        raise GraphUnavailable(reason=f"Neo4j does not answer within {PATIENCE_S:g} s")
 
 
 def _dead_letter_counts(graph: Reads) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph, Reads, Transaction
 from pipelines.graph.rows import FoundEdge, FoundNode
-from pipelines.ledger.connect import Block
+from pipelines.ledger.connect import LOST, Block
 from pipelines.ledger.ledger import Entry
 from pipelines.proof.compare import same
 from pipelines.work.catch_up import fold_again, returning
@@ -22,8 +22,8 @@ from pipelines.work.poison import UNBRAKED, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION, stages_before
-from projections.errors import GraphAhead, RecollectError
-from projections.events import content_digest, decode_event, is_system_event
+from projections.errors import EntryHeldOut, GraphAhead, RecollectError
+from projections.events import is_system_event
 from projections.identity import Position
 from projections.operations import (
     Checkpoint,
@@ -63,9 +63,19 @@ class ReadLedger(Protocol):
     """What is asked of the ledger; `Ledger` and its stand-in have it."""
 
     def read(
-        self, partition: int, after: Position, count: int, until: Position | None = None
+        self,
+        partition: int,
+        after: Position,
+        count: int,
+        until: Position | None = None,
+        *,
+        after_seq: int | None = None,
     ) -> list[Entry]:
         """Entries of a partition in their order."""
+        ...
+
+    def entry_at(self, partition: int, position: Position, seq: int | None = None) -> Entry | None:
+        """The entry at a position, or of a number."""
         ...
 
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
@@ -151,6 +161,7 @@ class LedgerFold:
         Raises:
             FoldVersionMismatch, ModelsMismatch: the other graph was folded by other rules.
             GraphAhead: the ledger does not lead to one of the checkpoints.
+            EntryHeldOut: it does not hold what the other graph has folded.
         """
         wanted = {(one.stage, one.partition): one for one in to}
         if any(self._is_behind(key, wanted.get(key)) for key in self._reached):
@@ -179,9 +190,12 @@ class LedgerFold:
     ) -> None:
         at = runner.checkpoint(to.partition)
         while at.seq < to.seq:
-            entries = self._ledger.read(to.partition, at.position, BLOCK, to.position)
+            entries = self._ledger.read(
+                to.partition, at.position, BLOCK, to.position, after_seq=at.seq
+            )
             if not entries:
                 break
+            self._refuse_damage(entries, dead)
             for block in _split(entries, dead):
                 letter = dead.get((block[0].partition, block[0].seq))
                 if letter is None:
@@ -193,9 +207,24 @@ class LedgerFold:
             self._progress(done, self._total, f"folding {runner.stage.name} again")
         is_there = (at.seq, at.position, at.digest) == (to.seq, to.position, to.digest)
         if not is_there and not self._may_lack:
+            if at.seq + 1 == to.seq and not self._ledger.missing_checkpoints([to]):
+                raise EntryHeldOut(partition=to.partition, position=str(to.position), reason=LOST)
             raise GraphAhead(
                 partition=to.partition, position=str(to.position), reason="its entry is gone"
             )
+
+    @staticmethod
+    def _refuse_damage(entries: Sequence[Entry], dead: Mapping[Place, Mapping[str, Any]]) -> None:
+        """Refuse to judge a graph by entries that it has folded and the ledger has no more.
+
+        Without them it would look wrong where it is right, and a repair would take that away.
+
+        Raises:
+            EntryHeldOut: there is such an entry.
+        """
+        for entry in entries:
+            if entry.fault and (entry.partition, entry.seq) not in dead:
+                entry.event()
 
     # -- dead letters ------------------------------------------------------------------------------
 
@@ -204,9 +233,8 @@ class LedgerFold:
         for letter in self.graph.dead_letters(runner.stage.name):
             if (letter["partition"], letter["seq"]) not in dead:
                 at = Position.parse(letter["position"])
-                before = Position(at.ms, at.seq - 1) if at.seq else Position(at.ms - 1, 0)
-                entries = self._ledger.read(letter["partition"], before, BLOCK, at)
-                runner.refold(letter["partition"], [e for e in entries if e.position == at])
+                entry = self._ledger.entry_at(letter["partition"], at, letter["seq"])
+                runner.refold(letter["partition"], [] if entry is None else [entry])
 
     def _judge(
         self, runner: Runner, at: Checkpoint, entry: Entry, letter: Mapping[str, Any]
@@ -244,9 +272,7 @@ class LedgerFold:
         rules = runner.rules
         operations = Operations()
         try:
-            event = decode_event(
-                entry.data, partition=entry.partition, position=str(entry.position)
-            )
+            event = entry.event()
             derived = rules.derive([(entry.position, event)])
             with self.graph.transaction() as transaction:
                 transaction.advance(at, _end_of(at, entry))
@@ -261,7 +287,7 @@ class LedgerFold:
         """Whether the other graph shows what an entry does; nothing is always shown."""
         if not any(operations.counts().values()):
             return True
-        event = decode_event(entry.data)
+        event = entry.event()
         if is_system_event(event.event_type):
             return shows_any(self._shown, operations, entry.position)
         if runner.stage.name not in _SHOWN_BY:
@@ -383,7 +409,7 @@ def _end_of(at: Checkpoint, entry: Entry) -> Checkpoint:
         at.partition,
         position=entry.position,
         seq=entry.seq,
-        digest=content_digest(entry.data).hex(),
+        digest=entry.digest,
         generation=at.generation,
         fold_version=at.fold_version,
         models=at.models,
@@ -392,7 +418,7 @@ def _end_of(at: Checkpoint, entry: Entry) -> Checkpoint:
 
 def _named(entry: Entry) -> dict[str, str | None]:
     try:
-        tenant, event_id = decode_event(entry.data).key
+        tenant, event_id = entry.event().key
     except RecollectError:
         return {"tenant": None, "event_id": None}
     return {"tenant": tenant, "event_id": event_id}

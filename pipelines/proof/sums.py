@@ -23,7 +23,7 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.local.python_process import end_with_standard_input, python_environment
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
-from projections.events import decode_event, is_system_event
+from projections.events import is_system_event
 from projections.identity import Position, SessionKey
 from projections.schema import EVENT
 from projections.structural import direct_cause, event_node, stage_values
@@ -96,7 +96,7 @@ def add_up(ledger: Ledger, task: Task, progress: Progress) -> LedgerSums:
                 if entry.seq in dead:
                     continue
                 try:
-                    event = decode_event(entry.data)
+                    event = entry.event()
                 except UndecodableEntry:
                     sums.unreadable.append((partition, entry.seq))
                     continue

@@ -20,16 +20,17 @@ import faust
 from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.connect import Block, Entry
 from pipelines.local.python_process import collect_rarely, step_back
-from pipelines.observe import logs, metrics
+from pipelines.observe import logs, metrics, progress
 from pipelines.work.live import Decisions, LiveRunner
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage, group_name, load
-from pipelines.work.transport import LEDGER_TOPIC, BlockSchema, Consumer, Start
+from pipelines.work.transport import LEDGER_TOPIC, LOOPS, BlockSchema, Consumer, Start
 from projections.errors import Fenced, RecollectError, Stopped
+from projections.identity import Position
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,9 @@ class Folder(Protocol):
 
     def checkpoint(self, partition: int) -> Start:
         """Where the partition goes on."""
+
+    def read(self, partition: int, after: Start, until: Position) -> Sequence[Entry]:
+        """Entries behind a place up to a position, those held out among them."""
 
     def apply_together(self, blocks: Sequence[Block]) -> Mapping[int, RecollectError | None]:
         """Fold blocks of different partitions and move their checkpoints.
@@ -80,6 +84,10 @@ class Work:
     async def start(self, partition: int) -> Start:
         """The partition's checkpoint; see `transport.Positions`."""
         return await asyncio.to_thread(lambda: self._ready().checkpoint(partition))
+
+    async def read(self, partition: int, after: Start, until: Position) -> Sequence[Entry]:
+        """See `transport.Positions`."""
+        return await asyncio.to_thread(lambda: self._ready().read(partition, after, until))
 
     def _ready(self) -> Folder:
         with self._making:
@@ -133,6 +141,8 @@ class Work:
     async def _apply(self, events: Sequence[EventT[Block]]) -> None:
         """Apply blocks of different partitions. The transport bounds how many wait."""
         held: list[tuple[AbstractContextManager[Block | None], Block]] = []
+        partitions = {event.message.partition for event in events}
+        progress.WORKER.took(partitions)
         outcomes: Mapping[int, RecollectError | None] = {}
         try:
             for event in events:
@@ -153,7 +163,8 @@ class Work:
             for context, taken in held:
                 self._let_go(context, taken, outcomes)
             self._room += 1
-            self._busy -= {event.message.partition for event in events}
+            self._busy -= partitions
+            progress.WORKER.let_go(partitions)
             self._begin()
 
     def _let_go(
@@ -231,8 +242,13 @@ class StageApp(faust.App):
         metrics.prepare_stage(**self._labels, metrics=self._metrics)
         consumer = cast(Consumer, self.consumer)
         metrics.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
+        progress.WORKER.expect(LOOPS)
         if self.settings.metrics_port:
-            metrics.serve_metrics(self.settings.metrics_host, self.settings.metrics_port)
+            metrics.serve_metrics(
+                self.settings.metrics_host,
+                self.settings.metrics_port,
+                problem=progress.WORKER.problem,
+            )
         await super().on_start()
 
     async def on_stop(self) -> None:

@@ -149,7 +149,7 @@ def fold_partition(
     """
     at = runner.checkpoint(partition)
     while at.seq < until.seq:
-        entries = ledger.read(partition, at.position, count, until.position)
+        entries = ledger.read(partition, at.position, count, until.position, after_seq=at.seq)
         if not entries:
             return
         try:

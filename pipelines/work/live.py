@@ -7,25 +7,33 @@ runs.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipelines.graph.port import Graph
-from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.ledger.connect import Block
+from pipelines.ledger.ledger import Appended, Entry, Ledger
 from pipelines.work.folds import StageFold
 from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from projections.errors import EventConflict, GraphAhead
+from pipelines.work.transport.group import Start
+from projections.errors import EventConflict, GraphAhead, RecollectError
 from projections.events import Event
 from projections.identity import Position
 from projections.operations import Checkpoint
+from projections.schema import HELD_OUT
 
 GIVE_WAY_ENTRIES = 200
 """Entries that an earlier stage may be behind the ledger before a later one lets it go first."""
 GIVE_WAY_S = 2.0
 """Longest wait before a block: a stage that is always behind must not stop the later one."""
 _GIVE_WAY_STEP_S = 0.05
+LOOK_EVERY_S = 5.0
+"""Between two looks whether entries that were held out have been put right."""
+_AT_ONCE = 1_000
+"""Entries that are read anew, at most."""
 
 
 class LiveRunner(Runner):
@@ -60,6 +68,8 @@ class LiveRunner(Runner):
             board=board,
         )
         self.ledger = ledger
+        self._looking = threading.Lock()
+        self._next_look_s = time.monotonic() + LOOK_EVERY_S
 
     def checkpoint(self, partition: int) -> Checkpoint:
         """Where the partition goes on.
@@ -67,6 +77,7 @@ class LiveRunner(Runner):
         Raises:
             GraphAhead: the ledger lost the entry; the partition is halted until `recover`.
         """
+        self._bring_back()
         first = super().checkpoint(partition)
         if not self.ledger.missing_checkpoints([first]):
             return first
@@ -80,6 +91,60 @@ class LiveRunner(Runner):
             partition=partition, position=str(first.position), reason="its entry is gone"
         )
 
+    def read(self, partition: int, after: Start, until: Position) -> Sequence[Entry]:
+        """See `transport.Positions`."""
+        return self.ledger.read(partition, after.position, _AT_ONCE, until, after_seq=after.seq)
+
+    def apply_together(self, blocks: Sequence[Block]) -> dict[int, RecollectError | None]:
+        """As every runner, and now and then what was held out before."""
+        outcomes = super().apply_together(blocks)
+        self._bring_back()
+        return outcomes
+
+    def _again(self, entry: Entry) -> Entry:
+        """The entry; of one that is held out, what the ledger says by now."""
+        if not entry.fault:
+            return entry
+        now = self.ledger.entry_at(entry.partition, entry.position, entry.seq)
+        return entry if now is None else now._replace(position=entry.position)
+
+    def _bring_back(self) -> None:
+        """Fold entries at their places that were held out and have been put right.
+
+        Of those that an earlier stage has not brought back yet, the next look is for. What goes
+        wrong is left to it, too: the dead letters are still there.
+        """
+        with self._looking:
+            now_s = time.monotonic()
+            if now_s < self._next_look_s:
+                return
+            self._next_look_s = now_s + LOOK_EVERY_S
+        try:
+            letters = self.graph.dead_letters()
+            upstream = self.stage.upstream
+            waiting = {
+                (one["partition"], one["seq"]) for one in letters if one["stage"] == upstream
+            }
+            for letter in letters:
+                place = letter["partition"], letter["seq"]
+                is_mine = letter["stage"] == self.stage.name and letter["kind"] == HELD_OUT
+                if is_mine and place not in waiting:
+                    self._bring_back_one(letter)
+        except RecollectError as error:
+            self._log.info("held-out entries are looked at later", reason=str(error))
+
+    def _bring_back_one(self, letter: Mapping[str, Any]) -> None:
+        position = Position.parse(letter["position"])
+        entry = self.ledger.entry_at(letter["partition"], position, letter["seq"])
+        if entry is not None and not entry.fault:
+            failed = self.refold(letter["partition"], [entry])
+            self._log.info(
+                "folded, having been put right",
+                partition=letter["partition"],
+                position=str(entry.position),
+                failed=[reason for _, reason in failed],
+            )
+
     def _await_upstream(self, ends: Sequence[Checkpoint], derived: Sequence[Any]) -> None:
         super()._await_upstream(ends, derived)
         if self.stage.upstream is None:
@@ -87,7 +152,9 @@ class LiveRunner(Runner):
         until = self.rules.reach(derived)
         if until is not None:
             upstream = self.stage.upstream
-            self.retries.wait_until(lambda: self._has_passed(upstream, until))
+            self.retries.wait_until(
+                lambda: self._has_passed(upstream, until), f"the {upstream} goes first"
+            )
         for _ in range(round(GIVE_WAY_S / _GIVE_WAY_STEP_S)):
             if self._behind(self.stage.upstream) <= GIVE_WAY_ENTRIES:
                 return

@@ -22,10 +22,11 @@ import structlog
 
 from pipelines.ledger.connect import Entry
 from pipelines.ledger.registry import Hold
-from pipelines.observe import metrics
+from pipelines.observe import metrics, progress
 from pipelines.work.retries import Retries
 from pipelines.work.settings import Settings
 from projections.errors import (
+    EntryHeldOut,
     Fenced,
     FoldVersionMismatch,
     LedgerError,
@@ -194,7 +195,9 @@ class Brake:
         while True:
             if isinstance(error, UpstreamDeadLetter):  # decided already, by the earlier stage
                 raise GivenUp(error)
-            for wait_s in self.policy.waits():
+            # What the ledger does not hold is not there a second later either.
+            waits = () if isinstance(error, EntryHeldOut) else self.policy.waits()
+            for wait_s in waits:
                 if time.monotonic() >= self._released_until_s:
                     self._retries.pause(wait_s)
                 try:
@@ -302,6 +305,7 @@ class Brake:
                 wait_s = min(self.policy.held_wait_s, wait_s * 2)
                 next_s = time.monotonic() + _jittered(wait_s)
             self._show(hold)
+            progress.WORKER.waits("the stage holds")
             self._retries.pause(max(0.0, min(LOOK_EVERY_S, next_s - time.monotonic())))
 
     def _begin(self, place: tuple[int, int], hold: Hold) -> None:

@@ -16,10 +16,11 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from pipelines.observe import metrics
-from projections.errors import RecollectError, Stopped, TransactionTimeout
+from pipelines.observe import metrics, progress
+from projections.errors import GraphError, RecollectError, Stopped, TransactionTimeout
 
 Result = TypeVar("Result")
+_DEADLOCK = "Neo.TransientError.Transaction.DeadlockDetected"
 logger = structlog.get_logger(__name__)
 
 
@@ -65,14 +66,15 @@ class Retries:
                 raise Stopped() from error
             raise
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until it holds.
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until it holds; `what` says what is waited for.
 
         Raises:
             Stopped: `stop` was set meanwhile.
         """
         wait_s = 0.02
         while not condition():
+            progress.WORKER.waits(what)
             self.pause(wait_s)
             wait_s = min(1.0, wait_s * 1.5)
 
@@ -90,5 +92,14 @@ class Retries:
         if error is None:
             return
         metrics.RETRIES.labels(**self._labels, reason=metrics.error_reason(error)).inc()
-        if state.attempt_number in (1, 10) or state.attempt_number % 100 == 0:
-            self._log.warning("retrying", attempt=state.attempt_number, reason=str(error))
+        progress.WORKER.waits(str(error))
+        attempt = state.attempt_number
+        if attempt in (1, 10) or attempt % 100 == 0:
+            # Two transactions that met once (a deadlock) are ordinary; what lasts is not.
+            tell = self._log.info if attempt == 1 and _is_passing(error) else self._log.warning
+            tell("retrying", attempt=attempt, reason=str(error))
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether the database asks for another try of the same, which is a part of its work."""
+    return isinstance(error, GraphError) and _DEADLOCK in str(error)

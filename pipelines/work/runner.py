@@ -39,13 +39,14 @@ from pipelines.work.poison import (
 )
 from pipelines.work.retries import Result, Retries
 from projections.errors import (
+    EntryHeldOut,
     Fenced,
     RecollectError,
     UpstreamDeadLetter,
 )
-from projections.events import Event, content_digest, decode_event
+from projections.events import Event
 from projections.operations import Checkpoint, Operations
-from projections.schema import BLOCKED_BY, POISON
+from projections.schema import BLOCKED_BY, HELD_OUT, POISON
 
 logger = structlog.get_logger(__name__)
 
@@ -281,7 +282,7 @@ class Runner:
     def _pass_poison(self, start: Checkpoint, entry: Entry, error: Exception) -> Checkpoint:
         """Record the entry as a dead letter and go on behind it."""
         reason = describe(error)
-        kind = BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
+        kind = _kind_of(error)
         end = self.retries.call(lambda: self._advance(start, [entry], poison=(kind, reason)))
         self._note_dead_letter(entry, reason)
         return end
@@ -364,19 +365,17 @@ class Runner:
             seqs = {c.partition: c.seq for c in self.graph.checkpoints(upstream)}
             return all(seqs.get(end.partition, -1) >= end.seq for end in ends)
 
-        self.retries.wait_until(passed)
+        self.retries.wait_until(passed, f"the {upstream} goes first")
 
     def _decode(self, entries: Sequence[Entry]) -> list[Placed]:
         begun = perf_counter()
-        events = [
-            (
-                entry.position,
-                decode_event(entry.data, partition=entry.partition, position=str(entry.position)),
-            )
-            for entry in entries
-        ]
+        events = [(entry.position, entry.event()) for entry in map(self._again, entries)]
         self._observe("decode", begun)
         return events
+
+    def _again(self, entry: Entry) -> Entry:
+        """The entry, or what the ledger says of it by now."""
+        return entry
 
     def _derive(self, events: Sequence[Placed]) -> Sequence[Any]:
         begun = perf_counter()
@@ -404,7 +403,7 @@ class Runner:
     def _record(self, transaction: Transaction, entry: Entry, kind: str, reason: str) -> None:
         tenant = event_id = None
         try:
-            event = decode_event(entry.data)
+            event = entry.event()
             tenant, event_id = event.key
         except RecollectError:
             pass  # an entry that is no event has no id; its position tells where it stands
@@ -449,9 +448,14 @@ class Runner:
         return now
 
 
+def _kind_of(error: Exception) -> str:
+    """Of the dead letter that an entry becomes."""
+    if isinstance(error, EntryHeldOut):
+        return HELD_OUT
+    return BLOCKED_BY if isinstance(error, UpstreamDeadLetter) else POISON
+
+
 def _end_of(start: Checkpoint, entries: Sequence[Entry]) -> Checkpoint:
     """The checkpoint behind these entries."""
     last = entries[-1]
-    return replace(
-        start, position=last.position, seq=last.seq, digest=content_digest(last.data).hex()
-    )
+    return replace(start, position=last.position, seq=last.seq, digest=last.digest)

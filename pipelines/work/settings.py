@@ -6,9 +6,12 @@ Each field is also an environment variable: `RECOLLECT_` and the name in capital
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -19,15 +22,20 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
-from consolidation.retention import DEFAULT_POLICY, RetentionPolicy
+from consolidation.retention import KEEPS_EVERYTHING, RetentionPolicy
 from projections.errors import ConfigurationError, InvalidInput
+from projections.events import EVERYONE, MAX_NAME_CHARACTERS
+from projections.schema import CAUSED_BY, EDGES, INTENTS, MAX_WEIGHT
 
 ALL_TENANTS = "*"
 TenantName = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9_-]{0,62})$")]
 Role = Literal["read", "write", "admin"]
+IntentWeight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
+_RATE = re.compile(r"\s*[1-9]\d{0,11}\s*/\s*(\d{1,6}\s*)?(second|minute|hour|day|month)s?\s*")
 
 
 class ApiKey(BaseModel):
@@ -39,6 +47,22 @@ class ApiKey(BaseModel):
     key: SecretStr = Field(min_length=16, description="the secret itself, 16 characters or more")
     tenant: str = Field(default="default", pattern=r"^(\*|[a-z0-9][a-z0-9_-]{0,62})$")
     role: Role = Field(default="read", description="admin includes write, write includes read")
+    user_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_NAME_CHARACTERS,
+        description="whose memory it reads, whatever a request says; none: that a request names",
+    )
+    all_users: bool = Field(
+        default=False,
+        description='may read over all users (`user_id: "*"`), as the role admin may',
+    )
+
+    @model_validator(mode="after")
+    def _one_view(self) -> Self:
+        if self.user_id == EVERYONE or (self.user_id is not None and self.all_users):
+            raise ValueError("a key is either bound to one user_id or of all_users")
+        return self
 
 
 class Settings(BaseSettings):
@@ -216,8 +240,8 @@ class Settings(BaseSettings):
     )
     retention: dict[TenantName, dict[str, Any]] = Field(
         default={},
-        description="JSON object of what is forgotten otherwise than below, by tenant, `*` for "
-        'all of them: `{"*": {"archive_after_h": 2160}, "acme": {"enabled": false}}`',
+        description="JSON object of what is forgotten, by tenant, `*` for all of them; nothing "
+        'unless enabled: `{"*": {"enabled": true}, "acme": {"archive_after_h": 2160}}`',
     )
 
     # recall of facts
@@ -260,8 +284,38 @@ class Settings(BaseSettings):
     )
 
     # retrieval
-    channel_timeout_ms: int = Field(
-        default=1_500, ge=10, le=30_000, description="of one channel; a slower one is left out"
+    channel_timeout_ms: int | None = Field(
+        default=None,
+        ge=10,
+        le=30_000,
+        description="of one channel, at most; a slower one is left out; none: its share of the "
+        "caller's own limit",
+    )
+    intent_weights: dict[str, dict[str, IntentWeight]] = Field(
+        default={},
+        description="JSON object of the weights of edge types that are other than the schema's, "
+        f'0 to 5, by intent: `{{"why": {{"{CAUSED_BY.type}": 4}}}}`',
+    )
+    intent_threshold: float = Field(
+        default=0.3, gt=0, le=1, description="confidence from which an intent is traversed"
+    )
+    other_intents_share: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="what further intents that lead to a node add to the best one's score",
+    )
+    proactive_share: float = Field(
+        default=0.2, ge=0, le=1, description="of a page, at most, that nobody asked for"
+    )
+    proactive_min_score: float = Field(
+        default=0.6, ge=0, le=1, description="likeness of sessions whose resolution is shown"
+    )
+    proactive_min_importance: int = Field(
+        default=8, ge=1, le=10, description="of what is shown about an entity of the query"
+    )
+    proactive_min_accesses: int = Field(
+        default=3, ge=1, description="of what a session was shown before and is shown again"
     )
     recency_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
     importance_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
@@ -289,8 +343,39 @@ class Settings(BaseSettings):
     api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")
     api_keys: tuple[ApiKey, ...] = Field(default=(), description="JSON list of keys")
     insecure_dev: bool = Field(default=False, description="serve without keys; for a laptop")
+    max_connections: int = Field(
+        default=512,
+        ge=1,
+        le=60_000,
+        description="open at once; beyond, what waits longest for its client gives way",
+    )
+    head_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="for the head of a request to be whole"
+    )
+    body_timeout_s: float = Field(
+        default=30.0, gt=0, le=3_600, description="for its body to be whole"
+    )
+    answer_timeout_s: float = Field(
+        default=30.0, gt=0, le=3_600, description="that a client may leave an answer unread"
+    )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1_024, description="413 beyond")
     max_batch_events: int = Field(default=1_000, ge=1, le=1_000, description="of one request")
+    request_limits: dict[str, str] = Field(
+        default={ALL_TENANTS: "300/second"},
+        description="JSON object of requests that a key may send about a tenant, by the key's "
+        'name, `*` for all others: `{"*": "300/second", "import": "50/second;10000/hour"}`; an '
+        "empty text: no limit. Each process of the API counts for itself",
+    )
+    event_limits: dict[TenantName, str] = Field(
+        default={ALL_TENANTS: "10000/second"},
+        description="JSON object of events that a tenant may send, likewise, quotas too: "
+        '`{"*": "2000/second", "acme": "2000/second;5000000/day"}`',
+    )
+    overload_reserve: str = Field(
+        default="600/minute",
+        description="events that each tenant may send while the projection is behind, so that "
+        "who causes it does not refuse the others; empty: none",
+    )
     overload_lag_entries: int = Field(
         default=100_000, ge=1, description="429 beyond this lag of the projection"
     )
@@ -303,6 +388,14 @@ class Settings(BaseSettings):
     # metrics and logs
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
+
+    @field_validator("request_limits", "event_limits", "overload_reserve")
+    @classmethod
+    def _rates(cls, value: dict[str, str] | str) -> dict[str, str] | str:
+        for text in value.values() if isinstance(value, dict) else (value,):
+            if text and not all(map(_RATE.fullmatch, text.split(";"))):
+                raise ValueError("Input should be like 300/second or 50/second;10000/day")
+        return value
 
     @field_validator("retention")
     @classmethod
@@ -318,6 +411,17 @@ class Settings(BaseSettings):
         """What is forgotten of a tenant, and when."""
         return _retention_of(self.retention, tenant)
 
+    @field_validator("intent_weights")
+    @classmethod
+    def _known_weights(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        for intent, weights in value.items():
+            if intent not in INTENTS:
+                raise ValueError(f"{intent}: Input should be one of {', '.join(INTENTS)}")
+            for type_ in weights:
+                if type_ not in EDGES:
+                    raise ValueError(f"{intent}.{type_}: Input should be one of {', '.join(EDGES)}")
+        return value
+
     @field_validator("inhibition_threshold")
     @classmethod
     def _above_the_threshold(cls, value: float, info: ValidationInfo) -> float:
@@ -328,18 +432,71 @@ class Settings(BaseSettings):
 
 def _retention_of(by_tenant: Mapping[str, Mapping[str, Any]], tenant: str) -> RetentionPolicy:
     overrides = {**by_tenant.get(ALL_TENANTS, {}), **by_tenant.get(tenant, {})}
-    return DEFAULT_POLICY.with_overrides(overrides)
+    return KEEPS_EVERYTHING.with_overrides(overrides)
+
+
+_PREFIX = "RECOLLECT_"
+SECRETS_FOLDER = "RECOLLECT_SECRETS_DIR"
+"""Names the folder whose files are settings, `recollect_redis_password` and others."""
+_SECRETS_DIR = Path("/run/secrets")
+"""Where Docker and Kubernetes mount secrets."""
+_NO_SETTINGS = ("RECOLLECT_MAVEN_URL", SECRETS_FOLDER)
+"""Read elsewhere: they are about this machine, not about a deployment."""
+_SERVICE_LINK = re.compile(
+    r"RECOLLECT_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP)(_[A-Z]+)?)"
+)
+"""What Kubernetes tells every container of a namespace about a service named recollect…"""
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """Refuse variables that look like settings and are none: one that is misspelt is not ignored.
+
+    Raises:
+        ConfigurationError: naming it, and the setting that is spelt most like it.
+    """
+    names_of_settings = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name in sorted(names):
+        if not name.startswith(_PREFIX) or name in names_of_settings or name in _NO_SETTINGS:
+            continue
+        if _SERVICE_LINK.fullmatch(name):
+            continue
+        nearest = get_close_matches(name, names_of_settings, 1)
+        advice = f"; {nearest[0]} is one" if nearest else ""
+        raise ConfigurationError(reason=f"{name}: no such setting{advice}")
+
+
+def _secrets_dir() -> Path | None:
+    """The folder of secrets; None: there is none, and nobody has named one.
+
+    Raises:
+        ConfigurationError: there is none where somebody says, or a file in it is misspelt.
+    """
+    named = os.environ.get(SECRETS_FOLDER)
+    folder = _SECRETS_DIR if named is None else Path(named)
+    if not folder.is_dir():
+        if named is None:
+            return None
+        raise ConfigurationError(reason=f"{SECRETS_FOLDER}: there is no such folder")
+    # Files of other programs may be there, too.
+    refuse_unknown(path.name.upper() for path in folder.iterdir())
+    return folder
 
 
 def load_settings(**overrides: object) -> Settings:
-    """Settings from the environment, options of the command line on top (None: not given).
+    """Settings from files, the environment before them, options of the command line before both.
+
+    Args:
+        overrides: options by name; None: not given.
 
     Raises:
         ConfigurationError: naming the setting and the rule, never its value.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
+    refuse_unknown(os.environ)
     try:
-        return Settings(**given)  # type: ignore[arg-type]  # validated by pydantic
+        return Settings(_secrets_dir=_secrets_dir(), **given)  # type: ignore[arg-type]  # validated by pydantic
+    except SettingsError as error:  # a list or an object that is no JSON; its value is not told
+        raise ConfigurationError(reason=str(error)) from None
     except ValidationError as error:
         reason = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}"

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
+from pipelines.cli.invocation import settings_of
+from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
+from pipelines.local.companions import wanted
 from pipelines.local.processes import is_alive
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
@@ -119,8 +121,8 @@ def test_waiting_without_a_worker_gives_up_with_1(data: Path) -> None:
 def test_every_other_target_has_a_worker_that_dies_with_its_parent(
     data: Path, worker: subprocess.Popen[bytes]
 ) -> None:
-    url = recollect("up", "--detach", data=data)["redis_url"]
-    with redis.Redis.from_url(url) as client:
+    recollect("up", "--detach", data=data)
+    with connect_redis(settings_of(None, None, data)) as client:
         targets = Targets(client)
         # Servers that are away: their workers wait, which is all that this needs.
         targets.register(Target("green", "bolt://127.0.0.1:1", "neo4j", "standby"))
@@ -141,21 +143,38 @@ def test_every_other_target_has_a_worker_that_dies_with_its_parent(
             targets.drop("grey")
 
 
-def test_all_adds_worker_and_api_and_down_leaves_nothing(data: Path) -> None:
+def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_nothing(
+    data: Path,
+) -> None:
     up = recollect("up", "--detach", "--all", data=data)
-    pids = [process["pid"] for process in up["processes"].values()]
-    assert all(map(is_alive, pids))
+    assert all(is_alive(process["pid"]) for process in up["processes"].values())
     assert recollect("up", "--detach", "--all", data=data)["processes"] == up["processes"]
     key = Path(up["api_key_file"])
     assert key.stat().st_mode & 0o077 == 0
     question = urllib.request.Request(
-        f"{up['api_url']}/v1/events/{FAILURE}",
+        f"{up['api_url']}/v1/events/{FAILURE}?user_id=*",
         headers={"X-API-Key": key.read_text(encoding="utf-8")},
     )
-    with urllib.request.urlopen(question, timeout=30) as answer:
-        assert answer.status == 200
+
+    def is_answered() -> bool:
+        try:
+            with urllib.request.urlopen(question, timeout=30) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    assert is_answered()
+    # That of Valkey and the graph, then that of the workers and the API: each is brought back by
+    # the other, and what it held with it.
+    for name, holder in wanted(data).items():
+        os.kill(holder.pid, signal.SIGKILL)
+        wait_for(lambda: wanted(data)[name].pid != holder.pid, f"{name} is back")  # noqa: B023
+        wait_for(is_answered, f"the API answers after {name} was killed")
+    up = recollect("up", "--detach", "--all", data=data)
     state = json.loads((data / "run" / "services.json").read_text(encoding="utf-8"))
-    pids += [server["pid"] for server in state["servers"].values()]
+    started = [*up["processes"].values(), *state["servers"].values()]
+    pids = [*(one["pid"] for one in started), *(one.pid for one in wanted(data).values())]
+    assert all(map(is_alive, pids))
     assert recollect("down", data=data)["stopped"] is True
     assert not [pid for pid in pids if is_alive(pid)]
     assert recollect("down", data=data)["stopped"] is False

@@ -8,14 +8,16 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
+from api.schemas import RetrievalMethod
 from pipelines.cli import reference
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
@@ -38,9 +40,9 @@ def run(*command: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.Co
 
 @pytest.fixture
 def promtool() -> str:
-    found = shutil.which("promtool")
+    found = shutil.which("promtool", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if found is None:
-        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+        pytest.skip("no promtool: `make promtool` builds it where Go is installed")
     return found
 
 
@@ -99,6 +101,10 @@ def test_label_values_of_closed_sets_exist(where: str, expression: str) -> None:
     assert [outcome for outcome in outcomes if f'outcome="{outcome}"' not in exposed] == []
 
 
+def test_the_methods_of_retrieval_are_those_of_the_api() -> None:
+    assert get_args(metrics.QueryMethod) == get_args(RetrievalMethod)
+
+
 def test_every_metric_is_set_somewhere() -> None:
     """An alert on a metric that nobody sets never fires, and looks like all is well."""
     own = ROOT / "pipelines/observe/metrics.py"
@@ -147,6 +153,17 @@ def test_the_dashboard_shows_what_an_operator_needs() -> None:
         "recollect_graph_nodes_pruned_total",
         "recollect_reflection_triggers_total",
         "recollect_decay_score_bucket",
+        "recollect_queries_total",
+        "recollect_query_step_duration_seconds_bucket",
+        "recollect_query_channel_nodes_total",
+        "recollect_query_channel_failures_total",
+        "recollect_proactive_nodes_total",
+        "recollect_proactive_nodes_read_total",
+        "recollect_proactive_nodes_judged_total",
+        "recollect_accesses_dropped_total",
+        "recollect_api_connections",
+        "recollect_api_connections_cut_total",
+        "recollect_api_rate_limited_total",
     }
     assert needed - shown == set()
 
@@ -236,8 +253,33 @@ def test_alerts_and_runbooks_are_pairs() -> None:
 def test_alerts_say_how_bad_what_and_where_to_read_on() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"warning", "critical"}, rule["alert"]
-        assert {"summary", "description", "runbook"} == rule["annotations"].keys(), rule["alert"]
-        assert (ROOT / rule["annotations"]["runbook"]).stem == rule["alert"]
+        assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()
+        where = f"{{{{ $externalLabels.runbooks }}}}/{rule['alert']}.md"
+        assert rule["annotations"]["runbook_url"] == where
+
+
+def test_alertmanager_hears_of_alerts_and_names_only_those_that_exist() -> None:
+    configured = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    (base,) = configured["global"]["external_labels"].values()
+    assert ROOT / base == RUNBOOKS
+    ((manager,),) = (
+        static["targets"]
+        for to in configured["alerting"]["alertmanagers"]
+        for static in to["static_configs"]
+    )
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert manager.partition(":")[0] in services
+    document = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text("utf-8"))
+    receivers = {receiver["name"] for receiver in document["receivers"]}
+    routes = [document["route"], *document["route"]["routes"]]
+    assert {route["receiver"] for route in routes} == receivers
+    alerts = [rule["alert"] for rule in rules()]
+    for rule in document["inhibit_rules"]:
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+            label, operator, text = re.fullmatch(r'(\w+)(=~|=)"(.+)"', matcher).groups()  # type: ignore[union-attr]
+            assert label == "alertname"
+            pattern = text if operator == "=~" else re.escape(text)
+            assert [name for name in alerts if re.fullmatch(pattern, name)], matcher
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in rules()])
@@ -357,7 +399,7 @@ def test_compose_refuses_without_a_secret_and_says_which(
 
 
 def test_all_parts_are_there(compose: dict[str, Any]) -> None:
-    parts = {"redis", "neo4j", "prometheus", "grafana", *OWN_SERVICES}
+    parts = {"redis", "neo4j", "prometheus", "alertmanager", "grafana", *OWN_SERVICES}
     assert compose["services"].keys() == parts
 
 
@@ -391,7 +433,7 @@ def test_only_the_api_and_grafana_are_published_and_only_here(compose: dict[str,
         assert [port.startswith("127.0.0.1:") for port in ports] == [True]
     assert compose["networks"]["data"] == {"internal": True}
     on_edge = {n for n, s in compose["services"].items() if "edge" in s.get("networks", [])}
-    assert on_edge == {"api", "grafana"}
+    assert on_edge == {"api", "grafana", "alertmanager"}  # the last has somebody to call
 
 
 def test_every_service_has_a_health_check_limits_and_a_pinned_image(
@@ -406,6 +448,13 @@ def test_every_service_has_a_health_check_limits_and_a_pinned_image(
         assert service["restart"] == "unless-stopped", name
         assert "no-new-privileges:true" in service["security_opt"], name
         assert not service.get("privileged"), name
+
+
+def test_the_api_may_fill_its_caches(compose: dict[str, Any]) -> None:
+    settings = Settings.model_fields
+    caches = settings["result_cache_bytes"].default + settings["passage_cache_bytes"].default
+    assert compose["services"]["api"]["deploy"]["resources"]["limits"]["memory"] == "1g"
+    assert caches + 420 * 2**20 < 2**30  # with the process of the query model, as measured
 
 
 def test_our_image_runs_without_root_and_cannot_write(compose: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ PURE = (
     "graph_scores",
     "intent",
     "narrative",
+    "policy",
     "query_terms",
     "ranking",
     "relevance",

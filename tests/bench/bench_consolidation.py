@@ -227,7 +227,7 @@ def _mentions(event: Event) -> Iterator[MergeNode | MergeEdge]:
             type=REFERENCES.type,
             source=event.key,
             target=_key(event, name, entity_type),
-            values={"role": role},
+            values={"role": role, "name": None},
         )
     if drawn % FACTS == 0:
         other = f"REF{drawn % (number // SHARING + 1):06}"
@@ -262,6 +262,7 @@ def _entity(event: Event, name: str, entity_type: str) -> MergeNode:
         "subtype": None,
         "first_seen": event.occurred_at_ms,
         "first_event_id": event.event_id,
+        "first_user_id": event.user_id,
         "last_seen": event.occurred_at_ms,
         "embedding": None,
     }

@@ -190,6 +190,7 @@ def running_stack(folder: Path) -> Iterator[Stack]:
         targets=("blue", "green"),
         heap_mb=HEAP_MB,
         page_cache_mb=PAGE_CACHE_MB,
+        auth=False,
     )
     with local:
         stack = Stack(local, folder)

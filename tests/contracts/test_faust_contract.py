@@ -35,6 +35,7 @@ from faust.types.tuples import TP, ack_lock
 from faust.worker import Worker
 from mode import Service
 
+from pipelines.ledger.connect import Entry
 from pipelines.work.app import StageApp
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES
@@ -49,6 +50,10 @@ class NoFolder:
 
     def checkpoint(self, partition: int) -> Checkpoint:
         return Checkpoint("toy", partition)
+
+    def read(self, *_: object) -> list[Entry]:
+        """The ledger has nothing to object to what was read."""
+        return []
 
     def apply_together(self, blocks: Any) -> dict[int, RecollectError | None]:
         raise NotImplementedError
@@ -239,6 +244,7 @@ def test_the_worker_takes_these_options() -> None:
 
 FIND_APPS = """
 from faust.cli.base import find_app
+from pipelines.ledger.connect import Entry
 from pipelines.work.stages import STAGES
 print(*[find_app(f"pipelines.work.app:{name}").conf.id for name in STAGES])
 """

@@ -157,6 +157,7 @@ def forget(graph: Graph, *events: Event, recalled: bool = False) -> None:
         batch.add(RemoveNode(EVENT.label, made.key))
         values = {
             "session_id": made.session_id,
+            "user_id": made.user_id,
             "occurred_at": made.occurred_at_ms,
             "importance_score": 4,
             "summary_id": None,

@@ -326,6 +326,7 @@ def met(
             "subtype": None,
             "first_seen": first_ms,
             "first_event_id": first_id,
+            "first_user_id": f"user-{first_id}",
             "last_seen": last_ms,
             "embedding": vector,
         },
@@ -348,7 +349,8 @@ def test_an_entity_keeps_its_earliest_name_whatever_the_order(
     for n in order:
         written(graph, MENTIONS[n], stage="enrichment")
     found = values_of(graph, ENTITY.label, ANN)
-    assert (found["name"], found["first_event_id"]) == ("ann", "c")
+    first = (found["name"], found["first_event_id"], found["first_user_id"])
+    assert first == ("ann", "c", "user-c")
     assert (found["first_seen"], found["last_seen"]) == (10, 30)
 
 
@@ -388,6 +390,7 @@ def test_kept_values_come_once(graph: Graph) -> None:
     def tombstone(session_id: str | None, importance: int | None) -> MergeNode:
         values = {
             "session_id": session_id,
+            "user_id": session_id and "ann",
             "occurred_at": 7,
             "importance_score": importance,
             "summary_id": None,
@@ -397,7 +400,8 @@ def test_kept_values_come_once(graph: Graph) -> None:
     for made in (tombstone(None, 3), tombstone("s", 9), tombstone("other", None)):
         written(graph, made, stage="consolidation")
     values = values_of(graph, FORGOTTEN.label, ("t", "e"))
-    assert (values["session_id"], values["importance_score"]) == ("s", 3)
+    assert (values["session_id"], values["user_id"]) == ("s", "ann")
+    assert values["importance_score"] == 3
 
 
 # -- edges -----------------------------------------------------------------------------------------

@@ -561,7 +561,12 @@ def test_members_may_be_asked_to_have_a_property(graph: Graph) -> None:
 
 
 def test_tombstones_have_chains_too(graph: Graph) -> None:
-    values = {"session_id": "session-1", "importance_score": 3, "summary_id": None}
+    values = {
+        "session_id": "session-1",
+        "user_id": None,
+        "importance_score": 3,
+        "summary_id": None,
+    }
     made = [
         MergeNode(
             label=FORGOTTEN.label,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Protocol
@@ -10,9 +11,12 @@ from typing import Any, Protocol
 import pytest
 import redis
 
+from pipelines.ledger.damage import HeldOut
 from pipelines.ledger.epoch import ReadCheckpoints
 from pipelines.ledger.ledger import Appended, Entry, Ledger, Outcome
 from projections.errors import (
+    ClockAhead,
+    EntryHeldOut,
     EventConflict,
     GraphAhead,
     GraphUnavailable,
@@ -23,6 +27,7 @@ from projections.errors import (
 from projections.events import content_digest, decode_event, encode_event, event_partition
 from projections.identity import START, Position, event_key_digest, partition_of
 from projections.operations import Checkpoint
+from tests.damage import flipped, write_stream_anew
 from tests.fakes.events import numbered_event
 from tests.fakes.ledger import FakeLedger, FakeServer
 
@@ -36,6 +41,12 @@ class Backend(Protocol):
     """A server, and what can happen to it."""
 
     def ledger(self, checkpoints: ReadCheckpoints = dict, partitions: int = ...) -> AnyLedger: ...
+
+    def ledger_of_a_slow_clock(self, behind_ms: int) -> AnyLedger: ...
+
+    def alter(self, entry: Entry) -> None: ...
+
+    def delete(self, entry: Entry) -> None: ...
 
     def turn_clock_back(self, by_ms: int) -> None: ...
 
@@ -54,6 +65,17 @@ class FakeBackend:
         return FakeLedger(
             self.server, partitions=partitions, id_buckets=ID_BUCKETS, checkpoints=checkpoints
         )
+
+    def ledger_of_a_slow_clock(self, behind_ms: int) -> AnyLedger:
+        return FakeLedger(
+            self.server, partitions=PARTITIONS, id_buckets=ID_BUCKETS, behind_ms=behind_ms
+        )
+
+    def alter(self, entry: Entry) -> None:
+        self.server.alter(entry)
+
+    def delete(self, entry: Entry) -> None:
+        self.server.delete(entry)
 
     def turn_clock_back(self, by_ms: int) -> None:
         self.server.now_ms -= by_ms
@@ -75,6 +97,25 @@ class ValkeyBackend:
         return Ledger(
             self.redis, partitions=partitions, id_buckets=ID_BUCKETS, checkpoints=checkpoints
         )
+
+    def ledger_of_a_slow_clock(self, behind_ms: int) -> AnyLedger:
+        return Ledger(
+            self.redis,
+            partitions=PARTITIONS,
+            id_buckets=ID_BUCKETS,
+            checkpoints=dict,
+            clock=lambda: time.time() - behind_ms / 1000,
+        )
+
+    def alter(self, entry: Entry) -> None:
+        write_stream_anew(
+            self.redis,
+            entry.partition,
+            {entry.position: lambda fields: {**fields, b"e": flipped(fields[b"e"])}},
+        )
+
+    def delete(self, entry: Entry) -> None:
+        assert self.redis.xdel(f"{{rc:{entry.partition}}}:ledger", str(entry.position)) == 1
 
     def turn_clock_back(self, by_ms: int) -> None:
         # The server's own clock cannot be turned; what it handed out can be made later than it.
@@ -437,3 +478,91 @@ def test_the_request_id_travels_beside_the_event_and_is_not_part_of_it(ledger: A
     found = [ledger.find(event.tenant, event.event_id) for event in (first, second)]
     assert [entry.request_id for entry in found] == ["req-100%-ä", None]
     assert [decode_event(entry.data) for entry in found] == [first, second]
+
+
+# damage
+
+LINE = [numbered_event(number, session_id="one") for number in range(8)]
+
+
+def damaged(backend: Backend, damage: str, *numbers: int) -> tuple[AnyLedger, list[Entry]]:
+    """A ledger some of whose entries are damaged, and all its entries as they were before."""
+    ledger = backend.ledger()
+    appended(ledger.append(LINE))
+    before = entries(ledger)
+    for number in numbers:
+        backend.alter(before[number]) if damage == "altered" else backend.delete(before[number])
+    return ledger, before
+
+
+@pytest.mark.parametrize("damage", ["altered", "lost"])
+def test_an_entry_that_is_not_what_was_appended_is_held_out(backend: Backend, damage: str) -> None:
+    ledger, before = damaged(backend, damage, 3)
+
+    read = entries(ledger)
+
+    assert [(entry.seq, entry.fault) for entry in read if entry.fault] == [(4, damage)]
+    assert read[3].data == b""
+    assert read[:3] + read[4:] == before[:3] + before[4:]
+    with pytest.raises(EntryHeldOut, match=damage):
+        read[3].event()
+    found = ledger.find(*LINE[3].key)
+    assert found is not None
+    assert (found.data, found.fault) == (b"", damage)
+    assert ledger.held_out() == (HeldOut(altered=1) if damage == "altered" else HeldOut(lost=1))
+
+
+@pytest.mark.parametrize("damage", ["altered", "lost"])
+@pytest.mark.parametrize("numbers", [(3,), (0,), (7,), (2, 3, 4)])
+def test_the_same_event_again_puts_its_entry_right(
+    backend: Backend, damage: str, numbers: tuple[int, ...]
+) -> None:
+    ledger, before = damaged(backend, damage, *numbers)
+    entries(ledger)
+
+    again = appended(ledger.append(LINE))
+
+    assert again == [Appended(entry.position, entry.partition, True) for entry in before]
+    assert ledger.find_many([event.key for event in LINE]) == dict(
+        zip([event.key for event in LINE], before, strict=True)
+    )
+    assert ledger.held_out() == HeldOut()
+    more = appended(ledger.append([numbered_event(9, session_id="one")]))
+    assert entries(ledger)[:8] == before
+    assert entries(ledger)[8].position == more[0].position
+
+
+def test_other_content_does_not_put_an_entry_right(backend: Backend) -> None:
+    ledger, _ = damaged(backend, "altered", 3)
+    assert isinstance(ledger.append([LINE[3]._replace(agent_id="other")])[0], EventConflict)
+    assert [entry.fault for entry in entries(ledger)].count("altered") == 1
+
+
+def test_lost_entries_are_missed_behind_a_number_that_is_known(backend: Backend) -> None:
+    ledger, before = damaged(backend, "lost", 2, 3)
+    at = before[1]
+    read = ledger.read(at.partition, at.position, 3, after_seq=at.seq)
+    assert [(entry.seq, entry.fault) for entry in read] == [(3, "lost"), (4, "lost"), (5, "")]
+    assert at.position < read[0].position <= before[2].position < read[2].position
+    first = ledger.read(at.partition, at.position, 1, after_seq=at.seq)
+    assert first == read[:1]
+    assert ledger.read(at.partition, first[0].position, 2, after_seq=first[0].seq) == read[1:]
+
+
+@pytest.mark.parametrize("damage", ["altered", "lost"])
+def test_damage_is_no_reason_to_take_a_graph_back(backend: Backend, damage: str) -> None:
+    ledger, before = damaged(backend, damage, 3)
+    assert ledger.missing_checkpoints([checkpoint_at(entry) for entry in before]) == []
+    held_out = entries(ledger)[3]
+    stands_there = Checkpoint("projection", held_out.partition, held_out.position, held_out.seq, "")
+    assert ledger.missing_checkpoints([stands_there]) == []
+
+
+def test_a_time_far_ahead_is_refused_and_one_not_so_far_is_not(backend: Backend) -> None:
+    appended(backend.ledger_of_a_slow_clock(behind_ms=30_000).append(LINE[:1]))
+    ahead = backend.ledger_of_a_slow_clock(behind_ms=3_600_000)
+    with pytest.raises(ClockAhead):
+        ahead.append(LINE[1:])
+    assert sum(tail.seq for tail in ahead.tails()) == 1
+    appended(backend.ledger().append(LINE[1:]))
+    assert_gapless(ahead, 8)

@@ -15,7 +15,7 @@ from pipelines.ledger.ledger import Appended, Ledger, LedgerKeys
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, LedgerError, LedgerUnavailable, UndecodableEntry
-from projections.events import encode_event
+from projections.events import content_digest, encode_event
 from projections.identity import event_key_digest
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
@@ -236,5 +236,63 @@ def test_the_stream_holds_the_canonical_form(redis_url: str, valkey: ValkeyServe
     (place,) = ledger.append(EVENTS[:1])
     assert isinstance(place, Appended)
     raw = redis.Redis.from_url(redis_url).xrange(LedgerKeys().stream(place.partition))
-    expected = {b"e": encode_event(EVENTS[0]), b"s": b"1"}
+    data = encode_event(EVENTS[0])
+    expected = {b"e": data, b"s": b"1", b"d": content_digest(data)}
     assert raw == [(str(place.position).encode(), expected)]
+
+
+def test_a_bit_that_flips_on_the_disk_is_never_served(start_valkey: StartValkey) -> None:
+    server = start_valkey()
+    ledger = ledger_at(server.port)
+    ledger.append(EVENTS[:100])
+    server.stop()
+    flipped = 0
+    for path in (server.data_dir / "appendonlydir").glob("*.aof"):
+        data = path.read_bytes()
+        flipped += data.count(b'"message 42"')
+        path.write_bytes(data.replace(b'"message 42"', b'"message 43"'))
+    assert flipped == 1
+    server.start()
+    server.wait_ready()
+    ledger = ledger_at(server.port)
+
+    faults = [e.fault for p in range(PARTITIONS) for block in ledger.scan(p) for e in block]
+
+    assert (faults.count("altered"), faults.count("")) == (1, 99)
+    entry = ledger.find("default", EVENTS[42].event_id)
+    assert entry is not None
+    assert entry.fault == "altered"
+    ledger.append(EVENTS[:100])
+    assert_holds_all(ledger, 100)
+    server.kill()
+    server.start()
+    server.wait_ready()
+    assert_holds_all(ledger_at(server.port), 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "risky", "safe"),
+    [("maxmemory-policy", "allkeys-lru", "noeviction"), ("appendonly", "no", "yes")],
+)
+def test_a_setting_that_loses_events_is_noticed_while_running(
+    start_valkey: StartValkey, name: str, risky: str, safe: str
+) -> None:
+    server = start_valkey()
+    ledger = ledger_at(server.port)
+    assert ledger.risk() == ""
+    connect(server.port).config_set(name, risky)
+    assert f"set {safe}" in ledger.risk() or f"set {name} {safe}" in ledger.risk()
+    connect(server.port).config_set(name, safe)
+    assert ledger.risk() == ""
+
+
+def test_a_stream_that_is_trimmed_is_counted_and_put_right(start_valkey: StartValkey) -> None:
+    server = start_valkey()
+    ledger = ledger_at(server.port)
+    ledger.append(EVENTS[:60])
+    for partition in range(PARTITIONS):
+        connect(server.port).xtrim(LedgerKeys().stream(partition), maxlen=3, approximate=False)
+    assert ledger.held_out().lost == 60 - 3 * PARTITIONS
+    ledger.append(EVENTS[:60])
+    assert ledger.held_out().lost == 0
+    assert_holds_all(ledger, 60)

@@ -11,9 +11,10 @@ import pytest
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads import channels as retrieval_reads
+from pipelines.graph.reads import events as event_reads
 from pipelines.graph.reads import proactive as proactive_reads
-from pipelines.graph.reads import scope as scope
 from pipelines.graph.reads import walk as walk_reads
+from pipelines.graph.reads.scope import QUESTION, Scope, in_scope
 from tests.contracts.plans import walk
 
 pytestmark = pytest.mark.integration
@@ -23,6 +24,15 @@ QUESTIONS = {
     "vectors, 2026": retrieval_reads.VECTOR_HITS[True],
     "vectors, 5.26": retrieval_reads.VECTOR_HITS[False],
     "session": retrieval_reads.SESSION_EVENTS,
+    "session's user": event_reads.SESSION_USER,
+    "session's events": event_reads.OF_SESSION + " RETURN e",
+    "candidates": event_reads.CANDIDATES,
+    "events": event_reads.EVENTS,
+    "surroundings": event_reads.SURROUNDINGS,
+    "texts": event_reads.TEXTS,
+    **{f"edges among {rows}": text for rows, text in event_reads.EDGES_AMONG.items()},
+    **{f"neighbours {key}": text for key, text in event_reads.NEIGHBOURS.items()},
+    **{f"beside {key}": text for key, text in event_reads.BESIDE.items()},
     "standings of candidates": retrieval_reads.STANDINGS,
     "contents of candidates": retrieval_reads.CONTENTS,
     "context": retrieval_reads.CONTEXT,
@@ -30,9 +40,7 @@ QUESTIONS = {
     "steps then": walk_reads.STEPS[True],
     "edges": walk_reads.EDGES_BETWEEN,
     "proactive": proactive_reads.PROACTIVE,
-    "followed then": scope.FOLLOWED,
-    "candidates then": scope.CANDIDATES,
-    **{f"neighbours then {key}": text for key, text in scope.NEIGHBOURS.items()},
+    "followed then": event_reads.FOLLOWED,
     "nodes": walk_reads.NODES_OF,
 }
 IDS = (
@@ -49,11 +57,13 @@ IDS = (
     "failures",
 )
 PARAMETERS = {
-    **dict.fromkeys(("tenant", "session_id", "user_id", "success", "retry"), "x"),
+    **dict.fromkeys(("tenant", "session_id", "id", "user_id", "success", "retry"), "x"),
     **dict.fromkeys(("now", "most", "kept", "limit", "default_importance", "least_score"), 1),
     **dict.fromkeys(("least_importance", "least_accesses"), 1),
     **{name: ["x"] for name in IDS},
     "until": [1, 0],
+    "everyone": False,
+    "all_entities": False,
     "words": "x",
     "vector": [0.05] * 384,
     "among": {"x": True},
@@ -67,12 +77,17 @@ def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
         yield driver
 
 
+@pytest.mark.parametrize("then", [False, True])
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_no_question_scans(driver: neo4j.Driver, name: str) -> None:
-    text = QUESTIONS[name].strip()
+def test_no_question_scans(driver: neo4j.Driver, name: str, *, then: bool) -> None:
+    text = in_scope(QUESTIONS[name], then=then).strip()
     asked = text.replace("CYPHER 25", "CYPHER 25 EXPLAIN", 1)
     with driver.session() as session:
-        plan = session.run(asked if asked != text else f"EXPLAIN {text}", PARAMETERS).consume().plan
+        plan = (
+            session.run(asked if asked != text else f"EXPLAIN {text}", {QUESTION: PARAMETERS})
+            .consume()
+            .plan
+        )
     assert plan is not None
     kinds = {kind for kind, _ in walk(plan)}
     assert not {kind for kind in kinds if "Scan" in kind}, kinds
@@ -101,7 +116,9 @@ def test_only_who_speaks_is_taken_for_a_speaker(driver: neo4j.Driver) -> None:
         )
     names = ["ann", "bob", "3rk2t9", "paris", "nobody"]
     events, found = GraphReader(driver, "neo4j").read(
-        lambda graph: retrieval_reads.session_and_agents(graph, tenant, "none", names),
+        lambda graph: retrieval_reads.session_and_agents(
+            graph, Scope(tenant, None, 0), "none", names
+        ),
         timeout_ms=10_000,
     )
     assert (events, found) == ([], ["ann", "bob"])
@@ -109,7 +126,7 @@ def test_only_who_speaks_is_taken_for_a_speaker(driver: neo4j.Driver) -> None:
 
 def test_every_question_is_asked_about() -> None:
     known = set(QUESTIONS.values())
-    for module in (retrieval_reads, walk_reads, proactive_reads, scope):
+    for module in (retrieval_reads, event_reads, walk_reads, proactive_reads):
         for name, text in vars(module).items():
             if name.isupper() and isinstance(text, str) and "$tenant" in text and "MATCH" in text:
                 assert any(text.strip() in one for one in known), name

@@ -7,9 +7,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipelines.ledger.connect import ALTERED, LOST, Fault
+from pipelines.ledger.damage import HeldOut
 from pipelines.ledger.epoch import ReadCheckpoints
-from pipelines.ledger.ledger import MAX_ENTRY_BYTES, Appended, Entry, Outcome, Tail
+from pipelines.ledger.ledger import (
+    CLOCK_AHEAD_S,
+    MAX_ENTRY_BYTES,
+    Appended,
+    Entry,
+    Outcome,
+    Tail,
+)
 from projections.errors import (
+    ClockAhead,
     EventConflict,
     GraphAhead,
     InvalidEvent,
@@ -17,7 +27,7 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, content_digest, encode_event, event_partition
+from projections.events import Event, encode_event, event_partition
 from projections.identity import START, Position
 from projections.operations import Checkpoint
 
@@ -37,6 +47,8 @@ class FakeServer:
     streams: dict[int, list[Entry]] = field(default_factory=dict)
     ids: dict[tuple[str, str], Entry] = field(default_factory=dict)
     halted: dict[int, GraphAhead] = field(default_factory=dict)
+    damaged: dict[Position, Fault] = field(default_factory=dict)
+    seen: set[Position] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def lose(self, partition: int, count: int) -> None:
@@ -45,6 +57,14 @@ class FakeServer:
         del self.streams[partition][-count:]
         self.ids = {key: entry for key, entry in self.ids.items() if entry not in lost}
         self.process += 1
+
+    def alter(self, entry: Entry) -> None:
+        """Something flips a bit in an entry."""
+        self.damaged[entry.position] = ALTERED
+
+    def delete(self, entry: Entry) -> None:
+        """Somebody takes an entry out by hand."""
+        self.damaged[entry.position] = LOST
 
 
 class FakeLedger:
@@ -57,8 +77,10 @@ class FakeLedger:
         partitions: int = 8,
         id_buckets: int = 32_768,
         checkpoints: ReadCheckpoints = dict,
+        behind_ms: int = 0,
     ) -> None:
         self.partitions = partitions
+        self.behind_ms = behind_ms
         self.server = server or FakeServer()
         self._checkpoints = checkpoints
         shape = (partitions, id_buckets)
@@ -74,6 +96,8 @@ class FakeLedger:
                 self.admit()
             except RecollectError as error:
                 raise LedgerUnavailable(reason=str(error)) from error
+            if (ahead_ms := self.behind_ms - CLOCK_AHEAD_S * 1000) > 0:
+                raise ClockAhead(seconds=ahead_ms / 1000, reason="the clocks differ")
             return [self._append(event, request_id or None) for event in events]
 
     def _append(self, event: Event, request_id: str | None) -> Outcome:
@@ -88,6 +112,8 @@ class FakeLedger:
         if known is not None:
             if known.data != data:
                 return EventConflict(event_id=event.event_id)
+            server.damaged.pop(known.position, None)
+            server.seen.discard(known.position)
             return Appended(known.position, known.partition, True)
         partition = event_partition(event, self.partitions)
         if partition in server.halted:
@@ -103,13 +129,46 @@ class FakeLedger:
         return Appended(entry.position, partition, False)
 
     def read(
-        self, partition: int, after: Position, count: int, until: Position | None = None
+        self,
+        partition: int,
+        after: Position,
+        count: int,
+        until: Position | None = None,
+        *,
+        after_seq: int | None = None,
     ) -> list[Entry]:
-        return [
-            entry
-            for entry in self.server.streams.get(partition, [])
-            if entry.position > after and (until is None or entry.position <= until)
-        ][:count]
+        if after == START:
+            after_seq = 0
+        found: list[Entry] = []
+        lost: list[Entry] = []
+        for entry in self.server.streams.get(partition, []):
+            if entry.position <= after and (after_seq is None or entry.seq <= after_seq):
+                continue
+            if until is not None and entry.position > until:
+                break
+            if self.server.damaged.get(entry.position) == LOST:
+                lost.append(entry)
+                continue
+            if lost and (found or after_seq is not None):
+                found += self._lost(lost, found[-1].position if found else after)
+            lost = []
+            found.append(self._seen(entry))
+        return found[:count]
+
+    def _lost(self, entries: Sequence[Entry], after: Position) -> Iterator[Entry]:
+        """Lost entries, which stand right behind the one before them."""
+        for number, entry in enumerate(entries, 1):
+            stand_in = Position(after.ms, after.seq + number)
+            yield entry._replace(position=stand_in, data=b"", request_id=None, fault=LOST)
+
+    def _seen(self, entry: Entry) -> Entry:
+        """An entry as a reader gets it."""
+        fault = self.server.damaged.get(entry.position)
+        if fault is None:
+            return entry
+        if fault == ALTERED:
+            self.server.seen.add(entry.position)
+        return entry._replace(data=b"", fault=fault)
 
     def scan(
         self,
@@ -118,19 +177,28 @@ class FakeLedger:
         until: Position | None = None,
         count: int = 1_000,
     ) -> Iterator[list[Entry]]:
-        while entries := self.read(partition, after, count, until):
+        seq = None
+        while entries := self.read(partition, after, count, until, after_seq=seq):
             yield entries
-            after = entries[-1].position
+            after, seq = entries[-1].position, entries[-1].seq
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
-        return self.server.ids.get((tenant, event_id))
+        entry = self.server.ids.get((tenant, event_id))
+        return None if entry is None else self._seen(entry)
 
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         return {key: found for key in keys if (found := self.find(*key)) is not None}
 
-    def entry_at(self, partition: int, position: Position) -> Entry | None:
-        stream = self.server.streams.get(partition, [])
-        return next((entry for entry in stream if entry.position == position), None)
+    def entry_at(self, partition: int, position: Position, seq: int | None = None) -> Entry | None:
+        for entry in self.server.streams.get(partition, []):
+            is_lost = self.server.damaged.get(entry.position) == LOST
+            if not is_lost and (entry.position == position or entry.seq == seq):
+                return self._seen(entry)
+        return None
+
+    def held_out(self) -> HeldOut:
+        lost = sum(fault == LOST for fault in self.server.damaged.values())
+        return HeldOut(len(self.server.seen), lost)
 
     def tails(self) -> list[Tail]:
         streams = [self.server.streams.get(partition) for partition in range(self.partitions)]
@@ -148,12 +216,12 @@ class FakeLedger:
     def _holds(self, checkpoint: Checkpoint) -> bool:
         if checkpoint.position == START:
             return True
-        entry = self.entry_at(checkpoint.partition, checkpoint.position)
-        return (
-            entry is not None
-            and entry.seq == checkpoint.seq
-            and content_digest(entry.data).hex() == checkpoint.digest
-        )
+        for entry in self.server.streams.get(checkpoint.partition, []):
+            if entry.seq == checkpoint.seq and entry.position in self.server.damaged:
+                return True
+            if (entry.seq, entry.position) == (checkpoint.seq, checkpoint.position):
+                return checkpoint.digest in ("", entry.digest)
+        return False
 
     def admit(self) -> None:
         server = self.server

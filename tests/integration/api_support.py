@@ -15,6 +15,7 @@ import neo4j
 import uvicorn
 from fastapi import FastAPI
 
+from api.edge import server_config
 from api.main import create_app
 from pipelines.work.settings import ApiKey, Settings
 from projections.events import timestamp_ms
@@ -40,6 +41,7 @@ class Api:
 
     app: FastAPI
     url: str
+    server: uvicorn.Server
 
     def client(self, key: str | None = WRITE_KEY, **headers: str) -> httpx.Client:
         """A client with a key; the caller closes it."""
@@ -50,20 +52,24 @@ class Api:
 
 
 @contextmanager
-def running_api(redis_url: str, neo4j_url: str, **options: Any) -> Iterator[Api]:
-    """Serve the API on a free port until the block ends."""
+def running_api(
+    redis_url: str, neo4j_url: str, *, loop: Any = "uvloop", **options: Any
+) -> Iterator[Api]:
+    """Serve the API on a free port, as `serve` does, until the block ends."""
     settings = Settings(
         **{"redis_url": redis_url, "neo4j_url": neo4j_url, "api_keys": KEYS, **options}
     )
     app = create_app(settings)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        config = server_config(app, settings)
+        config.loop = loop
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
             wait_until(lambda: server.started or not thread.is_alive(), "the API listens")
             assert server.started
-            yield Api(app, f"http://127.0.0.1:{listener.getsockname()[1]}")
+            yield Api(app, f"http://127.0.0.1:{listener.getsockname()[1]}", server)
         finally:
             server.should_exit = True
             thread.join(timeout=PATIENCE_S)

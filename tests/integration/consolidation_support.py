@@ -11,6 +11,9 @@ from tests.stages.consolidated import ranges as ranges
 from tests.stages.consolidated import story as story
 from tests.stages.consolidated import without_models as without_models
 
+FORGETTING = {"*": {"enabled": True}}
+"""The setting `retention` of those who want to see something forgotten."""
+
 
 class Consolidated(ConsolidatedLedger[Stack]):
     """All three stages of a stack, or of another target of it."""

@@ -21,6 +21,7 @@ from projections.schema import (
     LINKED_TO,
     REFERENCES,
     RELATES_TO,
+    SUMMARIZES,
     SUMMARY,
     TENANT_TERM,
     tenant_term,
@@ -105,6 +106,30 @@ class Memory(Graph):
             rest={"confidence": 0.9, "edge_type": "causal", "relation": "caused", **properties},
         )
 
+    def summarise(self, level: int, tenant: str = "acme") -> str:
+        """A summary of that level, of nobody's events; its own id."""
+        own_id = summary_id(tenant, "session", f"level-{level}")
+        self.driver.execute_query(
+            f"MERGE (s:{SUMMARY.label} {{tenant: $tenant, summary_id: $own_id}}) "
+            "SET s.level = $level, s.user_ids = []",
+            tenant=tenant,
+            own_id=own_id,
+            level=level,
+        )
+        return own_id
+
+    def sum_up(self, summary: str, node_ids: Sequence[str], tenant: str = "acme") -> None:
+        """A summary is made from summaries and events, by wire ids."""
+        self.driver.execute_query(
+            f"MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: $own_id}}) "
+            f"MATCH (n:{SUMMARY.label}|{EVENT.label} {{tenant: $tenant}}) "
+            "WHERE coalesce(n.event_id, 'summary:' + n.summary_id) IN $node_ids "
+            f"MERGE (s)-[:{SUMMARIZES.type}]->(n)",
+            tenant=tenant,
+            own_id=summary.removeprefix("summary:"),
+            node_ids=list(node_ids),
+        )
+
     def relate_sessions(
         self, session: str, other: str, resolution: str, tenant: str = "acme"
     ) -> None:
@@ -112,6 +137,7 @@ class Memory(Graph):
         self.driver.execute_query(
             f"MERGE (a:{SUMMARY.label} {{tenant: $tenant, summary_id: $a}}) "
             f"MERGE (b:{SUMMARY.label} {{tenant: $tenant, summary_id: $b}}) "
+            "SET a.user_ids = [], b.user_ids = [] "
             f"CREATE (a)-[:{LINKED_TO.type} {{reason: 'similar_failure', score: 0.9, "
             "resolution_event_id: $resolution}]->(b)",
             tenant=tenant,

@@ -14,7 +14,7 @@ from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from projections.events import Event
+from projections.events import Event, content_digest
 from tests.graph_dump import dump
 from tests.memory_stack import PARTITIONS as PARTITIONS
 from tests.memory_stack import LedgerStack
@@ -70,7 +70,7 @@ class Stack(ValkeyStack):
         redis: Any = self.services.redis
         keys = self.ledger.keys
         seq = redis.incr(keys.seq(partition))
-        redis.xadd(keys.stream(partition), {"e": data, "s": seq})
+        redis.xadd(keys.stream(partition), {"e": data, "s": seq, "d": content_digest(data)})
         tail = self.ledger.tails()[partition]
         entry = self.ledger.entry_at(partition, tail.position)
         assert entry is not None

@@ -255,6 +255,11 @@ def test_a_pass_is_asked_for_by_an_event_of_the_ledger(
     assert answer.headers["location"] == f"/v1/events/{event.event_id}"
 
 
+def test_a_pass_is_asked_for_without_a_body(operator: httpx.Client, ledger: Ledger) -> None:
+    event = stored(ledger, operator.post(PASS_PATH))
+    assert (event.event_type, event.payload) == (REQUESTED_EVENT, {})
+
+
 def test_a_pass_that_is_asked_for_again_is_the_same_request(operator: httpx.Client) -> None:
     body = {"event_id": str(uuid.uuid4())}
     first, again = (operator.post(PASS_PATH, json=body) for _ in range(2))

@@ -18,6 +18,7 @@ from projections.events import timestamp_text
 from projections.schema import REFERENCES
 from tests.factories import START_MS, event, event_id
 from tests.integration.api_support import (
+    ADMIN_KEY,
     OTHER_KEY,
     READ_KEY,
     WRITE_KEY,
@@ -36,12 +37,14 @@ pytestmark = pytest.mark.integration
 
 SPOKEN = 7
 """Events that mention the tool."""
+USER = "cust-ben"
+"""Whose is the last of them."""
 
 
 def story() -> Facts:
     facts = Facts(first=100)
     facts.say("Charge Service", "depends_on", "Ledger Store")
-    facts.say("Charge Service", "has_status", "green", literal=True, user_id="cust-ben")
+    facts.say("Charge Service", "has_status", "green", literal=True, user_id=USER)
     facts.say("Charge Service", "depends_on", "nothing", tenant=OTHER)
     facts.say(party("card charger", "tool"), "runs_in", "Frankfurt")
     own_id = entity_id(TENANT, canonical_name("charge_card"), "tool")
@@ -60,7 +63,7 @@ def story() -> Facts:
                 tenant=TENANT,
                 event_type="tool.call",
                 tool_name="charge_card",
-                user_id="cust-ben" if number == SPOKEN else None,
+                user_id=USER if number == SPOKEN else None,
                 at=number * 1_000,
                 payload={"arguments": {"amount": "84.00"}},
             )
@@ -139,7 +142,7 @@ def test_a_cursor_of_another_question_is_refused(api: Api, client: httpx.Client)
 
 
 def test_an_entity_has_its_names_facts_and_events(client: httpx.Client) -> None:
-    found = entity(client, "entity:charge_card", limit=100)
+    found = entity(client, "entity:charge_card", limit=100, user_id=USER)
     assert found.entity.type == "tool"
     assert found.entity.mention_count == SPOKEN
     assert found.entity.provenance.event_id == event_id(103)
@@ -154,17 +157,19 @@ def test_an_entity_has_its_names_facts_and_events(client: httpx.Client) -> None:
     }
     ids = {found.entity.entity_id, *(alias.entity_id for alias in found.aliases)}
     for own_id in ids:
-        again = entity(client, own_id, limit=100)
+        again = entity(client, own_id, limit=100, user_id=USER)
         assert again.entity == found.entity
-        assert entity(client, own_id.removeprefix("entity:")).entity == found.entity
-    facts = entity(client, "entity:Charge-Service").facts
+        bare = entity(client, own_id.removeprefix("entity:"), user_id=USER)
+        assert bare.entity == found.entity
+    facts = entity(client, "entity:Charge-Service", user_id=USER).facts
     assert {fact.relation for fact in facts} == {"depends_on", "has_status"}
 
 
 def test_pages_of_events_go_back_in_time(client: httpx.Client) -> None:
-    first = entity(client, "entity:charge_card", limit=3)
-    second = entity(client, "entity:charge_card", limit=3, cursor=first.next_cursor)
-    third = entity(client, "entity:charge_card", limit=3, cursor=second.next_cursor)
+    page = {"limit": 3, "user_id": USER}
+    first = entity(client, "entity:charge_card", **page)
+    second = entity(client, "entity:charge_card", **page, cursor=first.next_cursor)
+    third = entity(client, "entity:charge_card", **page, cursor=second.next_cursor)
     ids = [node.node_id for page in (first, second, third) for node in page.events]
     assert ids == [event_id(number) for number in range(SPOKEN, 0, -1)]
     assert third.next_cursor is None
@@ -177,7 +182,7 @@ def test_an_entity_as_it_was(client: httpx.Client) -> None:
 
 
 def test_for_a_user_nothing_of_others_is_shown(client: httpx.Client) -> None:
-    for user, count in (("cust-ben", SPOKEN), ("cust-zoe", SPOKEN - 1)):
+    for user, count in ((USER, SPOKEN), ("cust-zoe", SPOKEN - 1)):
         found = entity(client, "entity:charge_card", user_id=user)
         assert len(found.events) == count
     facts = entity(client, "entity:charge service", user_id="cust-zoe").facts
@@ -227,7 +232,7 @@ def test_a_broken_rule_is_named(
 # feedback
 
 
-def test_feedback_is_an_event_and_sent_again_the_same(client: httpx.Client) -> None:
+def test_feedback_is_an_event_and_sent_again_the_same(api: Api, client: httpx.Client) -> None:
     sent = {
         "useful": [event_id(1)],
         "not_useful": ["entity:" + "0f" * 16],
@@ -237,7 +242,9 @@ def test_feedback_is_an_event_and_sent_again_the_same(client: httpx.Client) -> N
     answer = client.post("/v1/feedback", json=sent)
     assert answer.status_code == 202, answer.text
     assert not answer.json()["duplicate"]
-    stored = client.get(answer.headers["location"]).json()
+    assert_problem(client.get(answer.headers["location"]), 404, "not-found")
+    with api.client(ADMIN_KEY, **{"X-Tenant": TENANT}) as operator:
+        stored = operator.get(answer.headers["location"], params={"user_id": "*"}).json()
     assert stored["event_type"] == "memory.feedback"
     assert stored["payload"] == {name: sent[name] for name in ("useful", "not_useful", "comment")}
     assert client.post("/v1/feedback", json=sent).json()["duplicate"]
@@ -290,7 +297,9 @@ def told_api(valkey: ValkeyServer, neo4j: Neo4jServer, api: Api) -> Iterator[Api
 
 @pytest.fixture
 def reader(told_api: Api) -> Iterator[httpx.Client]:
+    """An operator: decisions that name no users are of before, and for operators."""
     with told_api.client() as opened:
+        opened.params = {"user_id": "*"}
         yield opened
 
 

@@ -9,10 +9,12 @@ import httpx
 import pytest
 
 from api.read_schemas import Fact, FactsResponse
+from api.retrieval.intent import classify_graph_subgraph
 from consolidation.forgetting_payloads import ACCESSED_EVENT
 from enrichment.names import canonical_name, entity_id
 from pipelines.graph.reads import facts as fact_reads
 from pipelines.graph.reads.facts import FactReads
+from pipelines.graph.reads.scope import QUESTION, Scope
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.errors import QueryTimeout
 from projections.events import decode_event, timestamp_text
@@ -154,6 +156,11 @@ def test_types_choose_the_edges_that_are_walked(client: httpx.Client) -> None:
         ("schema change", "caused", "broken dashboard")
     ]
     everything = recall(client, "DuckDB", edge_types=[])
+    # "what is" has the marker of entities, and semantic facts are always asked for
+    asked = "What is DuckDB?"
+    assert triples(recall(client, asked, edge_types="auto")) == triples(
+        recall(client, asked, edge_types=sorted(classify_graph_subgraph(asked)))
+    )
     assert triples(everything) == triples(recall(client, "DuckDB"))
 
 
@@ -191,6 +198,9 @@ def test_a_caller_may_name_where_to_begin(client: httpx.Client) -> None:
     assert (found.meta.seed_channel, len(found.facts)) == ("given", 2)
     own_id = found.seeds[0].entity_id
     assert triples(recall(client, "anything", seed_nodes=[own_id], max_depth=1)) == triples(found)
+    unknown = recall(client, "anything", seed_nodes=["entity:nobody", own_id])
+    assert triples(unknown) == triples(recall(client, "anything", seed_nodes=[own_id]))
+    assert unknown.meta.unknown_seeds == ["entity:nobody"]
     assert recall(client, "anything", seed_nodes=["entity:nobody"]).facts == []
 
 
@@ -287,10 +297,10 @@ def test_ids_are_asked_490_at_a_time(
 
     class Asked:
         def rows(self, text: str, **parameters: Any) -> list[Any]:
-            sizes.append(len(parameters["ids"]))
+            sizes.append(len(parameters[QUESTION]["ids"]))
             return []
 
-    reads = FactReads(Asked(), TENANT)  # type: ignore[arg-type]  # only `rows` is used
+    reads = FactReads(Asked(), Scope(TENANT, None, 0))
     assert reads.facts_of([str(n) for n in range(1_000)], fact_reads.FactFilter(0)) == []
     assert sizes == [490, 490, 20]
 

@@ -173,7 +173,9 @@ def test_what_is_no_batch_is_refused_as_a_whole(writer: httpx.Client, body: obje
 def test_a_stored_event_comes_back_whole(writer: httpx.Client) -> None:
     event = envelope(payload=["a", {"b": None}], user_id="u", importance_hint=9)
     position = writer.post("/v1/events", json=event).json()["global_position"]
-    answer = writer.get(f"/v1/events/{event['event_id'].upper()}", params={"min_position": "1-0"})
+    path, params = f"/v1/events/{event['event_id'].upper()}", {"min_position": "1-0"}
+    assert_problem(writer.get(path, params=params), 404, "not-found")
+    answer = writer.get(path, params={**params, "user_id": "u"})
     assert answer.status_code == 200
     stored = answer.json()
     StoredEvent.model_validate(stored, strict=True)
@@ -277,7 +279,7 @@ def test_reading_does_not_include_writing(api: Api) -> None:
 
 def test_writing_includes_reading_and_admin_writing(api: Api) -> None:
     with api.client(WRITE_KEY) as client:
-        assert client.get("/v1/context/s").status_code == 200
+        assert client.get("/v1/entities").status_code == 200
     with api.client(ADMIN_KEY) as client:
         assert client.post("/v1/events", json=envelope()).status_code == 201
 

@@ -11,6 +11,7 @@ import httpx
 import neo4j
 import pytest
 
+from pipelines.observe import metrics
 from projections.schema import (
     CAUSED_BY,
     EVENT,
@@ -23,6 +24,8 @@ from projections.schema import (
 from tests.integration.api_support import OTHER_KEY, Api, assert_problem, running_api
 from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
 from tests.integration.test_api_read import NODE, assert_form
+from tests.servers import emptied_neo4j
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -35,10 +38,11 @@ def memory(neo4j_url: str) -> Iterator[Memory]:
 
 @pytest.fixture(scope="module")
 def api(module_redis_url: str, request: pytest.FixtureRequest) -> Iterator[Api]:
-    graph = request.getfixturevalue("neo4j")
+    # Emptied before the API admits the server process: checkpoints of other tests would halt it.
+    graph_url = emptied_neo4j(request.getfixturevalue("neo4j"))
     # No answer is given again: the graph of these tests changes behind the ledger's back.
     options = {"channel_timeout_ms": 30_000, "result_cache_s": 0}
-    with running_api(module_redis_url, graph.url, **options) as running:
+    with running_api(module_redis_url, graph_url, **options) as running:
         yield running
 
 
@@ -155,6 +159,16 @@ def test_overrides_are_respected_and_echoed(memory: Memory, client: httpx.Client
     assert (found.meta.intent, found.meta.intent_override) == ("why", "why")
     assert found.meta.inferred_intents == {}
     assert found.meta.seed_nodes == ["entity:card_declined"]
+    assert [*found.meta.seed_names.values()] == ["card_declined"]
+    assert found.meta.unknown_seeds == []
+    given = [
+        "entity:card_declined",
+        "entity:nobody",
+        str(uuid.UUID(int=999)),
+        "summary:" + "0" * 32,
+    ]
+    found = atlas(ask(client, "anything", intent="why", seed_nodes=given))
+    assert found.meta.unknown_seeds == given[1:]
     assert {card, failed} <= {node.node_id for node in found.nodes}
     weights = {"recency": 1.0, "importance": 1.0, "relevance": 1.0}
     found = atlas(ask(client, "payment", scoring_weights=weights))
@@ -291,6 +305,16 @@ def test_an_earlier_resolution_comes_along_marked_and_can_be_left_out(
         return {node.node_id: node.proactive_signal for node in marked}
 
     assert added(max_nodes=20)[resolved] == "recurring_pattern"
+    labels = {"signal": "recurring_pattern", "judgement": "useful"}
+
+    def judged() -> float:
+        name = "recollect_proactive_nodes_judged_total"
+        return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+    before = judged()
+    answer = client.post("/v1/feedback", json={"useful": [resolved]})
+    assert answer.status_code == 202
+    wait_until(lambda: judged() == before + 1, "the judgement is counted")
     assert private not in added(max_nodes=20)
     assert added(max_nodes=20, proactive=False) == {}
     assert added(max_nodes=4) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,24 @@ import httpx
 import neo4j
 import pytest
 
+from api.retrieval import walk as retrieval_walk
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
+from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.walk import steps
+from pipelines.graph.rows import StepEdge
 from pipelines.local.servers import ValkeyServer
 from projections.events import PARTITION_KEY, Event, decode_event
 from projections.identity import START, partition_of
-from projections.schema import CAUSED_BY
+from projections.schema import CAUSED_BY, REFERENCES
 from tests.integration.api_support import (
     Api,
     Graph,
+    assert_problem,
     envelope,
     running_api,
 )
-from tests.integration.query_support import Memory, ask, atlas, found_ids, ids
+from tests.integration.query_support import PATIENT, Memory, ask, atlas, found_ids, ids
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -114,9 +120,95 @@ def test_what_may_be_incomplete_is_not_given_again(
         assert "keywords alone" in " ".join(one.meta.degraded)
 
 
-def test_an_activation_that_takes_too_long_gives_way(
-    redis_url: str, neo4j_url: str, memory: Memory
+def test_whatever_shows_an_event_counts_it_as_read(
+    api: Api, client: httpx.Client, memory: Memory
 ) -> None:
+    shown = send(client, session_id="s")["event_id"]
+    memory.say({shown: "payment failed"}, session_id="s")
+    entity = memory.mention([shown], "Payment")
+    paths = (
+        f"/v1/events/{shown}",
+        "/v1/context/s",
+        f"/v1/nodes/{shown}/lineage",
+        f"/v1/entities/{entity}",
+    )
+    for path in paths:
+        assert client.get(path, params={"record_access": False}).status_code == 200, path
+        assert client.get(path).status_code == 200, path
+    at = {"as_of": "2026-02-12T00:00:00Z"}
+    assert client.get("/v1/context/s", params=at).status_code == 200
+
+    def reads() -> list[Accessed]:
+        return [parse_accessed(one.payload) for one in accessed(api)]
+
+    wait_until(lambda: sum(one.events.get(shown, 0) for one in reads()) == len(paths), "all reads")
+    assert sum(one.entities.get(entity.removeprefix("entity:"), 0) for one in reads()) == 1
+
+
+def test_what_is_no_event_comes_from_events(client: httpx.Client, memory: Memory) -> None:
+    cause, failed, other, foreign = ids(4)
+    memory.say(dict.fromkeys((cause, failed, other), "it happened"), session_id="s")
+    memory.say({foreign: "bob's"}, session_id="s", user_id="bob")
+    memory.cause(failed, cause)
+    entity = memory.mention([failed, foreign], "Payment Gateway")
+    for where in (entity, "entity:payment_gateway"):
+        found = atlas(client.get(f"/v1/nodes/{where}/lineage", params=PATIENT))
+        assert [(node.node_id, node.depth) for node in found.nodes] == [
+            (entity, 0),
+            (failed, 1),
+            (cause, 2),
+        ]
+        assert {edge.type for edge in found.edges} == {REFERENCES.type, CAUSED_BY.type}
+        assert found.meta.seed_nodes == [entity]
+    of_session, of_episode = (f"summary:{memory.summarise(level)}" for level in (2, 1))
+    memory.sum_up(of_session, [of_episode])
+    memory.sum_up(of_episode, [failed, other])
+    found = atlas(client.get(f"/v1/nodes/{of_session}/lineage", params=PATIENT))
+    assert {node.node_id: node.depth for node in found.nodes} == {
+        of_session: 0,
+        of_episode: 1,
+        failed: 2,
+        other: 2,
+        cause: 3,
+    }
+    assert found.nodes[-1].node_id == cause
+    for unknown in ("entity:nobody", "summary:" + "0" * 32, "community:" + "0" * 32):
+        answer = client.get(f"/v1/nodes/{unknown}/lineage", params=PATIENT)
+        assert_problem(answer, 404, "not-found")
+
+
+def test_a_context_is_for_what_is_asked_and_may_be_text(
+    client: httpx.Client, memory: Memory
+) -> None:
+    texts = {own_id: f"the courier brought parcel {n}" for n, own_id in enumerate(ids(30), start=1)}
+    refund = ids(12)[-1]
+    texts[refund] = "a refund of 40 euros was approved"
+    memory.say(texts, session_id="s")
+    at: dict[str, str | int] = {"as_of": "2026-02-12T01:00:00Z", "max_nodes": 3}
+    newest = atlas(client.get("/v1/context/s", params=at))
+    assert [node.node_id for node in newest.nodes] == ids(30)[:-4:-1]
+    asked = at | {"query": "was the refund approved?"}
+    found = atlas(client.get("/v1/context/s", params=asked))
+    assert found.nodes[0].node_id == refund
+    assert found.nodes[0].scores.relevance_score == 1.0
+    text = client.get("/v1/context/s", params=asked, headers={"Accept": "text/markdown"})
+    assert text.headers["content-type"].startswith("text/markdown")
+    assert "a refund of 40 euros was approved" in text.text
+    short = client.get(
+        "/v1/context/s", params=asked | {"max_tokens": 50}, headers={"Accept": "text/markdown"}
+    )
+    assert len(short.text) < len(text.text)
+
+
+def test_an_activation_that_takes_too_long_gives_way(
+    redis_url: str, neo4j_url: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is planned already is answered before the database looks whether the time is over.
+    def late(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
+        time.sleep(0.005)
+        return steps(graph, scope, node_ids)
+
+    monkeypatch.setattr(retrieval_walk, "steps", late)
     first, second = ids(2)
     memory.say({first: "payment failed", second: "weather is fine"})
     memory.link(CAUSED_BY.type, [(second, first)], mechanism="direct")

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import typer
 
 from pipelines.cli.main import COMMANDS, load
 from pipelines.cli.outcome import EXIT_CODES
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
@@ -363,7 +365,9 @@ def test_a_wrong_setting_is_exit_2_and_is_named_without_its_value() -> None:
     assert "many-secrets" not in done.stderr
 
 
-def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request() -> None:
+def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request(
+    redis_url: str,
+) -> None:
     code = (
         "import sys\n"
         "from pipelines.cli import main as cli\n"
@@ -374,7 +378,7 @@ def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request() -> No
     )
     quiet, loud = (
         subprocess.run(
-            [sys.executable, "-c", code, "status", *more, "--redis", NOWHERE],
+            [sys.executable, "-c", code, "status", *more, "--redis", redis_url],
             capture_output=True,
             env=clean_environment(),
             check=False,
@@ -388,9 +392,9 @@ def test_what_nobody_foresaw_is_one_line_and_a_traceback_only_on_request() -> No
     assert "Traceback" in loud.stderr
 
 
-def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "import", "-", "--redis", redis_url, "--neo4j", neo4j_url, "--batch", "1"],
+def started(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -398,6 +402,43 @@ def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
         # a job in the background, as CI may run us, hands an ignored SIGINT down
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify",),
+        ("verify", "--repair"),
+        ("replay", "projection"),
+        ("rebuild", "--in-place", "--yes"),
+        ("consolidate",),
+        ("status", "--watch"),
+        ("worker", "projection"),
+    ],
+    ids=lambda command: " ".join(command),
+)
+def test_an_interrupt_while_it_works_is_exit_130(
+    recollect: Recollect, redis_url: str, neo4j_url: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    sent = recollect("import", "-", stdin=lines(*(envelope(number) for number in range(1, 4_000))))
+    assert sent.returncode == 0
+    with redis.from_url(redis_url) as client:
+        before = client.info("stats")["total_commands_processed"]
+        process = started(
+            *command, "--redis", redis_url, "--neo4j", neo4j_url, "--data", str(tmp_path)
+        )
+        # It has begun to read the ledger, or to ask for it again and again.
+        wait_until(
+            lambda: client.info("stats")["total_commands_processed"] > before + 60, "it works"
+        )
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr.decode()
+    assert b"Traceback" not in stderr
+
+
+def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
+    process = started("import", "-", "--redis", redis_url, "--neo4j", neo4j_url, "--batch", "1")
     assert process.stdin is not None
     process.stdin.write(lines(envelope(1), envelope(2), ""))
     process.stdin.flush()

@@ -102,7 +102,7 @@ def test_a_running_api_answers_alike(stack: Stack, api: Api) -> None:
     body = {"query": WHY.text, "session_id": WHY.session_id, "agent_id": "ask"}
     document = running.ask("/v1/query/subgraph", {**body, "record_access": False}, "default")
     assert FAILURE in [node["node_id"] for node in document.document["nodes"]]
-    lineage = running.lineage(FAILURE, "default")
+    lineage = running.lineage(FAILURE, "default", document.document["meta"]["user_id"])
     assert {FAILURE, CHANGE, ROOT} <= {node["node_id"] for node in lineage["nodes"]}
 
 

@@ -50,11 +50,14 @@ def answered(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
 def test_it_shows_what_would_be_forgotten_and_why(live: Consolidated) -> None:
     asked = ("--dry-run-forgetting", "--now", "2037-01-01T00:00:00Z")
     done = recollect(live, *asked, "--json")
-    (rows,) = answered(done)["tenants"].values()
+    told = answered(done)
+    (rows,) = told["tenants"].values()
+    assert told["switched_off"] == ["default"]
     assert (done.returncode, sum(row["events"] for row in rows)) == (0, 6)
     assert not any(row["leaves"] for row in rows), "nothing has a summary yet"
     shown = recollect(live, *asked).stdout.decode()
-    assert "default" in shown
+    assert "default: forgetting is switched off; if it were on" in shown
+    assert "no summary lists it" in shown
     assert "stays" in shown
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -31,7 +32,7 @@ from projections.schema import SUMMARIZES
 from tests.decision_factories import requested
 from tests.factories import NOW_MS, START_MS, event, sessions
 from tests.fakes.stages import SCORED
-from tests.integration.consolidation_support import Consolidated
+from tests.integration.consolidation_support import FORGETTING, Consolidated
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j
@@ -56,7 +57,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def live(make_stack: Callable[..., Stack]) -> Consolidated:
     """Four sessions of six events, in the graph; no worker runs."""
-    made = Consolidated(make_stack(lease_ms=LEASE_MS))
+    made = Consolidated(make_stack(lease_ms=LEASE_MS, retention=FORGETTING))
     made.take_in(*sessions(4, 6))
     return made
 
@@ -158,6 +159,7 @@ def environment(live: Consolidated) -> dict[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if "RECOLLECT_" not in name},
         **{f"RECOLLECT_{name.upper()}": str(getattr(settings, name)) for name in names},
+        "RECOLLECT_RETENTION": json.dumps(settings.retention),
     }
 
 
@@ -183,7 +185,7 @@ def test_a_killed_pass_is_completed_by_the_next_and_nothing_is_decided_twice(
     graph, decided = said(live), kinds(live)
     assert verify(live.stack.services).ok
     live.stack.services.redis.flushall()
-    fresh = Consolidated(make_stack(lease_ms=LEASE_MS))
+    fresh = Consolidated(make_stack(lease_ms=LEASE_MS, retention=FORGETTING))
     fresh.empty()
     fresh.take_in(*sessions(4, 6))
     run(fresh, LATER_MS)

@@ -49,13 +49,16 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
     return True
 
 
+def ledger(data_dir: Path) -> redis.Redis:
+    settings = connection_settings(data_dir)
+    return redis.from_url(settings["redis_url"], password=settings["redis_password"])
+
+
 def login(data_dir: Path, name: str) -> Driver:
     state = read_state(data_dir)
     assert state is not None
     settings = connection_settings(data_dir)
-    auth = None
-    if "neo4j_user" in settings:
-        auth = (settings["neo4j_user"], settings["neo4j_password"])
+    auth = (settings["neo4j_user"], settings["neo4j_password"])
     return GraphDatabase.driver(state.neo4j_urls[name], auth=auth)
 
 
@@ -91,6 +94,14 @@ def test_killed_valkey_restarts_on_its_port_with_its_data(own_valkey: ValkeyServ
     own_valkey.wait_ready()
     with redis.from_url(before) as client:
         assert client.get("kept") == b"yes"
+
+
+def test_what_a_server_writes_is_for_its_user_alone(own_valkey: ValkeyServer) -> None:
+    with redis.from_url(own_valkey.url) as client:
+        client.set("kept", "yes")
+    files = [path for path in (own_valkey.data_dir / "appendonlydir").rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
 
 
 def test_replica_follows_its_primary(own_valkey: ValkeyServer, tmp_path: Path) -> None:
@@ -168,14 +179,14 @@ def test_up_asks_for_its_password_reports_restarts_and_goes_down(
 ) -> None:
     assert read_state(data_dir) is None
     began = time.monotonic()
-    first = up(data_dir, detach=True, auth=True)
+    first = up(data_dir, detach=True)
     record_property("up_s", round(time.monotonic() - began, 1))
     assert up(data_dir, detach=True) == first  # a second one only reports
     port = int(first.neo4j_urls["blue"].rsplit(":", 1)[1])
     assert neo4j_answers(port, connection_settings(data_dir)["neo4j_password"])
     assert not neo4j_answers(port, "wrong-password")
     assert not neo4j_answers(port)
-    with redis.from_url(first.redis_url) as client:
+    with ledger(data_dir) as client:
         client.set("kept", "yes")
     with login(data_dir, "blue") as driver:
         driver.execute_query("CREATE (:Kept)")
@@ -189,7 +200,7 @@ def test_up_asks_for_its_password_reports_restarts_and_goes_down(
     second = up(data_dir, detach=True)
     assert second.redis_url == first.redis_url
     assert second.neo4j_urls == first.neo4j_urls
-    with redis.from_url(second.redis_url) as client:
+    with ledger(data_dir) as client:
         assert client.get("kept") == b"yes"
     with login(data_dir, "blue") as driver:
         assert len(driver.execute_query("MATCH (n:Kept) RETURN n").records) == 1
@@ -203,10 +214,11 @@ def test_a_killed_server_is_started_again_and_a_killed_supervisor_leaves_nothing
 
     def restarted() -> bool:
         now = read_state(data_dir)
-        return now is not None and now.valkey.pid != before.valkey.pid
+        return now is not None and now.valkey.pid != before.valkey.pid and now.valkey.answers
 
     assert wait_until(restarted)
-    assert valkey_answers(int(before.redis_url.rsplit(":", 1)[1].split("/")[0]))
+    with ledger(data_dir) as client:
+        assert client.ping()
 
     state = read_state(data_dir)
     assert state is not None

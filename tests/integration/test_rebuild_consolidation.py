@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from consolidation.decay import DAY_MS
@@ -14,6 +16,7 @@ from pipelines.proof.verify import verify
 from pipelines.work.catch_up import bring_back
 from tests.decision_factories import system
 from tests.factories import START_MS
+from tests.integration.consolidation_support import FORGETTING
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack
 from tests.servers import emptied_neo4j
@@ -29,7 +32,10 @@ def green(second_neo4j: Neo4jServer) -> Target:
     return Target("green", emptied_neo4j(second_neo4j), "neo4j")
 
 
-def test_what_was_decided_is_applied_and_nothing_else(stack: Stack, green: Target) -> None:
+def test_what_was_decided_is_applied_and_nothing_else(
+    make_stack: Callable[..., Stack], green: Target
+) -> None:
+    stack = make_stack(retention=FORGETTING)
     walks = [
         said(n, f"Ann met Bob at {PLACES[n % 4]} on walk {n}.", session_id=f"session-{n % 3}")
         for n in range(1, 25)

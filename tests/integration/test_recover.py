@@ -14,7 +14,7 @@ from pipelines.local.servers import ValkeyServer
 from pipelines.operations import recover as module
 from pipelines.operations.recover import GAP_RECORDED, recover
 from pipelines.proof.verify import verify
-from projections.errors import GraphAhead
+from projections.errors import GraphAhead, OperationFailed
 from projections.events import Event, decode_event
 from tests.factories import event, event_id, sessions
 from tests.integration.enrichment_support import Enriched, said
@@ -248,7 +248,11 @@ def test_everything_lost(outage: Outage) -> None:
     outage.server.wait_ready()
     outage.lost = outage.events
     outage.stack = Stack(outage.server.url, outage.neo4j_url)
-    report = recover(outage.stack.services, apply=True).as_dict()
+    with pytest.raises(OperationFailed, match="holds nothing"):
+        recover(outage.stack.services, apply=True)
+    assert recover(outage.stack.services, apply=False).nothing_left == ["blue"]
+
+    report = recover(outage.stack.services, apply=True, everything=True).as_dict()
     assert report["ok"]
     assert report["lost_event_ids"] == outage.lost_ids()
     assert outage.graph_ids() == []

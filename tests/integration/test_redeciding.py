@@ -15,6 +15,7 @@ from pipelines.proof.verify import verify
 from pipelines.work.live import Decisions
 from tests.decision_factories import system
 from tests.factories import START_MS, event_id, sessions
+from tests.integration.consolidation_support import FORGETTING
 from tests.integration.pass_support import PassingStack
 from tests.integration.stack import Stack
 from tests.passing import entity_id
@@ -42,7 +43,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def live(make_stack: Callable[..., Stack]) -> PassingStack:
     """Three sessions of six events, summarised, and forgotten since."""
-    made = PassingStack(make_stack())
+    made = PassingStack(make_stack(retention=FORGETTING))
     made.take_in(*sessions(3, 6))
     services = made.stack.services
     consolidate(services, now_ms=START_MS + DAY_MS)

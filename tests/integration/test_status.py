@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from consolidation.payloads import PassDecided
 from enrichment import FOLD_VERSION
 from enrichment.payloads import REQUESTED_EVENT
 from pipelines.cli.graph import picture
+from pipelines.local.servers import ValkeyServer
 from pipelines.models.installed import installed_models
 from pipelines.operations.status import status
 from pipelines.work.stages import STAGES
@@ -54,6 +55,19 @@ def test_a_stage_that_nobody_started_is_told_apart_from_one_that_lags(stack: Sta
     assert stages["enrichment"]["models"]["graph"] is None
     assert document["ok"] is True
     assert "never started: recollect worker enrichment" in printed(document)
+
+
+def test_a_redis_that_may_lose_events_is_told(
+    start_valkey: Callable[..., ValkeyServer], neo4j_url: str
+) -> None:
+    server = start_valkey()
+    stack = Stack(server.url, neo4j_url)
+    assert status(stack.services)["ledger"]["at_risk"] is None
+    stack.services.redis.config_set("appendonly", "no")
+    document = status(stack.services)
+    stack.close()
+    assert (document["ok"], "append-only" in document["ledger"]["at_risk"]) == (False, True)
+    assert "events may get lost: Redis keeps no append-only file" in printed(document)
 
 
 def test_the_last_pass_of_each_tenant_is_told_and_who_waits(stack: Stack) -> None:

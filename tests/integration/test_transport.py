@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.local.servers import ValkeyServer
+from projections.events import content_digest
 from tests.integration.transport_support import LEASE_MS, PARTITIONS, Cluster, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -203,7 +204,8 @@ def test_a_gap_in_the_ledger_stops_its_partition_only(cluster: Cluster) -> None:
     worker = cluster.start()
     cluster.append(10)
     wait_done(cluster)
-    last = cluster.redis.xadd("{rc:0}:ledger", {"e": "0/12", "s": 12})
+    beyond = {"e": b"0/12", "s": 12, "d": content_digest(b"0/12")}
+    last = cluster.redis.xadd("{rc:0}:ledger", beyond)
     cluster.append(10, range(1, PARTITIONS))
     wait_done(cluster)
     wait_for(lambda: "does not continue seq 10" in cluster.logs(), 10, "the gap is reported")

@@ -13,6 +13,8 @@ from typing import IO, Any
 
 import redis
 
+from projections.events import content_digest
+
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
 LEASE_MS = 2_000
@@ -47,7 +49,9 @@ class Cluster:
         pipe = self.redis.pipeline(transaction=False)
         for partition in partitions:
             for seq in range(self.sent[partition] + 1, self.sent[partition] + count + 1):
-                pipe.xadd(f"{{rc:{partition}}}:ledger", {"e": f"{partition}/{seq}", "s": seq})
+                data = f"{partition}/{seq}".encode()
+                fields = {"e": data, "s": seq, "d": content_digest(data)}
+                pipe.xadd(f"{{rc:{partition}}}:ledger", fields)
             self.sent[partition] += count
             pipe.set(f"{{rc:{partition}}}:seq", self.sent[partition])
         pipe.execute()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from consolidation import episodes
+from consolidation.sources import Episode
 from pipelines.graph import memory
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import StoredNode
+from pipelines.operations.passes import entity_names
 from pipelines.work.live import LiveRunner
 from projections import structural
 from projections.identity import Link
@@ -133,6 +136,21 @@ def reach_ignored(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(LiveRunner, "_has_passed", lambda self, stage, until: True)
 
 
+def names_as_others_write_them(patched: pytest.MonkeyPatch) -> None:
+    """An entity is called as it was first, whoever wrote it so."""
+    patched.setattr(entity_names, "is_named", lambda node, user_id: True)
+
+
+def told_to_all_alike(patched: pytest.MonkeyPatch) -> None:
+    """An episode of several users is told once, from what all of them said."""
+
+    def episode_parts(episode: Episode, user_ids: Iterable[str] = ()) -> Iterator[Episode]:
+        users = sorted({event.user_id for event in episode.events if event.user_id is not None})
+        yield episode._replace(user_ids=tuple(users[:1]))
+
+    patched.setattr(episodes, "episode_parts", episode_parts)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     no_fence,
     earliest_is_last,
@@ -145,4 +163,6 @@ MUTANTS: tuple[Mutant, ...] = (
     tombstones_ignored,
     decided_by_arrival,
     reach_ignored,
+    names_as_others_write_them,
+    told_to_all_alike,
 )

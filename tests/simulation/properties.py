@@ -11,6 +11,7 @@ from projections.schema import FOLLOWS, SCOPE
 from tests.graph_dump import Dump, dump, rounded
 from tests.simulation.doubles import BrokenProperty, SimulatedGraph
 from tests.simulation.world import World
+from tests.whose import broken_rules
 
 
 def check(world: World) -> None:
@@ -27,6 +28,7 @@ def check(world: World) -> None:
         _require_tenants_apart(name, shown)
         _require_sums(name, shown, world.appended)
         _require_no_dead_letters(name, graph)
+        _require_users_apart(name, graph, world.appended)
 
 
 def _require_equal(what: str, shown: Dump, expected: Dump) -> None:
@@ -82,6 +84,14 @@ def _require_tenants_apart(name: str, shown: Dump) -> None:
     for type_, source, target, _ in shown.edges:
         if source[0] != target[0]:
             raise BrokenProperty(f"{name}: {type_} from {source} to {target}")
+
+
+def _require_users_apart(name: str, graph: SimulatedGraph, appended: list[Event]) -> None:
+    """Nobody is shown what only another said."""
+    for tenant in sorted({made.tenant for made in appended}):
+        told = [made for made in appended if made.tenant == tenant]
+        if broken := broken_rules(graph, tenant, told):
+            raise BrokenProperty(f"{name}: {len(broken)} told to others:\n" + "\n".join(broken[:4]))
 
 
 def _require_sums(name: str, shown: Dump, appended: list[Event]) -> None:

@@ -60,6 +60,7 @@ TEXTS = (
     "nothing to see",
     "",
 )
+USERS = (None, "ann", "ben")
 TYPES = ("agent.message.sent", "tool.call", "tool.result", "agent.message.sent")
 STAGE_LIST = tuple(STAGES.values())
 
@@ -203,6 +204,7 @@ class World:
             tenant=TENANTS[tenant % len(TENANTS)],
             event_type=event_type,
             session_id="memory",
+            user_id=USERS[more[0] // 17 % len(USERS)],
             payload=payload,
         )
         self._append([made])
@@ -466,8 +468,11 @@ def _event(number: int, at: int, more: tuple[int, ...]) -> Event:
     """An event of few ids, sessions and texts, at a time that is often shared or late."""
     n = number % IDS
     parent = more[3] % (2 * IDS)
+    user_id = USERS[more[3] // 13 % len(USERS)]
+    names = (NAMES[more[2] % len(NAMES)], NAMES[more[1] % len(NAMES)])
+    # one of them writes everything in capitals
     text = TEXTS[more[4] % len(TEXTS)].format(
-        NAMES[more[2] % len(NAMES)], NAMES[more[1] % len(NAMES)]
+        *(name.upper() if user_id == USERS[-1] else name for name in names)
     )
     return event(
         1 + n,
@@ -479,6 +484,7 @@ def _event(number: int, at: int, more: tuple[int, ...]) -> Event:
         tool_name="search" if more[4] // 11 % len(TYPES) in (1, 2) else None,
         parent_event_id=event_id(1 + parent) if parent < IDS and parent != n else None,
         status="failed" if more[3] % 11 == 0 else None,
+        user_id=user_id,
         payload={"text": text} if text else None,
     )
 

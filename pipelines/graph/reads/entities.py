@@ -12,8 +12,16 @@ from typing import Any, Final, NamedTuple
 from neo4j.time import DateTime
 
 from enrichment.names import components
-from pipelines.graph.reader import GraphNode, GraphRead, node_columns
-from pipelines.graph.reads.facts import ENTITY_COLUMNS, IS_KNOWN, FactReads, entity_name
+from pipelines.graph.reader import GraphNode, node_columns
+from pipelines.graph.reads.facts import (
+    ENTITY_COLUMNS,
+    ENTITY_NODE,
+    IS_KNOWN,
+    FactReads,
+    entity_name,
+    seen_entity,
+)
+from pipelines.graph.reads.scope import ScopedReads, allowed, of_viewer, stands, visible
 from pipelines.graph.rows import EntityName
 from projections.schema import (
     COMMUNITY,
@@ -29,13 +37,21 @@ from projections.schema import (
 
 MAX_PREFIXED: Final = 200
 MAX_LINKS: Final = 50
+MAX_PARTS: Final = 200
+"""Summaries of one session, one for each of its users, that an operator is shown."""
 MAX_COUNTED: Final = 10_000
 """Entities of a tenant among which the most mentioned are looked for."""
+MAX_MENTIONS: Final = 10_000
+"""Mentions of one entity that are looked at: a hub costs no more than that. Which they are of more,
+the database chooses."""
 
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
 _BY_NAME = f"USING INDEX n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
+
+_MENTIONS = f"""COUNT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
+  WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")} RETURN e }}"""
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -62,54 +78,64 @@ ENTITIES: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
 WHERE {IS_KNOWN}
-RETURN {node_columns("n", ENTITY)} AS node,
-       COUNT {{ (n)<-[:{REFERENCES.type}]-() }} AS mentions,
+RETURN {ENTITY_NODE} AS node, {_MENTIONS} AS mentions,
        head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
-             WHERE NOT c:{COMMUNITY.placeholder} AND NOT coalesce(c.gone, false)
-             | {node_columns("c", COMMUNITY)}]) AS community,
+             WHERE {visible(COMMUNITY, "c")} | {node_columns("c", COMMUNITY)}]) AS community,
        [(n)-[s:{SAME_AS.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
-        WHERE NOT coalesce(s.retracted, false) | [o.entity_id, s.confidence, s.justification]]
+        WHERE NOT coalesce(s.retracted, false) AND {visible(ENTITY, "o")}
+        | [o.entity_id, s.confidence, s.justification]]
        AS same
 """
-# A user's events are shown to who asks for that user, or for no user in particular.
 EVENTS_OF: Final = f"""
 UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})<-[:{REFERENCES.type}]-
-      (e:{EVENT.label} {{tenant: $tenant}})
-WHERE NOT e:{EVENT.placeholder}
-  AND CASE WHEN $user_id IS NULL OR e.user_id IS NULL THEN true ELSE e.user_id = $user_id END
-  AND e.occurred_at <= datetime({{epochMillis: $at}})
-  AND CASE WHEN e.occurred_at = datetime({{epochMillis: $at}}) THEN e.event_id > $id ELSE true END
-WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+CALL (n) {{
+  MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
+  WHERE e.occurred_at <= datetime({{epochMillis: $at}})
+    AND CASE WHEN e.occurred_at = datetime({{epochMillis: $at}}) THEN e.event_id > $id ELSE true END
+  RETURN e LIMIT {MAX_MENTIONS}
+}}
+WITH DISTINCT e WHERE {visible(EVENT, "e")}
+WITH e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
 RETURN {node_columns("e", EVENT)} AS node
 """
 MENTIONED: Final = f"""
 UNWIND $events AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})-[r:{REFERENCES.type}]->
       (n:{ENTITY.label} {{tenant: $tenant}})
-WHERE n.entity_id IN $ids
+WHERE n.entity_id IN $ids AND {visible(EVENT, "e")}
 RETURN id AS source, n.entity_id AS target, r.role AS role ORDER BY source, target, role
 """
 _SUMMARY_COLUMNS = node_columns("s", SUMMARY)
-_WRITTEN = f"NOT s:{SUMMARY.placeholder} AND NOT coalesce(s.gone, false)"
-SUMMARY_OF: Final = f"""
-MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})
+_WRITTEN = visible(SUMMARY, "s")
+SUMMARIES_OF: Final = f"""
+UNWIND $ids AS id
+MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})
 WHERE {_WRITTEN}
 RETURN {_SUMMARY_COLUMNS} AS node
 """
+SUMMARIES_IN: Final = f"""
+MATCH (s:{SUMMARY.label})
+USING INDEX s:{SUMMARY.label}({", ".join(SUMMARY.indexes[0])})
+WHERE s.tenant = $tenant AND s.session_id = $session_id AND s.summary_id IS NOT NULL
+  AND s.scope = $kind AND s.scope_id = $scope_id AND {_WRITTEN}
+RETURN {_SUMMARY_COLUMNS} AS node
+ORDER BY size(coalesce(s.user_ids, [])), s.user_ids, s.summary_id LIMIT {MAX_PARTS}
+"""
 BELOW: Final = f"""
-MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[:{SUMMARIZES.type}]->
+UNWIND $ids AS id
+MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[:{SUMMARIZES.type}]->
       (s:{SUMMARY.label} {{tenant: $tenant}})
 WHERE {_WRITTEN}
-WITH s, coalesce(head(s.time_range).epochMillis, 0) AS began
+WITH DISTINCT s, coalesce(head(s.time_range).epochMillis, 0) AS began
 WHERE began >= $began AND CASE WHEN began = $began THEN s.summary_id > $after ELSE true END
 RETURN {_SUMMARY_COLUMNS} AS node
 ORDER BY began, s.summary_id LIMIT $limit
 """
 LINKS: Final = f"""
-MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[r:{LINKED_TO.type}]-
+MATCH (p:{SUMMARY.label} {{tenant: $tenant, summary_id: $id}})-[r:{LINKED_TO.type}]-
       (s:{SUMMARY.label} {{tenant: $tenant}})
-WHERE {_WRITTEN}
+WHERE {_WRITTEN} AND {visible(SUMMARY, "p")}
 RETURN s.summary_id AS summary_id, s.scope AS scope, s.scope_id AS scope_id, r.reason AS reason,
        r.score AS score, r.evidence AS evidence, r.resolution_event_id AS resolution_event_id,
        r.event_id AS event_id
@@ -117,10 +143,38 @@ ORDER BY score DESC, summary_id, reason LIMIT $limit
 """
 COMMUNITIES: Final = f"""
 MATCH (c:{COMMUNITY.label})
-WHERE c.tenant = $tenant AND c.community_id > $after AND NOT c:{COMMUNITY.placeholder}
-  AND NOT coalesce(c.gone, false)
+WHERE c.tenant = $tenant AND c.community_id > $after AND {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
 ORDER BY c.community_id LIMIT $limit
+"""
+
+
+# What is kept from the viewer beside an answer; of many, the first MAX_COUNTED are looked at.
+WITHHELD_ENTITIES: Final = f"""
+MATCH (n:{ENTITY.label}) {_BY_NAME}
+WHERE n.tenant = $tenant AND n.canonical_name >= $name
+  AND CASE WHEN n.canonical_name = $name THEN n.entity_id > $id ELSE true END
+  AND CASE WHEN $last IS NULL THEN true ELSE n.canonical_name <= $last END
+  AND {stands(ENTITY, "n")} AND {_TYPED}
+WITH n LIMIT {MAX_COUNTED}
+WITH n WHERE NOT {allowed(ENTITY, "n")}
+RETURN count(n) AS withheld
+"""
+WITHHELD_MENTIONS: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})<-[:{REFERENCES.type}]-
+      (e:{EVENT.label} {{tenant: $tenant}})
+WITH e LIMIT {MAX_MENTIONS}
+WITH DISTINCT e WHERE {stands(EVENT, "e")} AND NOT {of_viewer("e")}
+RETURN count(e) AS withheld
+"""
+WITHHELD_BELOW: Final = f"""
+UNWIND $ids AS id
+MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[:{SUMMARIZES.type}]->
+      (s:{SUMMARY.label} {{tenant: $tenant}})
+WITH s LIMIT {MAX_COUNTED}
+WITH s WHERE {stands(SUMMARY, "s")} AND NOT {allowed(SUMMARY, "s")}
+RETURN count(s) AS withheld
 """
 
 
@@ -128,7 +182,7 @@ class EntityNode(NamedTuple):
     """An entity as the graph has it.
 
     Attributes:
-        mentions: events that reference it.
+        mentions: events that reference it, of MAX_MENTIONS at most.
         community: of which it is a member; None: of none.
         same: what it was found to be the same as: id, confidence, justification.
     """
@@ -198,12 +252,8 @@ def shown_type(properties: Mapping[str, Any]) -> str | None:
     return properties.get("corrected_type") or properties.get("entity_type")
 
 
-class EntityReads:
-    """Questions asked in one read transaction, for one tenant."""
-
-    def __init__(self, graph: GraphRead, tenant: str) -> None:
-        self._graph = graph
-        self._tenant = tenant
+class EntityReads(ScopedReads):
+    """Entities and summaries as one viewer sees them."""
 
     def listed(
         self, after: tuple[str, str], entity_type: str | None, limit: int
@@ -225,11 +275,13 @@ class EntityReads:
 
     def entities(self, ids: Sequence[str]) -> dict[str, EntityNode]:
         """Entities with what belongs to them, by id."""
-        entities = {}
+        entities: dict[str, EntityNode] = {}
+        if not ids:
+            return entities
         for row in self._rows(ENTITIES, ids=list(ids)):
             community = row["community"]
             entities[row["node"]["entity_id"]] = EntityNode(
-                _node(ENTITY.label, "entity_id", row["node"]),
+                _node(ENTITY.label, "entity_id", seen_entity(row["node"], self._scope)),
                 row["mentions"],
                 None if community is None else _node(COMMUNITY.label, "community_id", community),
                 sorted({(edge[0], edge[1], edge[2]) for edge in row["same"]}),
@@ -246,22 +298,24 @@ class EntityReads:
         if not nodes:
             return None
         own_id = max(nodes, key=lambda entity_id: (nodes[entity_id].mentions, entity_id))
-        pairs = FactReads(self._graph, self._tenant).same_as([own_id])
+        pairs = FactReads(self._graph, self._scope).same_as([own_id])
         together = sorted({own_id, *(entity_id for pair in pairs for entity_id in pair)})
-        members = self.entities(together)
+        more = self.entities([entity_id for entity_id in together if entity_id not in nodes])
+        members = {
+            entity_id: node for entity_id, node in (nodes | more).items() if entity_id in together
+        }
         canonical = components(pairs).get(own_id, own_id)
         if canonical not in members:  # the smallest id has never been mentioned
             canonical = min(members)
         return EntityGroup(canonical, together, members)
 
-    def events_of(
-        self, ids: Sequence[str], before: tuple[int, str], user_id: str | None, limit: int
-    ) -> list[GraphNode]:
-        """Events that mention any of the entities, the newest first, behind (time, event id)."""
+    def events_of(self, ids: Sequence[str], before: tuple[int, str], limit: int) -> list[GraphNode]:
+        """Events that mention any of the entities, the newest first, behind (time, event id).
+
+        Of an entity that more than MAX_MENTIONS mention until then, they are of so many of them.
+        """
         at_ms, event_id = before
-        rows = self._rows(
-            EVENTS_OF, ids=list(ids), at=at_ms, id=event_id, user_id=user_id, limit=limit
-        )
+        rows = self._rows(EVENTS_OF, ids=list(ids), at=at_ms, id=event_id, limit=limit)
         return [_node(EVENT.label, "event_id", row["node"]) for row in rows]
 
     def mentioned(self, event_ids: Sequence[str], ids: Sequence[str]) -> list[Mention]:
@@ -269,16 +323,23 @@ class EntityReads:
         rows = self._rows(MENTIONED, events=list(event_ids), ids=list(ids))
         return [Mention(row["source"], row["target"], row["role"]) for row in rows]
 
-    def summary(self, summary_id: str) -> GraphNode | None:
-        """A summary; None: nobody has written it, or it is gone."""
-        for row in self._rows(SUMMARY_OF, id=summary_id):
-            return _node(SUMMARY.label, "summary_id", row["node"])
-        return None
+    def summaries(self, summary_ids: Sequence[str]) -> list[GraphNode]:
+        """Of some summaries those that are written and not gone, in the order of the ids."""
+        rows = self._rows(SUMMARIES_OF, ids=list(summary_ids))
+        nodes = [_node(SUMMARY.label, "summary_id", row["node"]) for row in rows]
+        return sorted(nodes, key=lambda node: summary_ids.index(node.node_id))
 
-    def below(self, summary_id: str, after: tuple[int, str], limit: int) -> list[GraphNode]:
-        """The summaries that a summary is made from, by when they begin, behind (time, id)."""
+    def summaries_in(self, session_id: str, scope: str, scope_id: str) -> list[GraphNode]:
+        """All that was told of a session, or of an episode of it: of nobody first, then by user."""
+        rows = self._rows(SUMMARIES_IN, session_id=session_id, kind=scope, scope_id=scope_id)
+        return [_node(SUMMARY.label, "summary_id", row["node"]) for row in rows]
+
+    def below(
+        self, summary_ids: Sequence[str], after: tuple[int, str], limit: int
+    ) -> list[GraphNode]:
+        """What some summaries are made from, by when it begins, behind (time, id)."""
         began_ms, own_id = after
-        rows = self._rows(BELOW, id=summary_id, began=began_ms, after=own_id, limit=limit)
+        rows = self._rows(BELOW, ids=list(summary_ids), began=began_ms, after=own_id, limit=limit)
         return [_node(SUMMARY.label, "summary_id", row["node"]) for row in rows]
 
     def links(self, summary_id: str) -> list[Link]:
@@ -295,8 +356,30 @@ class EntityReads:
         rows = self._rows(COMMUNITIES, after=after, limit=limit)
         return [_node(COMMUNITY.label, "community_id", row["node"]) for row in rows]
 
-    def _rows(self, text: str, **parameters: Any) -> list[Any]:
-        return list(self._graph.rows(text, tenant=self._tenant, **parameters))
+    def withheld_entities(
+        self, after: tuple[str, str], last: str | None, entity_type: str | None
+    ) -> int:
+        """How many entities of a page are kept from the viewer.
+
+        Args:
+            after: (canonical name, id) behind which the page begins.
+            last: the canonical name at which it ends; None: it goes to the end of all.
+            entity_type: of these; None: of all.
+        """
+        name, own_id = after
+        return self._count(WITHHELD_ENTITIES, name=name, id=own_id, last=last, type=entity_type)
+
+    def withheld_mentions(self, ids: Sequence[str]) -> int:
+        """How many events that mention the entities are kept from the viewer."""
+        return self._count(WITHHELD_MENTIONS, ids=list(ids))
+
+    def withheld_below(self, summary_ids: Sequence[str]) -> int:
+        """How many of the summaries that a summary is made from are kept from the viewer."""
+        return self._count(WITHHELD_BELOW, ids=list(summary_ids))
+
+    def _count(self, text: str, **parameters: Any) -> int:
+        (row,) = self._rows(text, **parameters)
+        return int(row["withheld"])
 
 
 def _node(label: str, key: str, columns: Mapping[str, Any]) -> GraphNode:

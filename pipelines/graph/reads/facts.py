@@ -12,9 +12,24 @@ from typing import Any, Final, NamedTuple
 from enrichment.names import edges_of_sameness
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
-from pipelines.graph.reader import GraphRead
+from pipelines.graph.reader import node_columns
+from pipelines.graph.reads.scope import (
+    MAX_SCANNED,
+    OVER_FETCH,
+    Scope,
+    ScopedReads,
+    allowed,
+    collected,
+    fact_visible,
+    of_first_event,
+    of_viewer,
+    stands,
+    supports,
+    visible,
+)
 from pipelines.graph.rows import EntityName, FactEnd, FactRow
 from projections.schema import (
+    COMMUNITY,
     ENTITY,
     EVENT,
     MEMBER_OF,
@@ -27,9 +42,29 @@ from projections.schema import (
 
 IDS_AT_ONCE: Final = 490
 
-_NAME = "coalesce({0}.display_name, {0}.name, {0}.canonical_name)"
+
+def _name(variable: str) -> str:
+    """What an entity is called: by a person, else as first seen, else in its plain form."""
+    return (
+        f"coalesce({variable}.display_name, {of_first_event(variable, 'name')}, "
+        f"{variable}.canonical_name)"
+    )
+
+
 _TYPE = "coalesce({0}.corrected_type, {0}.entity_type)"
-IS_KNOWN = f"NOT n:{ENTITY.placeholder}"
+IS_KNOWN: Final = visible(ENTITY, "n")
+"""Of an entity that the viewer knows, by an event or a fact."""
+ENTITY_NODE: Final = node_columns(
+    "n",
+    ENTITY,
+    name=of_first_event("n", "name"),
+    subtype=of_first_event("n", "subtype"),
+    first_seen=of_first_event("n", "first_seen.epochMillis"),
+    first_event_id=of_first_event("n", "first_event_id"),
+    first_user_id=of_first_event("n", "first_user_id"),
+    supports=supports("n"),
+)
+"""An entity with everything that the viewer may see of it; `seen_entity` makes properties of it."""
 
 
 class Surroundings(NamedTuple):
@@ -53,16 +88,12 @@ class FactFilter(NamedTuple):
     Attributes:
         at_ms: valid at this moment.
         edge_types: of these types; empty: of all.
-        user_id: of this person or of nobody; None: of nobody.
         per_entity: of one entity at most so many, the most trusted first.
-        everyone: of whatever person, for browsing.
     """
 
     at_ms: int
     edge_types: Sequence[str] = ()
-    user_id: str | None = None
     per_entity: int = 100
-    everyone: bool = False
 
 
 def _columns(variable: str, properties: Iterable[Property]) -> str:
@@ -74,17 +105,18 @@ def _columns(variable: str, properties: Iterable[Property]) -> str:
 
 
 ENTITY_COLUMNS: Final = (
-    f"n.entity_id AS entity_id, {_NAME.format('n')} AS name, {_TYPE.format('n')} AS entity_type, "
-    "n.subtype AS subtype, [n.canonical_name, n.name, n.display_name] AS names"
+    f"n.entity_id AS entity_id, {_name('n')} AS name, {_TYPE.format('n')} AS entity_type, "
+    f"{of_first_event('n', 'subtype')} AS subtype, "
+    f"[n.canonical_name, {of_first_event('n', 'name')}, n.display_name] AS names"
 )
 _AS_ROW = (
     "{entity_id: entity_id, name: name, entity_type: entity_type, subtype: subtype, names: names}"
 )
 FOUND_BY_TEXT: Final = f"""
-{found_text(ENTITY, "n")}
+{found_text(ENTITY, "n", limit="fetched")}
 AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
-ORDER BY score DESC, entity_id
+ORDER BY score DESC, entity_id LIMIT $most
 """
 FOUND_BY_NAME: Final = f"""
 UNWIND $names AS name
@@ -114,12 +146,12 @@ FOUND_NEAR: Final = {
     True: f"""
 CYPHER 25
 MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
-WHERE n.tenant = $tenant LIMIT $limit) SCORE AS score
+WHERE n.tenant = $tenant LIMIT $fetched) SCORE AS score
 WHERE {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, score
 """,
     False: f"""
-CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $limit, $vector)
+CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $fetched, $vector)
 YIELD node AS n, score AS found
 WHERE n.tenant = $tenant AND {IS_KNOWN}
 RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
@@ -129,37 +161,37 @@ RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS
 _SAME_HOLDS = "NOT coalesce(s.retracted, false)"
 SAME: Final = f"""
 UNWIND $ids AS id
-MATCH (:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
       (o:{ENTITY.label} {{tenant: $tenant}})
-WHERE {_SAME_HOLDS}
+WHERE {_SAME_HOLDS} AND {visible(ENTITY, "n")} AND {visible(ENTITY, "o")}
 RETURN id AS one, o.entity_id AS other
 """
 STRUCTURES: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-RETURN id, COUNT {{ (n)-[:{RELATES_TO.type}]-() }} AS degree,
-       size(COLLECT {{ MATCH (n)-[r:{RELATES_TO.type}]-() RETURN DISTINCT r.edge_type LIMIT 4 }})
-       AS edge_types,
-       head([(n)-[:{MEMBER_OF.type}]->(c {{tenant: $tenant}}) | c.community_id]) AS community_id,
+WHERE {IS_KNOWN}
+RETURN id,
+       COUNT {{ MATCH (n)-[r:{RELATES_TO.type}]-() WHERE {fact_visible("r")} RETURN r }} AS degree,
+       size(COLLECT {{ MATCH (n)-[r:{RELATES_TO.type}]-() WHERE {fact_visible("r")}
+                      RETURN DISTINCT r.edge_type LIMIT 4 }}) AS edge_types,
+       head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
+             WHERE {visible(COMMUNITY, "c")} | c.community_id]) AS community_id,
        EXISTS {{ (n)-[s:{SAME_AS.type}]-({{tenant: $tenant}})
                 WHERE {_SAME_HOLDS} }} AS is_same
 """
 # What ends a fact says until when it holds; a fact that expired without such an end holds until
-# then. A user's facts are the user's.
+# then.
 FACT_HOLDS: Final = """r.valid_from <= datetime({epochMillis: $now})
     AND CASE WHEN r.valid_to IS NOT NULL THEN r.valid_to > datetime({epochMillis: $now})
              WHEN r.expired_at IS NOT NULL THEN r.expired_at > datetime({epochMillis: $now})
              ELSE true END"""
-FACT_IS_SHARED_OR_OWN: Final = (
-    "CASE WHEN r.user_id IS NULL THEN true ELSE coalesce(r.user_id = $user_id, false) END"
-)
 _COUNTS = f"""{FACT_HOLDS}
       AND CASE WHEN size($edge_types) = 0 THEN true ELSE r.edge_type IN $edge_types END
-      AND CASE WHEN $everyone THEN true ELSE {FACT_IS_SHARED_OR_OWN} END"""
-_FACT_COLUMNS = f"""s.entity_id AS source_id, {_NAME.format("s")} AS source_name,
-       {_TYPE.format("s")} AS source_type, s.subtype AS source_subtype,
-       t.entity_id AS target_id, {_NAME.format("t")} AS target_name,
-       {_TYPE.format("t")} AS target_type, t.subtype AS target_subtype,
+      AND {fact_visible("r")}"""
+_FACT_COLUMNS = f"""s.entity_id AS source_id, {_name("s")} AS source_name,
+       {_TYPE.format("s")} AS source_type, {of_first_event("s", "subtype")} AS source_subtype,
+       t.entity_id AS target_id, {_name("t")} AS target_name,
+       {_TYPE.format("t")} AS target_type, {of_first_event("t", "subtype")} AS target_subtype,
        {_columns("r", RELATES_TO.properties)} AS properties"""
 FACTS_OF: Final = f"""
 UNWIND $ids AS id
@@ -178,39 +210,52 @@ UNWIND $ends AS pair
 MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}})
 MATCH (t:{ENTITY.label} {{tenant: $tenant, entity_id: pair[1]}})
 MATCH (s)-[r:{RELATES_TO.type}]->(t)
-WHERE r.event_id IN pair[2] AND {FACT_IS_SHARED_OR_OWN}
+WHERE r.event_id IN pair[2] AND {fact_visible("r")}
 RETURN {_FACT_COLUMNS}
+"""
+WITHHELD_NAMES: Final = f"""
+CALL () {{
+  {found_text(ENTITY, "n", limit="fetched")}
+  RETURN n
+  UNION
+  UNWIND $names AS name
+  MATCH (n:{ENTITY.label} {{tenant: $tenant, canonical_name: name}})
+  RETURN n
+}}
+WITH n WHERE {stands(ENTITY, "n")} AND NOT {allowed(ENTITY, "n")}
+RETURN count(n) AS withheld
+"""
+WITHHELD_FACTS: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+MATCH (n)-[r:{RELATES_TO.type}]-(:{ENTITY.label} {{tenant: $tenant}})
+WITH r LIMIT {MAX_SCANNED}
+WITH DISTINCT r WHERE NOT {of_viewer("r")}
+RETURN count(r) AS withheld
 """
 SESSIONS: Final = f"""
 UNWIND $ids AS id
 MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})
-WHERE e.session_id IS NOT NULL
+WHERE e.session_id IS NOT NULL AND {visible(EVENT, "e")}
 RETURN DISTINCT e.session_id AS session_id
 """
 COSINES: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-WHERE n.{ENTITY.vector} IS NOT NULL
+WHERE n.{ENTITY.vector} IS NOT NULL AND {IS_KNOWN}
 RETURN id, 2 * vector.similarity.cosine(n.{ENTITY.vector}, $vector) - 1 AS cosine
 """
 
 
-class FactReads:
-    """Questions asked in one read transaction, for one tenant.
-
-    Args:
-        graph: the transaction.
-        tenant: whose graph.
-    """
-
-    def __init__(self, graph: GraphRead, tenant: str) -> None:
-        self._graph = graph
-        self._tenant = tenant
+class FactReads(ScopedReads):
+    """Facts, and the entities that they are about, as one viewer sees them."""
 
     def found_by_text(self, words: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with a name that has a word beginning with one of the words, the best first."""
-        search = lucene_query(ENTITY, self._tenant, words, prefixes=words)
-        return [] if search is None else self._entities(FOUND_BY_TEXT, words=search, most=limit)
+        search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
+        if search is None:
+            return []
+        return self._entities(FOUND_BY_TEXT, words=search, fetched=OVER_FETCH * limit, most=limit)
 
     def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with one of the canonical names."""
@@ -224,12 +269,22 @@ class FactReads:
             names: canonical ones.
             limit: of either kind.
         """
-        search = lucene_query(ENTITY, self._tenant, words, prefixes=words)
+        search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
         if search is None:
             return self.found_by_name(names, limit)
-        parameters = {"words": search, "names": list(names), "most": limit}
-        (record,) = self._graph.rows(FOUND, tenant=self._tenant, **parameters)
-        return list({row["entity_id"]: entity_name(row) for row in record["rows"]}.values())
+        search_parameters = {"words": search, "names": list(names)}
+        bounds = {"fetched": OVER_FETCH * limit, "most": limit}
+        rows = collected(self._graph, self._scope, FOUND, **search_parameters, **bounds)
+        return list({row["entity_id"]: entity_name(row) for row in rows}.values())
+
+    def withheld_names(self, words: Sequence[str], names: Sequence[str], limit: int) -> int:
+        """How many entities `found` would have had are kept from the viewer."""
+        search = lucene_query(ENTITY, self._scope.tenant, words, prefixes=words)
+        if search is None:
+            return 0
+        search_parameters = {"words": search, "names": list(names), "fetched": OVER_FETCH * limit}
+        (row,) = self._rows(WITHHELD_NAMES, **search_parameters)
+        return int(row["withheld"])
 
     def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
         """Entities of the ids."""
@@ -239,7 +294,8 @@ class FactReads:
         """Entities with the nearest names, and the plain cosine, the nearest first."""
         version = str(self._graph.rows(SERVER_VERSION)[0]["version"])
         text = FOUND_NEAR[not version.startswith("5.")]
-        rows = self._graph.rows(text, tenant=self._tenant, vector=list(vector), limit=limit)
+        fetched = OVER_FETCH * limit
+        rows = self._rows(text, vector=list(vector), fetched=fetched)
         scored = [(entity_name(row), 2 * row["score"] - 1) for row in rows]
         return sorted(scored, key=lambda match: (-match[1], match[0].entity_id))[:limit]
 
@@ -264,19 +320,19 @@ class FactReads:
             sorted(ids),
             now=wanted.at_ms,
             edge_types=list(wanted.edge_types),
-            user_id=wanted.user_id,
             per_entity=wanted.per_entity,
-            everyone=wanted.everyone,
         )
         facts = (_fact(row) for row in rows)
         return list({fact.key: fact for fact in facts}.values())
 
-    def facts_between(
-        self, ends: Iterable[tuple[str, str, str]], user_id: str | None
-    ) -> list[FactRow]:
+    def withheld(self, ids: Iterable[str]) -> int:
+        """How many facts of the entities are kept from the viewer, of the first MAX_SCANNED."""
+        return sum(row["withheld"] for row in self._chunked(WITHHELD_FACTS, sorted(ids)))
+
+    def facts_between(self, ends: Iterable[tuple[str, str, str]]) -> list[FactRow]:
         """Facts from one entity to another that an event said: (source, target, event id) each.
 
-        Whether they hold is not asked; of other users than this one they are never seen.
+        Whether they hold is not asked.
         """
         events_of: dict[tuple[str, str], list[str]] = {}
         for source_id, target_id, event_id in ends:
@@ -285,8 +341,7 @@ class FactReads:
         facts: list[FactRow] = []
         for first in range(0, len(pairs), IDS_AT_ONCE):
             chunk = pairs[first : first + IDS_AT_ONCE]
-            rows = self._graph.rows(FACTS_BETWEEN, tenant=self._tenant, ends=chunk, user_id=user_id)
-            facts += map(_fact, rows)
+            facts += map(_fact, self._rows(FACTS_BETWEEN, ends=chunk))
         return facts
 
     def sessions(self, event_ids: Iterable[str]) -> set[str]:
@@ -299,14 +354,30 @@ class FactReads:
         return {row["id"]: row["cosine"] for row in rows}
 
     def _entities(self, text: str, **parameters: Any) -> list[EntityName]:
-        return [
-            entity_name(row) for row in self._graph.rows(text, tenant=self._tenant, **parameters)
-        ]
+        rows = self._rows(text, **parameters)
+        return [entity_name(row) for row in rows]
 
     def _chunked(self, text: str, ids: Sequence[str], **parameters: Any) -> Iterator[Any]:
         for first in range(0, len(ids), IDS_AT_ONCE):
             chunk = list(ids[first : first + IDS_AT_ONCE])
-            yield from self._graph.rows(text, tenant=self._tenant, ids=chunk, **parameters)
+            yield from self._rows(text, ids=chunk, **parameters)
+
+
+def seen_entity(columns: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """Properties of an entity from ENTITY_NODE, absent ones left out; `supports` as rows.
+
+    To a user it was seen last when it was in an event that the user may see, and where its name is
+    another user's it is called as in that event.
+    """
+    properties = {name: value for name, value in columns.items() if value is not None}
+    names = [support.pop("name") for support in properties["supports"]]
+    if "name" not in properties and any(names):
+        properties["name"] = next(filter(None, names))
+    if not scope.everyone:
+        properties.pop("last_seen", None)
+        if properties["supports"]:
+            properties["last_seen"] = properties["supports"][0]["occurred_at"]
+    return properties
 
 
 def entity_name(row: Mapping[str, Any]) -> EntityName:

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.channels import IMPORTANCE, SHOWN
-from pipelines.graph.reads.scope import MAX_SCANNED, Scope, visible
-from pipelines.graph.rows import DEFAULT_IMPORTANCE, Signalled
+from pipelines.graph.reads.scope import MAX_SCANNED, Scope, rows_in, visible
+from pipelines.graph.rows import DEFAULT_IMPORTANCE, LEAST, Least, Signalled
 from projections.schema import (
     CAUSED_BY,
     ENTITY,
@@ -24,9 +24,10 @@ from projections.schema import (
 
 ALIKE_RESOLVED: Final = f"""
   UNWIND $session_ids AS id
-  MATCH (:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[l:{LINKED_TO.type}]->
+  MATCH (s:{SUMMARY.label} {{tenant: $tenant, summary_id: id}})-[l:{LINKED_TO.type}]->
         (o:{SUMMARY.label} {{tenant: $tenant}})
   WHERE l.resolution_event_id IS NOT NULL AND l.score >= $least_score
+    AND {visible(SUMMARY, "s")} AND {visible(SUMMARY, "o")}
   WITH l ORDER BY l.score DESC, l.resolution_event_id LIMIT $most
   MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: l.resolution_event_id}})
   WHERE {SHOWN}
@@ -37,6 +38,7 @@ SIMILAR_RESOLVED: Final = f"""
   MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
         -[s:{SIMILAR_TO.type}]-(b:{EVENT.label} {{tenant: $tenant}})
   WHERE b.session_id <> a.session_id AND b.status IN $failures AND {visible(EVENT, "b")}
+    AND {visible(EVENT, "a")}
   MATCH (b)<-[c:{CAUSED_BY.type}]-(e:{EVENT.label} {{tenant: $tenant}})
   WHERE c.rule = $retry AND e.status = $success AND {SHOWN}
   WITH e, max(s.score * coalesce(c.confidence, 1.0)) AS score
@@ -46,6 +48,7 @@ SIMILAR_RESOLVED: Final = f"""
 IMPORTANT_MENTIONS: Final = f"""
   UNWIND $entity_ids AS id
   MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+  WHERE {visible(ENTITY, "n")}
   CALL (n) {{
     MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
     WITH DISTINCT e LIMIT {MAX_SCANNED}
@@ -86,26 +89,15 @@ class Beside(NamedTuple):
     history: Sequence[str]
 
 
-class Least(NamedTuple):
-    """How sure the graph must be; conservative, for what nobody asked for is noise if wrong."""
-
-    score: float = 0.6
-    importance: int = 8
-    accesses: int = 3
-    most: int = 5
-
-
-LEAST: Final = Least()
-
-
 def proactive(
     graph: GraphRead, scope: Scope, beside: Beside, least: Least = LEAST
 ) -> list[Signalled]:
     """Events nobody asked for, the most telling first; one may come by several signals."""
-    rows = graph.rows(
+    rows = rows_in(
+        graph,
+        scope,
         PROACTIVE,
         **beside._asdict(),
-        **scope.parameters(),
         least_score=least.score,
         least_importance=least.importance,
         least_accesses=least.accesses,

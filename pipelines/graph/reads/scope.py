@@ -1,70 +1,176 @@
-"""Whose memory is read, as of when, and what of it may be seen.
+"""Who looks at whose memory, as of when, and what of it they may see: the one test of visibility.
 
-Events behind a position are left out. Where one of them came late and was spliced in between two
-others, the edge of the session's order that stood there before is given instead of the two that
-replaced it.
+Every question that a reader is answered from takes its condition from here. What comes from the
+events of a user is that user's alone; what comes from nobody's is shared; what was made from those
+of several is for operators. Events and decisions behind a position are left out. Where an event
+came late and was spliced in between two others, the edge of the session's order that stood there
+before is given instead of the two that replaced it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
 
-from pipelines.graph.reader import (
-    EVENT_COLUMNS,
-    IS_EVENT,
-    GraphEdge,
-    GraphNode,
-    GraphRead,
-    SessionCandidate,
-    candidates_of,
-    candidates_text,
-    event_node,
+import neo4j
+
+from pipelines.graph.rows import ids_by_label
+from projections.events import EVERYONE
+from projections.identity import SEPARATOR, Position
+from projections.schema import (
+    COMMUNITY,
+    ENTITY,
+    EVENT,
+    FOLLOWS,
+    MAX_SUPPORTING,
+    REFERENCES,
+    RELATES_TO,
+    SUMMARY,
+    EdgeRow,
+    NodeRow,
 )
-from pipelines.graph.rows import DEFAULT_IMPORTANCE, ids_by_label
-from projections.identity import Position
-from projections.schema import CAUSED_BY, EVENT, FOLLOWS, EdgeRow, NodeRow
 
+OVER_FETCH: Final = 2
+"""Hits that an index is asked for, for one that is kept: it does not know whose they are."""
 MAX_SCANNED: Final = 400
 """Edges of one type at one node that are looked at: a hub costs no more than that."""
 
+_NO_USER: Final = f"{SEPARATOR}nobody"
+"""As `$user_id`, of nobody: no name may be so, and no condition about it is null."""
+
+QUESTION: Final = "question"
+"""The one parameter of a question: a map of all."""
+_PARAMETER = re.compile(r"\$(\w+)")
+_THEN, _NOW = "/*then*/", "/*now*/"
+_ONLY_THEN = re.compile(rf"{re.escape(_THEN)}.*?{re.escape(_NOW)}", re.DOTALL)
+
 
 class Scope(NamedTuple):
-    """Whose memory is read, and as of when.
+    """Who looks, and as of when.
 
     Attributes:
-        user_id: events and facts of this user or of nobody; None: of nobody.
+        user_id: what is of this user or of nobody is seen; None: what is of nobody.
         now_ms: the clock, for facts that hold or not.
-        until: events behind this position are not seen.
+        until: events and decisions behind this position are not seen.
+        everyone: an operator's view: what is of any user is seen, and of several together.
     """
 
     tenant: str
     user_id: str | None
     now_ms: int
     until: Position | None = None
+    everyone: bool = False
+
+    @property
+    def viewer(self) -> str | None:
+        """As a request names it."""
+        return EVERYONE if self.everyone else self.user_id
+
+    def sees_user(self, user_id: str | None) -> bool:
+        """Whether what comes from this user's events (None: from nobody's) may be seen."""
+        return self.everyone or user_id is None or user_id == self.user_id
 
     def parameters(self) -> dict[str, Any]:
         """As the questions take them."""
         return {
             "tenant": self.tenant,
-            "user_id": self.user_id,
+            "user_id": _NO_USER if self.user_id is None else self.user_id,
+            "everyone": self.everyone,
+            "all_entities": self.everyone and self.until is None,
             "now": self.now_ms,
             "until": None if self.until is None else until_parameter(self.until),
         }
 
 
-def visible(row: NodeRow, variable: str) -> str:
-    """Cypher that is true of a node that a reader in scope may see."""
-    tests = [f"NOT {variable}:{row.placeholder}"]
-    if row is EVENT:
-        tests += [
-            f"CASE WHEN {variable}.user_id IS NULL THEN true "
-            f"ELSE coalesce({variable}.user_id = $user_id, false) END",
-            f"CASE WHEN $until IS NULL THEN true ELSE {known(variable)} END",
-        ]
+def operator_scope(tenant: str, now_ms: int) -> Scope:
+    """The view over all users, of the system itself or of a person who may."""
+    return Scope(tenant, None, now_ms, everyone=True)
+
+
+def of_viewer(variable: str) -> str:
+    """Cypher that is true of an event or a fact that is of the viewer, or of nobody."""
+    return f"($everyone OR {variable}.user_id IS NULL OR {variable}.user_id = $user_id)"
+
+
+def _of_viewer_alone(variable: str) -> str:
+    """The same of what was made from many events; made before users were noted, for operators."""
+    each = f"all(source IN {variable}.user_ids WHERE source = $user_id)"
+    return f"($everyone OR coalesce({each}, false))"
+
+
+def fact_visible(variable: str) -> str:
+    """Cypher that is true of a fact that may be seen, whether it holds or not."""
+    said_later = (
+        f"EXISTS {{ MATCH ({variable}_e:{EVENT.label} "
+        f"{{tenant: $tenant, event_id: {variable}.event_id}}) WHERE NOT {known(variable + '_e')} }}"
+    )
+    return of_viewer(variable) + _then(f"NOT {said_later}")
+
+
+def _met_by_viewer(variable: str) -> str:
+    """An entity is seen through the events that mention it and the facts that it stands in."""
+    event, fact = f"{variable}_e", f"{variable}_r"
+    return (
+        f"($all_entities OR EXISTS {{ "
+        f"MATCH ({variable})<-[:{REFERENCES.type}]-({event}:{EVENT.label} {{tenant: $tenant}}) "
+        f"WHERE {visible(EVENT, event)} }} "
+        f"OR EXISTS {{ MATCH ({variable})-[{fact}:{RELATES_TO.type}]-() "
+        f"WHERE {fact_visible(fact)} }})"
+    )
+
+
+def stands(row: NodeRow, variable: str) -> str:
+    """Cypher that is true of a node that is in the graph, whoever may see it."""
+    tests, then = [f"NOT {variable}:{row.placeholder}"], ""
     if any(prop.name == "gone" for prop in row.properties):
         tests.append(f"NOT coalesce({variable}.gone, false)")
-    return " AND ".join(tests)
+    if row is EVENT:
+        then = _then(known(variable))
+    if row in (SUMMARY, COMMUNITY):
+        then = _then(f"{variable}.decided_at <= $until")
+    return " AND ".join(tests) + then
+
+
+def allowed(row: NodeRow, variable: str) -> str:
+    """Cypher that is true of a node that the viewer may see, if it stands."""
+    if row is EVENT:
+        return of_viewer(variable)
+    if row is ENTITY:
+        return _met_by_viewer(variable)
+    return _of_viewer_alone(variable)
+
+
+def visible(row: NodeRow, variable: str) -> str:
+    """Cypher that is true of a node that a reader in scope sees."""
+    return f"{stands(row, variable)} AND {allowed(row, variable)}"
+
+
+def _first_seen_by_viewer(variable: str) -> str:
+    """How an entity is written is what its first event says, which may be another user's."""
+    user_id = f"{variable}.first_user_id"
+    return f"$everyone OR {user_id} IS NULL OR {user_id} = $user_id"
+
+
+def of_first_event(variable: str, name: str) -> str:
+    """Cypher for what an entity has from its first event, if that is the viewer's to see."""
+    return f"CASE WHEN {_first_seen_by_viewer(variable)} THEN {variable}.{name} END"
+
+
+def supports(variable: str) -> str:
+    """Cypher for the newest events that the viewer knows an entity from, among MAX_SCANNED."""
+    event = f"{variable}_m"
+    return (
+        f"COLLECT {{ MATCH ({variable})<-[{event}_r:{REFERENCES.type}]-({event}:{EVENT.label} "
+        f"{{tenant: $tenant}}) WITH {event}, {event}_r LIMIT {MAX_SCANNED} "
+        f"WHERE {visible(EVENT, event)} WITH {event}, max({event}_r.name) AS name "
+        f"RETURN {{name: name, event_id: {event}.event_id, "
+        f"global_position: {event}.global_position, "
+        f"occurred_at: {event}.occurred_at.epochMillis, session_id: {event}.session_id, "
+        f"agent_id: {event}.agent_id, trace_id: {event}.trace_id}} AS support "
+        f"ORDER BY support.occurred_at DESC, support.event_id LIMIT {MAX_SUPPORTING} }}"
+    )
 
 
 def ids_by_parameter(node_ids: Iterable[str]) -> dict[str, list[str]]:
@@ -72,10 +178,61 @@ def ids_by_parameter(node_ids: Iterable[str]) -> dict[str, list[str]]:
     return {f"{label.lower()}_ids": ids for label, ids in ids_by_label(node_ids).items()}
 
 
-def collected(graph: GraphRead, text: str, **parameters: Any) -> list[Any]:
+class Asked(Protocol):
+    """Who answers questions."""
+
+    def rows(self, text: str, **parameters: Any) -> list[neo4j.Record]:
+        """The rows of one question."""
+
+
+def _then(test: str) -> str:
+    """A further condition of reads as of a position; `rows_in` leaves it out of all others."""
+    return f"{_THEN} AND {test}{_NOW}"
+
+
+@cache
+def in_scope(text: str, *, then: bool) -> str:
+    """A question as it is asked, of a map of its parameters; `then`: as of a position.
+
+    The database plans a text again for each type of each parameter, and lists of no, one, ten and
+    a hundred items are of different types: a step of a walk, which takes lists of four kinds of
+    nodes, was planned anew, for seconds, for most of their combinations. Of what is in a map it
+    does not ask the types.
+    """
+    shorter = text if then else _ONLY_THEN.sub("", text)
+    return _PARAMETER.sub(rf"${QUESTION}.\1", shorter)
+
+
+def rows_in(graph: Asked, scope: Scope, text: str, /, **parameters: Any) -> list[neo4j.Record]:
+    """The rows of a question in scope.
+
+    What only reads as of a position need is cut out for all others: planning it would take the
+    database longer than all the rest.
+    """
+    text = in_scope(text, then=scope.until is not None)
+    return graph.rows(text, **{QUESTION: scope.parameters() | parameters})
+
+
+def collected(graph: Asked, scope: Scope, text: str, /, **parameters: Any) -> list[Any]:
     """All rows of a question in one record: a record costs the driver as much as a hundred rows."""
-    (record,) = graph.rows(text, **parameters)
+    (record,) = rows_in(graph, scope, text, **parameters)
     return list(record["rows"])
+
+
+class ScopedReads:
+    """Questions asked in one read, in one scope.
+
+    Args:
+        graph: the read.
+        scope: who looks, and as of when.
+    """
+
+    def __init__(self, graph: Asked, scope: Scope) -> None:
+        self._graph = graph
+        self._scope = scope
+
+    def _rows(self, text: str, /, **parameters: Any) -> list[neo4j.Record]:
+        return rows_in(self._graph, self._scope, text, **parameters)
 
 
 MAX_LATER: Final = 200
@@ -94,18 +251,7 @@ def known(variable: str) -> str:
     return f"[toInteger({position}[0]), toInteger({position}[1])] <= $until"
 
 
-_LATER = f"(x:{EVENT.label} WHERE x.tenant = $tenant AND NOT {known('x')})"
-FOLLOWED: Final = f"""
-UNWIND $event_ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
-MATCH (a)((:{EVENT.label})-[:{FOLLOWS.type}]->{_LATER}){{1,{MAX_LATER}}}
-      (:{EVENT.label})-[:{FOLLOWS.type}]->(b:{EVENT.label})
-WHERE b.tenant = $tenant AND $among[b.event_id]
-RETURN a.event_id AS source, b.event_id AS target, a.session_id AS session_id,
-       b.occurred_at.epochMillis - a.occurred_at.epochMillis AS delta_ms
-ORDER BY source, target
-"""
-CANDIDATES: Final = candidates_text(f"AND {known('e')}")
+LATER: Final = f"(x:{EVENT.label} WHERE x.tenant = $tenant AND NOT {known('x')})"
 
 
 def passed_over(row: EdgeRow, forward: bool) -> str:
@@ -114,119 +260,4 @@ def passed_over(row: EdgeRow, forward: bool) -> str:
     step = f"{left}[:{row.type}]{right}"
     if row is not FOLLOWS:
         return step
-    return f"((:{EVENT.label}){step}{_LATER}){{0,{MAX_LATER}}}(:{EVENT.label}){step}"
-
-
-def _neighbours(row: EdgeRow, forward: bool) -> str:
-    return f"""
-UNWIND $ids AS id
-MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
-MATCH (a){passed_over(row, forward)}(e:{EVENT.label})
-WHERE e.tenant = $tenant AND {IS_EVENT} AND {known("e")} AND NOT e.event_id IN $seen
-WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
-RETURN {EVENT_COLUMNS} AS node
-"""
-
-
-NEIGHBOURS: Final = {
-    (row.type, forward): _neighbours(row, forward)
-    for row in (CAUSED_BY, FOLLOWS)
-    for forward in (True, False)
-}
-
-
-def followed_then(
-    graph: GraphRead, tenant: str, event_ids: Iterable[str], until: Position
-) -> list[GraphEdge]:
-    """Edges of the order of sessions, between the events, that later ones have been put into."""
-    ids = list(event_ids)
-    rows = graph.rows(
-        FOLLOWED,
-        tenant=tenant,
-        event_ids=ids,
-        among=dict.fromkeys(ids, True),
-        until=until_parameter(until),
-    )
-    return [
-        GraphEdge(
-            FOLLOWS.type,
-            row["source"],
-            row["target"],
-            {"session_id": row["session_id"], "delta_ms": row["delta_ms"]},
-        )
-        for row in rows
-    ]
-
-
-class KnownThen:
-    """Questions as `GraphRead` answers them, about what was known at a position.
-
-    Args:
-        graph: the transaction.
-        until: events behind this position are not seen.
-    """
-
-    def __init__(self, graph: GraphRead, until: Position) -> None:
-        self._graph = graph
-        self._until = until
-
-    def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
-        """Those of the events that were known, by id."""
-        nodes = self._graph.events(tenant, event_ids)
-        return {
-            own_id: node
-            for own_id, node in nodes.items()
-            if Position.parse(node.properties["global_position"]) <= self._until
-        }
-
-    def session_candidates(
-        self, tenant: str, session_id: str, limit: int
-    ) -> tuple[list[SessionCandidate], int]:
-        """As of `GraphRead`."""
-        rows = self._graph.rows(
-            CANDIDATES,
-            tenant=tenant,
-            session_id=session_id,
-            limit=limit,
-            default_importance=DEFAULT_IMPORTANCE,
-            until=until_parameter(self._until),
-        )
-        return candidates_of(rows)
-
-    def neighbours(
-        self,
-        tenant: str,
-        event_ids: Sequence[str],
-        row: EdgeRow,
-        *,
-        forward: bool,
-        seen: Iterable[str],
-        limit: int,
-    ) -> list[GraphNode]:
-        """As of `GraphRead`; the next event of a session is the next one that was known."""
-        rows = self._graph.rows(
-            NEIGHBOURS[row.type, forward],
-            tenant=tenant,
-            ids=list(event_ids),
-            seen=list(seen),
-            limit=limit,
-            until=until_parameter(self._until),
-        )
-        return [event_node(item) for item in rows]
-
-    def edges_between(
-        self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
-    ) -> list[GraphEdge]:
-        """As of `GraphRead`, between events all of which were known."""
-        edges = self._graph.edges_between(tenant, event_ids, rows)
-        if rows is None or FOLLOWS in rows:
-            edges += followed_then(self._graph, tenant, event_ids, self._until)
-        return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))
-
-
-EventReads = GraphRead | KnownThen
-
-
-def reads_until(graph: GraphRead, position: str | None) -> EventReads:
-    """What is known, or what was known at a position."""
-    return graph if position is None else KnownThen(graph, Position.parse(position))
+    return f"((:{EVENT.label}){step}{LATER}){{0,{MAX_LATER}}}(:{EVENT.label}){step}"

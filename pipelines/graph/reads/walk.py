@@ -10,15 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enrichment.names import VALUE
-from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, node_columns, plain_properties
-from pipelines.graph.reads.facts import FACT_HOLDS, FACT_IS_SHARED_OR_OWN
+from pipelines.graph.reader import (
+    GraphEdge,
+    GraphNode,
+    GraphRead,
+    node_columns,
+    plain_properties,
+)
+from pipelines.graph.reads.events import followed_then
+from pipelines.graph.reads.facts import ENTITY_NODE, FACT_HOLDS, seen_entity
 from pipelines.graph.reads.scope import (
     MAX_SCANNED,
     Scope,
     collected,
-    followed_then,
+    fact_visible,
     ids_by_parameter,
     passed_over,
+    stands,
     visible,
 )
 from pipelines.graph.rows import PREFIXES, RETRIEVED, StepEdge, ids_by_label, wire_id
@@ -91,7 +99,7 @@ _BRANCHES: Final[Mapping[str, tuple[_Branch, ...]]] = {
     COMMUNITY.label: (_Branch(MEMBER_OF, left="<-", right="-", to=ENTITY, order="m.entity_id"),),
 }
 _EDGE_VISIBLE: Final = {
-    RELATES_TO.type: f"{FACT_HOLDS} AND {FACT_IS_SHARED_OR_OWN}",
+    RELATES_TO.type: f"{FACT_HOLDS} AND {fact_visible('r')}",
     SAME_AS.type: "NOT coalesce(r.retracted, false)",
 }
 _QUALITIES: Final = ("confidence", "score", "delta_ms")
@@ -106,7 +114,9 @@ def _quality(row: EdgeRow) -> str:
 
 def _branch_text(branch: _Branch) -> str:
     row, to = branch.row, branch.to
-    tests = [visible(to, "m")]
+    # What an event that is seen mentions, and what a fact that is seen joins, is seen.
+    seen_by_it = to is ENTITY and row in (REFERENCES, RELATES_TO)
+    tests = [stands(to, "m") if seen_by_it else visible(to, "m")]
     if row.type in _EDGE_VISIBLE:
         tests.append(_EDGE_VISIBLE[row.type])
     id_name = to.key[1]
@@ -165,11 +175,12 @@ STEPS: Final = {then: _level_text(then) for then in (False, True)}
 
 
 def _nodes_text(row: NodeRow) -> str:
+    columns = ENTITY_NODE if row is ENTITY else node_columns("n", row)
     return f"""
   UNWIND ${row.label.lower()}_ids AS id
   MATCH (n:{row.label} {{tenant: $tenant, {row.key[1]}: id}})
   WHERE {visible(row, "n")}
-  RETURN '{row.label}' AS label, {node_columns("n", row)} AS node"""
+  RETURN '{row.label}' AS label, {columns} AS node"""
 
 
 NODES_OF: Final = (
@@ -223,7 +234,7 @@ EDGES_BETWEEN: Final = (
 def steps(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
     """The edges around some nodes, at most a few of each type at each node, the best of them."""
     text = STEPS[scope.until is not None]
-    rows = collected(graph, text, **ids_by_parameter(node_ids), **scope.parameters())
+    rows = collected(graph, scope, text, **ids_by_parameter(node_ids))
     return [_step_edge(node_id, *edge) for node_id, edge in rows]
 
 
@@ -256,10 +267,10 @@ def _step_edge(
 def nodes(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> dict[str, GraphNode]:
     """The nodes that are in the graph and in scope, by wire id."""
     nodes = {}
-    for label, row in collected(
-        graph, NODES_OF, **ids_by_parameter(node_ids), **scope.parameters()
-    ):
+    for label, row in collected(graph, scope, NODES_OF, **ids_by_parameter(node_ids)):
         properties = {name: value for name, value in row.items() if value is not None}
+        if label == ENTITY.label:
+            properties = seen_entity(row, scope)
         node_id = wire_id(label, properties.pop(NODES[label].key[1]))
         nodes[node_id] = GraphNode(label, node_id, properties)
     return nodes
@@ -272,9 +283,7 @@ def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> li
     """
     ids = list(node_ids)
     among = dict.fromkeys(ids, True)
-    rows = collected(
-        graph, EDGES_BETWEEN, among=among, **ids_by_parameter(ids), **scope.parameters()
-    )
+    rows = collected(graph, scope, EDGES_BETWEEN, among=among, **ids_by_parameter(ids))
     edges = [
         GraphEdge(type_, source, target, plain_properties(properties))
         for type_, source, target, properties in rows
@@ -282,5 +291,5 @@ def edges_between(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> li
     if scope.until is None:
         return edges
     events = ids_by_label(ids)[EVENT.label]
-    edges += followed_then(graph, scope.tenant, events, scope.until)
+    edges += followed_then(graph, scope, events)
     return sorted(edges, key=lambda edge: (edge.type, edge.source, edge.target))

@@ -17,6 +17,7 @@ import numpy as np
 from consolidation.communities import (
     DESCRIBED_MEMBERS,
     Community,
+    Member,
     centroid,
     communities,
     community_changes,
@@ -35,20 +36,22 @@ from consolidation.label_propagation import (
     propagate,
 )
 from consolidation.payloads import CommunityChunk, CommunityGone
-from consolidation.sources import READ_FACTS, SHARED, InnerFact, LinkingFact, NamedEntity
+from consolidation.sources import READ_FACTS, SHARED, Described, InnerFact, LinkingFact, NamedEntity
 from enrichment.names import VALUE
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import End, FoundEdge
 from pipelines.observe import logs
 from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
-from pipelines.operations.passes.source_events import described
-from projections.events import Event, derived_event_id
+from pipelines.operations.passes.entity_names import described, entity_nodes, is_named
+from projections.events import EVERYONE, Event, derived_event_id
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import COMMUNITY, ENTITY, MEMBER_OF, RELATES_TO, SAME_AS
 
 COMMUNITIES_AT_ONCE: Final = 200
 VECTORS_AT_ONCE: Final = 500
+TOLD_MEMBERS: Final = 5 * DESCRIBED_MEMBERS
+"""Members that are read for a text: of what is the same, any may be the one that a user knows."""
 _ENDED = ("expired_at", "faded_at")
 _OWNED = ("valid_from", "valid_to", *_ENDED, "user_id")
 _LINKING = tuple(dict.fromkeys((*RELATES_TO.key, *_OWNED, "confidence")))
@@ -165,11 +168,9 @@ def _changed(
     graph = deciding.graph
     central = list(dict.fromkeys(one.canonical_id for one in community.members))
     central = central[:DESCRIBED_MEMBERS]
-    text = community_text(
-        community,
-        described(graph, tenant, central),
-        _inner_facts(graph, [(tenant, one) for one in central], owner, deciding.now_ms),
-    )
+    told = [one for one in community.members if one.canonical_id in central][:TOLD_MEMBERS]
+    facts = _inner_facts(graph, [(tenant, one.entity_id) for one in told], owner, deciding.now_ms)
+    text = community_text(community, _described(graph, tenant, told, facts, owner=owner), facts)
     members = [one.entity_id for one in community.members]
     chunks = community_chunks(
         community_id,
@@ -188,6 +189,32 @@ def _gone(
     run_id = _run_id(tenant, community_id, "gone", before)
     decided = CommunityGone(community_id=community_id, run_id=run_id)
     return [_decision(deciding, tenant, decided, before)]
+
+
+def _described(
+    graph: Reads,
+    tenant: str,
+    members: Sequence[Member],
+    facts: Sequence[InnerFact],
+    *,
+    owner: str,
+) -> dict[str, Described]:
+    """What members are called by whom the community belongs to, by canonical id.
+
+    A user may know of what is the same another one than the canonical, by a fact or a mention.
+    """
+    view = EVERYONE if owner == SHARED else owner
+    nodes = entity_nodes(graph, tenant, [one.entity_id for one in members])
+    named = {end for fact in facts for end in (fact.source_id, fact.target_id)}
+    names: dict[str, Described] = {}
+    for member in sorted(members, key=lambda member: member.entity_id):
+        node = nodes.get(member.entity_id)
+        if node is None or not (member.entity_id in named or is_named(node, view)):
+            continue
+        called = described(node, view)
+        called = called if is_named(node, view) else called._replace(subtype=None)
+        names.setdefault(member.canonical_id, called)
+    return names
 
 
 def _run_id(tenant: str, community_id: str, fingerprint: str, before: Position | None) -> str:

@@ -13,6 +13,9 @@ from projections.events import Event
 
 Append = Callable[[Sequence[Event]], None]
 
+AgentPart = tuple[str, str, tuple[str, ...]]
+"""Whose sessions of an agent are told together: (tenant, agent id, users)."""
+
 NO_DIGEST: Final = ""
 """Of what is decided anew: the digest, or fingerprint, of nothing that there is."""
 
@@ -39,7 +42,7 @@ class PassReport:
     entities_returned: int = 0
     facts_expired: int = 0
     complete: bool = True
-    agents: set[tuple[str, str]] = field(default_factory=set)
+    agents: set[AgentPart] = field(default_factory=set)
 
     def add(self, other: PassReport) -> None:
         """Count what another part of the pass did, too."""

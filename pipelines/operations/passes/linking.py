@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from consolidation.links import (
     RARE_SESSIONS,
+    SessionProfile,
     SessionTraits,
     boosts,
     changed_boosts,
@@ -52,10 +53,12 @@ class Linking:
         others = {
             one: session_traits(self._tenant, known.profile, counts)
             for one, known in around.circle.items()
+            if not _is_mixed(known.profile)
         }
-        recorded = around.recorded
-        links_of = {mine.session_id: session_links(mine, others.values())}
-        everybody: list[SessionTraits] = [mine, *others.values()]
+        recorded, mixed = around.recorded, _is_mixed(around.own.profile)
+        links_of = {} if mixed else {mine.session_id: session_links(mine, others.values())}
+        everybody: list[SessionTraits] = [*([] if mixed else [mine]), *others.values()]
+        users = {one.session_id: tuple(sorted(one.user_ids)) for one in everybody}
         for session_id in around.touched:
             if session_id in others:
                 before = recorded.get(session_id, RecordedLinks())
@@ -64,15 +67,22 @@ class Linking:
         for session_id, links in links_of.items():
             before = recorded.get(session_id, RecordedLinks())
             if sorted(links, key=repr) != sorted((link for link, _ in before.links), key=repr):
-                decided.append(self._linked(session_id, links, before))
+                decided.append(self._linked(session_id, users[session_id], links, before=before))
         self._report.links_written += len(decided)
         return decided
 
     def _linked(
-        self, session_id: str, links: Sequence[SessionLink], before: RecordedLinks
+        self,
+        session_id: str,
+        user_ids: tuple[str, ...],
+        links: Sequence[SessionLink],
+        *,
+        before: RecordedLinks,
     ) -> Event:
-        own_id = summary_id(self._tenant, "session", session_id)
-        decided = LinksDecided(session_id=session_id, links=tuple(links[:MAX_LINKS]))
+        own_id = summary_id(self._tenant, "session", session_id, user_ids)
+        decided = LinksDecided(
+            session_id=session_id, user_ids=user_ids or None, links=tuple(links[:MAX_LINKS])
+        )
         about = ("links", own_id, repr(links), before.decided_at)
         return self._deciding.decision(self._tenant, decided.payload(), *about)
 
@@ -110,3 +120,8 @@ class Linking:
             )
             for payload in boost_payloads(changed)
         ]
+
+
+def _is_mixed(profile: SessionProfile) -> bool:
+    """Whether several users took part: what joins such a session to others is nobody's to see."""
+    return len(profile.user_ids) > 1

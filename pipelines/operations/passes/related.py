@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from consolidation.hierarchy import LEVELS
 from consolidation.payloads import LinkCandidate, SessionLink
 from consolidation.sources import FailedEvent
-from consolidation.summary_payloads import summary_id
 from enrichment.event_kinds import FAILED
 from enrichment.names import components
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
-from pipelines.operations.passes.source_events import position_of, said_of, same_entities
+from pipelines.operations.passes.entity_names import same_entities
+from pipelines.operations.passes.node_values import WHOLE, position_of, said_of
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import CAUSED_BY, EVENT, LINKED_TO, REFERENCES, SCOPE, SUMMARY
@@ -72,7 +73,7 @@ def mentioning(
     Args:
         graph: that is read.
         tenant: of the entities.
-        entity_ids: canonical ones.
+        entity_ids: as their sessions know them.
         few: what more sessions mention is left out.
     """
     wanted = sorted(set(entity_ids))
@@ -89,9 +90,9 @@ def mentioning(
     for entity_id in canonical.keys() - {key[1] for key in counted}:
         sessions.pop(canonical[entity_id], None)  # mentioned too often to be counted
     return {
-        entity_id: frozenset(sessions[entity_id])
+        entity_id: frozenset(sessions[canonical[entity_id]])
         for entity_id in wanted
-        if 0 < len(sessions.get(entity_id, ())) <= few
+        if 0 < len(sessions.get(canonical[entity_id], ())) <= few
     }
 
 
@@ -119,7 +120,7 @@ def recorded_links(
     graph: Reads, tenant: str, session_ids: Iterable[str]
 ) -> dict[str, RecordedLinks]:
     """The links of sessions as decided; nothing of a session of which nothing was decided."""
-    own_ids = _summaries(tenant, session_ids)
+    own_ids = _summaries(graph, tenant, session_ids)
     nodes = graph.nodes(SUMMARY.label, own_ids, ("link_count_decided_at",))
     decided_at = {
         key: Position(*position)
@@ -128,7 +129,7 @@ def recorded_links(
     }
     edges = graph.edges(LINKED_TO.type, decided_at, _LINK)
     targets = {edge.target for some in edges.values() for edge in some}
-    others = graph.nodes(SUMMARY.label, targets, ("session_id", "time_range"))
+    others = graph.nodes(SUMMARY.label, targets, ("session_id", "time_range", "user_ids"))
     return {
         own_ids[key]: RecordedLinks(
             position,
@@ -138,7 +139,7 @@ def recorded_links(
                 if edge.target in others and others[edge.target].values["session_id"] is not None
             ),
         )
-        for key, position in decided_at.items()
+        for key, position in sorted(decided_at.items(), key=lambda item: item[1])
     }
 
 
@@ -152,6 +153,7 @@ def _candidate(edge: FoundEdge, other: FoundNode) -> LinkCandidate:
             evidence=tuple(evidence),
             score=score,
             resolution_event_id=resolution,
+            user_ids=tuple(other.values["user_ids"] or ()) or None,
         ),
         times[1] if times else 0,
     )
@@ -161,9 +163,13 @@ def linking(
     graph: Reads, tenant: str, session_ids: Iterable[str], most: int
 ) -> dict[str, tuple[str, ...]]:
     """Sessions that are linked to each of some sessions, so many at most."""
-    own_ids = _summaries(tenant, session_ids)
+    own_ids = _summaries(graph, tenant, session_ids)
     across = graph.across(LINKED_TO.type, own_ids, "session_id", by=End.TARGET, most=most)
-    return {own_ids[key]: sessions for key, sessions in across.items()}
+    linking_ids: dict[str, tuple[str, ...]] = {}
+    for key, sessions in across.items():
+        before = linking_ids.get(own_ids[key], ())
+        linking_ids[own_ids[key]] = tuple(dict.fromkeys((*before, *sessions)))[:most]
+    return linking_ids
 
 
 def weights(graph: Reads, tenant: str, event_ids: Iterable[str]) -> dict[str, Weight]:
@@ -192,9 +198,14 @@ def _keys(tenant: str, own_ids: Iterable[str]) -> list[Key]:
     return [(tenant, own_id) for own_id in sorted(set(own_ids))]
 
 
-def _summaries(tenant: str, session_ids: Iterable[str]) -> dict[Key, str]:
-    """The sessions, by the keys of their summaries."""
+def _summaries(graph: Reads, tenant: str, session_ids: Iterable[str]) -> dict[Key, str]:
+    """The sessions, by the keys of their summaries, one for each of their users."""
+    rows = [(tenant, session_id) for session_id in sorted(set(session_ids))]
+    shown = graph.scan(SUMMARY.label, SUMMARY.indexes[0], rows, ("level",), limit=WHOLE)
+    level = LEVELS["session"]
     return {
-        (tenant, summary_id(tenant, "session", session_id)): session_id
-        for session_id in session_ids
+        node.key: row[1]
+        for row, nodes in shown.items()
+        for node in nodes
+        if node.values["level"] == level
     }

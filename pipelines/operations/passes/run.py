@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from consolidation.decay import HOUR_MS
+from consolidation.decisions import parse_decision
 from consolidation.payloads import PassDecided
 from pipelines.graph.port import Reads
 from pipelines.operations.passes.communities import decide_communities
@@ -129,7 +130,7 @@ class _TenantPass:
         for scope in self._scopes:
             decide_sessions(self._deciding, scope, self._report)
         self._await_applied()
-        self._report.agents |= {(tenant, one) for one in agents_behind(graph, tenant)}
+        self._report.agents |= agents_behind(graph, tenant)
         decide_agents(self._deciding, self._report)
         looked = False
         if any(scope.is_whole for scope in self._scopes):
@@ -147,6 +148,8 @@ class _TenantPass:
         return self._report
 
     def _append(self, events: Sequence[Event]) -> None:
+        for event in events:  # what its reader would refuse must not come into the ledger
+            parse_decision(event)
         if events:
             self._decisions += len(events)
             self._whole.append(events)

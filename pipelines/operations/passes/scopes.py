@@ -12,7 +12,7 @@ from consolidation.payloads import MAX_REQUESTS
 from enrichment.payloads import RequestedScope, parse_request
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import FoundNode
-from pipelines.operations.passes.source_events import position_of
+from pipelines.operations.passes.node_values import position_of
 from projections.identity import Position
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
 

@@ -6,26 +6,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from consolidation.episodes import episode_decision, episodes, kept_episodes, sealed_episodes
+from consolidation.episodes import told_episodes
+from consolidation.forgetting_payloads import MAX_IDS, chunks
 from consolidation.hierarchy import LEVELS
 from consolidation.payloads import (
-    MAX_GONE,
     AgentDecided,
     EpisodeDecided,
     SessionDecided,
+    SummariesGone,
 )
-from consolidation.sources import Episode, RecordedSession, SourceEvent, Totals
+from consolidation.sources import RecordedSession, SourceEvent, Totals
 from consolidation.summaries import summarize_agent, summarize_session
-from consolidation.summary_payloads import SessionSummary, episode_scope_id, summary_id
+from consolidation.summary_payloads import (
+    EpisodeSummary,
+    SessionSummary,
+    summary_id,
+)
 from pipelines.graph.port import Reads, pages
 from pipelines.graph.rows import End, FoundNode
-from pipelines.operations.passes.deciding import NO_DIGEST, Deciding, PassReport
+from pipelines.operations.passes.deciding import NO_DIGEST, AgentPart, Deciding, PassReport
 from pipelines.operations.passes.linking import Linking
+from pipelines.operations.passes.node_values import parsed_summary, position_of
 from pipelines.operations.passes.scopes import PassScope
 from pipelines.operations.passes.source_events import (
     degrees,
-    parsed_summary,
-    position_of,
     recorded_sessions,
     session_members,
     source_events,
@@ -135,6 +139,8 @@ def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
     elif deciding.anew:  # by id: what is pending changes while the pass is applied
         yield from pages(graph, SCOPE.label, SCOPE.key, row, properties=_STATE, size=size)
     else:
+        if scope.is_whole:
+            yield from _untold(graph, row)
         index, least = SCOPE.indexes[0], {"pending_importance": scope.least}
         yield from pages(
             graph,
@@ -146,6 +152,23 @@ def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
             least=least,
             descending=True,
         )
+
+
+def _untold(graph: Reads, row: tuple[str]) -> Iterator[list[FoundNode]]:
+    """Sessions that were told before it was written down whose events that took.
+
+    Who changed since is among them, and not looked at again: it is told by then.
+    """
+    names = ("level", "session_id", "user_ids")
+    for page in pages(
+        graph, SUMMARY.label, SUMMARY.key, row, properties=names, size=SUMMARIES_AT_ONCE
+    ):
+        untold = [
+            (row[0], node.values["session_id"])
+            for node in page
+            if node.values["level"] == LEVELS["session"] and node.values["user_ids"] is None
+        ]
+        yield list(graph.nodes(SCOPE.label, untold, _STATE).values())
 
 
 def _state(node: FoundNode) -> ScopeState:
@@ -161,7 +184,8 @@ def _read(
     """What a pass reads of the sessions of a page; nothing before the first is asked for."""
     graph, ids = deciding.graph, [state.session_id for state in page]
     events = source_events(graph, tenant, ids)
-    recorded = recorded_sessions(graph, tenant, ids)
+    users = {event.event_id: event.user_id for some in events.values() for event in some}
+    recorded = recorded_sessions(graph, tenant, ids, users)
     if deciding.anew:
         recorded = {own_id: _undecided(shown) for own_id, shown in recorded.items()}
     referenced = degrees(
@@ -175,7 +199,7 @@ def _read(
         yield _Changed(
             state=state,
             events=events.get(own_id, ()),
-            recorded=recorded.get(own_id, RecordedSession(None, ())),
+            recorded=recorded.get(own_id, RecordedSession()),
             degrees=referenced,
             around=next(around) if own_id in events else None,
         )
@@ -189,55 +213,79 @@ def _undecided(shown: RecordedSession) -> RecordedSession:
 def _decisions(
     deciding: Deciding, tenant: str, changed: _Changed, linking: Linking, *, report: PassReport
 ) -> list[Event]:
-    """Decisions about a session; the last one tells that it was looked at."""
-    events, recorded = changed.events, changed.recorded
-    retained = {event.event_id for event in events}
-    sealed = sealed_episodes(recorded.episodes, retained)
-    recorded_by_id = {one.summary_id: one for one in recorded.episodes}
-    decided: list[Event] = []
-    current = {one.summary_id: one.summary for one in kept_episodes(recorded.episodes, retained)}
-    for episode in episodes(events, sealed):
-        own_id = summary_id(tenant, "episode", _scope_id(episode))
-        change = episode_decision(episode, recorded_by_id.get(own_id), changed.degrees)
-        if change is None:
-            current[own_id] = recorded_by_id[own_id].summary
-            continue
-        current[own_id] = change.summary
-        before = recorded_by_id[own_id].decided_at if own_id in recorded_by_id else None
-        decided.append(_decision(deciding, tenant, own_id, change, before=before))
+    """Decisions about a session; the last ones tell that it was looked at."""
+    recorded = changed.recorded
+    parts_told = told_episodes(tenant, changed.events, recorded.episodes, changed.degrees)
+    decided = [
+        _decision(deciding, tenant, one.summary_id, one.decided, before=one.before)
+        for one in parts_told.changes
+    ]
     report.episodes_written += len(decided)
-    if not current:
-        return []
-    report.sessions_written += 1
-    report.agents |= {(tenant, event.agent_id) for event in events}
-    session = SessionDecided(
-        summary=summarize_session(list(current.values())),
-        seen_events=changed.state.event_count,
-        seen_importance=changed.state.importance_total,
-        gone=tuple(sorted(recorded_by_id.keys() - current.keys()))[:MAX_GONE],
-    )
-    own_id = summary_id(tenant, "session", changed.state.session_id)
-    around = linking.decisions(changed.around) if changed.around is not None else []
-    last = _decision(deciding, tenant, own_id, session, before=recorded.decided_at)
-    return [*around, *decided, last]
+    sessions = dict(_sessions_told(tenant, parts_told.current.values()))
+    parts = [*sessions.values(), *(summary for _, summary in recorded.summaries.values())]
+    report.agents |= {part for summary in parts for part in _agent_parts(tenant, summary)}
+    gone = [*parts_told.gone, *sorted(recorded.summaries.keys() - sessions.keys())]
+    decided += _gone(deciding, tenant, gone, changed.state.event_count)
+    if sessions:
+        report.sessions_written += 1
+    for own_id, summary in sessions.items():
+        session = SessionDecided(
+            summary=summary,
+            seen_events=changed.state.event_count,
+            seen_importance=changed.state.importance_total,
+        )
+        before = recorded.summaries[own_id][0] if own_id in recorded.summaries else None
+        decided.append(_decision(deciding, tenant, own_id, session, before=before))
+    around = linking.decisions(changed.around) if sessions and changed.around is not None else []
+    return [*around, *decided]
+
+
+def _sessions_told(
+    tenant: str, episodes: Iterable[EpisodeSummary]
+) -> Iterator[tuple[str, SessionSummary]]:
+    """A session as each of its users may see it, by id."""
+    by_users: dict[tuple[str, ...], list[EpisodeSummary]] = {}
+    for episode in episodes:
+        if episode.user_ids is not None:
+            by_users.setdefault(episode.user_ids, []).append(episode)
+    for user_ids, parts in sorted(by_users.items()):
+        summary = summarize_session(parts)
+        yield summary_id(tenant, "session", summary.session_id, user_ids), summary
+
+
+def _agent_parts(tenant: str, summary: SessionSummary) -> Iterator[AgentPart]:
+    for participant in summary.participants:
+        yield tenant, participant.agent_id, summary.user_ids or ()
+
+
+def _gone(deciding: Deciding, tenant: str, own_ids: Sequence[str], *about: object) -> list[Event]:
+    decided = (SummariesGone(summary_ids=tuple(part)) for part in chunks(own_ids, MAX_IDS))
+    return [
+        deciding.decision(tenant, one.payload(), "gone", *about, *one.summary_ids)
+        for one in decided
+    ]
 
 
 def decide_agents(deciding: Deciding, report: PassReport) -> None:
     """Summarise the agents of the sessions that changed, once those are applied."""
-    for tenant, agent_id in sorted(report.agents):
+    for part in sorted(report.agents):
         if not deciding.in_time():
             report.complete = False
             return
-        report.agents_written += _decide_agent(deciding, tenant, agent_id)
+        report.agents_written += _decide_agent(deciding, *part)
 
 
-def _decide_agent(deciding: Deciding, tenant: str, agent_id: str) -> bool:
-    """Decide about an agent, if its sessions say something new of it."""
-    own_id = summary_id(tenant, "agent", agent_id)
+def _decide_agent(
+    deciding: Deciding, tenant: str, agent_id: str, user_ids: tuple[str, ...]
+) -> bool:
+    """Decide about an agent, if a user's sessions of it say something new."""
+    own_id = summary_id(tenant, "agent", agent_id, user_ids)
     sessions, totals = _agent_sessions(deciding.graph, (tenant, own_id))
-    if not sessions:
-        return False
     digest, before = _recorded_agent(deciding, (tenant, own_id))
+    if not sessions:
+        if before is not None:
+            deciding.append(_gone(deciding, tenant, [own_id], before))
+        return False
     summary = summarize_agent(agent_id, sessions, totals)
     if summary.digest == digest:
         return False
@@ -248,12 +296,12 @@ def _decide_agent(deciding: Deciding, tenant: str, agent_id: str) -> bool:
 
 
 def _recorded_agent(deciding: Deciding, key: Key) -> tuple[str | None, Position | None]:
-    """Digest and position of what was decided about an agent last."""
-    for node in deciding.graph.nodes(
-        SUMMARY.label, [key], ("source_digest", "decided_at")
-    ).values():
-        digest = None if deciding.anew else node.values["source_digest"]
-        return digest, position_of(node.values["decided_at"])
+    """Digest and position of what was decided about an agent last, if it is there."""
+    names = ("source_digest", "decided_at", "user_ids")
+    for node in deciding.graph.nodes(SUMMARY.label, [key], names).values():
+        digest, decided_at, user_ids = (node.values[name] for name in names)
+        unknown = deciding.anew or user_ids is None
+        return None if unknown else digest, position_of(decided_at)
     return None, None
 
 
@@ -283,8 +331,8 @@ def _agent_sessions(graph: Reads, key: Key) -> tuple[list[SessionSummary], Total
     return [one for one in summaries if isinstance(one, SessionSummary)], totals
 
 
-def agents_behind(graph: Reads, tenant: str) -> set[str]:
-    """Agents of which a session was summarised after they were: ids.
+def agents_behind(graph: Reads, tenant: str) -> set[AgentPart]:
+    """Agents of which a session was summarised after they were.
 
     A pass that was cut short after its sessions left them so; nothing else tells that they are
     to be looked at.
@@ -298,12 +346,18 @@ def agents_behind(graph: Reads, tenant: str) -> set[str]:
         sessions |= _behind(graph, [node for node in page if node.values["level"] == level])
     gists = graph.nodes(SUMMARY.label, set(sessions.values()), ("gist",))
     return {
-        participant.agent_id
+        part
         for agent, session in sessions.items()
         if session in gists
-        for participant in parsed_summary(gists[session].values["gist"]).participants
-        if summary_id(tenant, "agent", participant.agent_id) == agent[1]
+        for part in _agent_parts(tenant, _session_of(gists[session]))
+        if summary_id(tenant, "agent", *part[1:]) == agent[1]
     }
+
+
+def _session_of(node: FoundNode) -> SessionSummary:
+    summary = parsed_summary(node.values["gist"])
+    assert isinstance(summary, SessionSummary)
+    return summary
 
 
 def _behind(graph: Reads, sessions: Iterable[FoundNode]) -> dict[Key, Key]:
@@ -332,7 +386,3 @@ def _decision(
     seen = decided.seen_events if isinstance(decided, SessionDecided) else None
     about = (subject, decided.summary.digest, before, seen)
     return deciding.decision(tenant, decided.payload(), *about)
-
-
-def _scope_id(episode: Episode) -> str:
-    return episode_scope_id(episode.session_id, episode.trace_id, episode.number)

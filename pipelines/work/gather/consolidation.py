@@ -128,7 +128,7 @@ class _Gathering:
     def _leaving(self) -> dict[EventKey, Leaving]:
         if not self._wanted.forgotten:
             return {}
-        shown = ("session_id", "occurred_at", "importance_score")
+        shown = ("session_id", "user_id", "occurred_at", "importance_score")
         # locked: one that is enriched again meanwhile shall tell its importance
         leaving = sorted(self._wanted.forgotten)
         nodes = self._transaction.lock_nodes(EVENT.label, leaving, shown)
@@ -152,6 +152,7 @@ class _Gathering:
                     for edge in causes.get(key, ())
                     if edge.target in waiting
                 },
+                user_id=node.values["user_id"],
             )
             for key, node in nodes.items()
         }

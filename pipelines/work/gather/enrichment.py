@@ -27,7 +27,7 @@ from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
 from pipelines.ledger.ledger import Ledger
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
-from projections.events import decode_event, is_system_event
+from projections.events import is_system_event
 from projections.identity import Link, SessionKey, partition_of
 from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SIMILAR_TO
 
@@ -92,7 +92,7 @@ class RememberedFeatures:
         read: dict[EventKey, Features | None] = dict.fromkeys(keys)
         for key, entry in self._ledger.find_many(keys).items():
             try:
-                event = decode_event(entry.data)
+                event = entry.event()
             except UndecodableEntry:
                 continue
             content = None

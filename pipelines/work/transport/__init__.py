@@ -4,8 +4,8 @@ Read in this order: `lane` (one partition), `leases` (who reads it), `keeper` (i
 `consumer` (reading, acknowledging, sharing), `transport` (what Faust sees).
 """
 
-from pipelines.work.transport.consumer import LEDGER_TOPIC, Consumer
+from pipelines.work.transport.consumer import LEDGER_TOPIC, LOOPS, Consumer
 from pipelines.work.transport.group import Positions, Start
 from pipelines.work.transport.transport import BlockSchema, Transport
 
-__all__ = ["LEDGER_TOPIC", "BlockSchema", "Consumer", "Positions", "Start", "Transport"]
+__all__ = ["LEDGER_TOPIC", "LOOPS", "BlockSchema", "Consumer", "Positions", "Start", "Transport"]

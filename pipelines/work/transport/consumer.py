@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,12 +19,14 @@ from faust.types import TP, EventT, Message
 from faust.types.tuples import ack_lock
 from mode import Service
 
-from pipelines.ledger.connect import Block
+from pipelines.ledger.connect import Block, Entry
+from pipelines.ledger.damage import is_sound
+from pipelines.observe import progress
 from pipelines.work.settings import Settings
 from pipelines.work.transport.group import LEADER, Group
 from pipelines.work.transport.keeper import Keeper
 from pipelines.work.transport.lane import Lane
-from projections.errors import UndecodableEntry
+from projections.errors import RecollectError
 
 
 class LedgerConsumer(base.Consumer):
@@ -49,6 +51,8 @@ class LedgerConsumer(base.Consumer):
 
 
 LEDGER_TOPIC = "ledger"
+LEASE_LOOP, READ_LOOP = LOOPS = ("leases", "reader")
+"""The loops of a worker that must go on turning."""
 
 READ_BLOCK_MS = 500
 """A read waits this long in Redis; what wants the reader's attention waits no longer either."""
@@ -164,6 +168,7 @@ class Consumer(LedgerConsumer):
         await self._assigned.wait()
         fifth_s = self.settings.lease_ms / 5000
         while True:
+            progress.WORKER.turned(LEASE_LOOP)
             async with self._group.redis_calls("leases"):
                 await self._share_once()
             missing = not self._leaving and len(self._keepers) < len(self._wanted())
@@ -210,6 +215,7 @@ class Consumer(LedgerConsumer):
         failures = 0
         while not (self.should_stop or fetcher.should_stop):
             self._wake.clear()
+            progress.WORKER.turned(READ_LOOP)
             if not (self.flow_active and self._readable()[0]):
                 await self._woken(READ_BLOCK_MS / 1000)
                 continue
@@ -255,15 +261,28 @@ class Consumer(LedgerConsumer):
         for stream, raw in replies:
             lane = by_stream[stream.decode()]
             try:
-                message = lane.take(raw, self.app.consumer_generation_id)
-            except UndecodableEntry as error:
+                entries: Sequence[Entry] = lane.decoded(raw)
+                if not is_sound(entries, lane.seq):
+                    entries = await self._vouched(lane, entries)
+            except RecollectError as error:
                 lane.rewind(str(error))
                 continue
-            if message is None:
-                lane.rewind(f"entry {raw[0][0].decode()} does not continue seq {lane.seq}")
-            else:
-                await self.callback(message)
+            if entries:
+                await self.callback(lane.take(entries, self.app.consumer_generation_id))
         return True
+
+    async def _vouched(self, lane: Lane, read: Sequence[Entry]) -> Sequence[Entry]:
+        """What the ledger says of a stretch in which a digest is missing or wrong, or a number.
+
+        Nothing, and the lane rewinds, where the ledger has nothing to object: then the read was
+        not the lane's next.
+        """
+        first, last = read[0], read[-1]
+        entries = await self._group.positions.read(lane.partition, lane, last.position)
+        if any(entry.fault for entry in (*entries, *read)) and lane.reading:
+            return entries
+        lane.rewind(f"entry {first.position} does not continue seq {lane.seq}")
+        return ()
 
     async def _woken(self, timeout_s: float) -> None:
         try:

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from pipelines.ledger.connect import SENTINEL_SCHEME, LedgerKeys, sentinel_hosts
+from pipelines.ledger.connect import SENTINEL_SCHEME, Entry, LedgerKeys, sentinel_hosts
 from pipelines.ledger.epoch import ACQUIRE, RELEASE, RENEW
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
@@ -173,6 +173,12 @@ class Positions(Protocol):
     def start(self, partition: int) -> Awaitable[Start]:
         """The partition's checkpoint, read from the graph; a RecollectError means: not now."""
 
+    def read(self, partition: int, after: Start, until: Position) -> Awaitable[Sequence[Entry]]:
+        """The entries of a stretch as the ledger vouches for them, in a row and from its start.
+
+        Asked for only where those that came with the group's read do not vouch for themselves.
+        """
+
 
 class Group:
     """What the reader and the keepers of one worker share.
@@ -209,14 +215,16 @@ class Group:
         except AWAY as error:
             self.report(what, error)
         else:
-            if self._reported.pop(what, None):
+            text = self._reported.pop(what, None)
+            if text is not None and text not in self._reported.values():
                 logger.info("%s: works again", what)
 
     def report(self, what: str, error: Exception) -> None:
-        """Log a trouble that will be tried again, once until it changes."""
+        """Log a trouble that will be tried again: once until it changes, for all that have it."""
         text = f"{type(error).__name__}: {error}"
-        if self._reported.get(what) != text:
-            self._reported[what] = text
+        is_news = text not in self._reported.values()
+        self._reported[what] = text
+        if is_news:
             logger.warning("%s: %s (trying again)", what, text)
 
     async def close(self) -> None:

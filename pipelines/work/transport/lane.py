@@ -113,23 +113,16 @@ class Lane:
             self.changed.clear()
             await self.changed.wait()
 
-    def take(self, raw: RawEntries, generation: int) -> BlockMessage | None:
-        """The entries that continue where the lane stands, as a message in flight.
-
-        Entries after a gap are left out: the next read starts behind the gap and finds nothing
-        that continues. None, when already the first one does not continue.
+    def decoded(self, raw: RawEntries) -> list[Entry]:
+        """The entries of a read.
 
         Raises:
             UndecodableEntry: the stream holds what the ledger did not write.
         """
-        entries: list[Entry] = []
-        for entry_id, fields in raw:
-            entry = decode_entry(self.partition, entry_id, fields)
-            if entry.seq != self.seq + 1 + len(entries):
-                break
-            entries.append(entry)
-        if not entries:
-            return None
+        return [decode_entry(self.partition, entry_id, fields) for entry_id, fields in raw]
+
+    def take(self, entries: Sequence[Entry], generation: int) -> BlockMessage:
+        """Entries that continue where the lane stands, as a message in flight."""
         last = entries[-1]
         self.position, self.seq = last.position, last.seq
         self._offset += 1

@@ -278,7 +278,9 @@ def main() -> int:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--ingest", type=int, default=0, help="events/s that come in meanwhile")
     given = parser.parse_args()
-    sys.stdout.write(f"model {EMBEDDER}; settings {Settings().channel_timeout_ms} ms a channel\n")
+    channel = Settings().channel_timeout_ms
+    limit = "its share of the time" if channel is None else f"{channel} ms"
+    sys.stdout.write(f"model {EMBEDDER}; a channel has {limit}\n")
     sys.stdout.write(f"a question's embedding alone: {embedding_ms(Memory(1)):.1f} ms\n")
     for size in given.sizes:
         figures = measure(size, given.count, given.rates, given.ingest)

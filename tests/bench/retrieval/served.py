@@ -72,7 +72,11 @@ def served(data: Conversations, folder: Path) -> Iterator[Api]:
     """
     done = folder / "enriched"
     local = LocalServices(
-        folder / "data", targets=("blue",), heap_mb=HEAP_MB, page_cache_mb=PAGE_CACHE_MB
+        folder / "data",
+        targets=("blue",),
+        heap_mb=HEAP_MB,
+        page_cache_mb=PAGE_CACHE_MB,
+        auth=False,
     )
     with local:
         stack = Stack(local, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from api.caches import MAX_WAITING, AccessLog
+from api.access_log import MAX_WAITING, AccessLog
 from consolidation.forgetting_payloads import Accessed, parse_accessed
 from pipelines.ledger.ledger import Ledger
 from projections.errors import LedgerUnavailable

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from api.dependencies import content_of, cursor_of
+from api.cursors import content_of, cursor_of
 from projections.errors import InvalidInput
 
 NAME = TypeAdapter(tuple[str])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.dependencies import facts_cursor, facts_of
+from api.cursors import facts_cursor, facts_of
 from api.read_schemas import MAX_FACT_CURSOR_CHARACTERS
 from api.retrieval.facts import FactScore, RankedFact
 from api.retrieval.ranking import MAX_RANKING

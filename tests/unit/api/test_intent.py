@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.retrieval.intent import (
-    THRESHOLD,
     classify_graph_subgraph,
     inferred_intents,
     strongest_intent,
     traversed_intents,
 )
+from api.retrieval.policy import DEFAULT_POLICY
 
 
 def test_the_question_of_the_specification_has_three_intents() -> None:
@@ -63,8 +63,10 @@ def test_an_override_leaves_nothing_else() -> None:
 
 
 def test_what_is_too_weak_is_general() -> None:
-    assert traversed_intents({"why": THRESHOLD - 0.01}) == {"general": 1.0}
-    assert traversed_intents({"why": THRESHOLD, "when": 0.2}) == {"why": THRESHOLD}
+    threshold = DEFAULT_POLICY.intent_threshold
+    assert traversed_intents({"why": threshold - 0.01}) == {"general": 1.0}
+    assert traversed_intents({"why": threshold, "when": 0.2}) == {"why": threshold}
+    assert traversed_intents({"why": 0.5, "when": 0.2}, threshold=0.6) == {"general": 1.0}
 
 
 @pytest.mark.parametrize(

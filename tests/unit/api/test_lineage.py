@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from api.retrieval.graph_scores import path_scores
 from api.retrieval.walk import Lineage, directed_ways, lineage_edge
 from api.schemas import Bound, Direction
-from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
+from pipelines.graph.reader import GraphEdge, GraphNode
+from pipelines.graph.reads.events import EventReads
 from projections.errors import QueryTimeout
 from projections.schema import CAUSED_BY, FOLLOWS, INTENTS, EdgeRow
 
@@ -71,29 +72,19 @@ class DictGraph:
         if self.steps_left < 0:
             raise QueryTimeout(timeout_ms=1, reason="test")
 
-    def events(self, tenant: str, event_ids: Sequence[str]) -> dict[str, GraphNode]:
+    def events(self, event_ids: Sequence[str]) -> dict[str, GraphNode]:
         self._count()
         known = {name for pair in self.edges for name in pair}
         return {name: GraphNode("Event", name, {}) for name in event_ids if name in known}
 
-    def neighbours(
-        self,
-        tenant: str,
-        event_ids: Sequence[str],
-        row: EdgeRow,
-        *,
-        forward: bool,
-        seen: Iterable[str],
-        limit: int,
-    ) -> list[GraphNode]:
+    def neighbours(self, event_ids: Sequence[str], row: EdgeRow, **within: Any) -> list[GraphNode]:
         self._count()
-        pairs = self.edges if forward else [(b, a) for a, b in self.edges]
-        seen = set(seen)
-        found = {b for a, b in pairs if a in event_ids and b not in seen}
-        return [GraphNode("Event", name, {}) for name in sorted(found)[:limit]]
+        pairs = self.edges if within["forward"] else [(b, a) for a, b in self.edges]
+        found = {b for a, b in pairs if a in event_ids and b not in set(within["seen"])}
+        return [GraphNode("Event", name, {}) for name in sorted(found)[: within["limit"]]]
 
     def edges_between(
-        self, tenant: str, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
+        self, event_ids: Sequence[str], rows: Sequence[EdgeRow] | None = None
     ) -> list[GraphEdge]:
         self._count()
         return [edge(a, b) for a, b in self.edges if a in event_ids and b in event_ids]
@@ -107,8 +98,8 @@ def walked(graph: DictGraph, start: str, **bounds: object) -> Lineage:
         "max_nodes": 100,
         **bounds,
     }
-    walk = Lineage(tenant="t", event_id=start, **arguments)  # type: ignore[arg-type]  # a pass-through
-    walk.walk(cast("GraphRead", graph))
+    walk = Lineage(node_id=start, **arguments)  # type: ignore[arg-type]  # a pass-through
+    walk.walk(cast("EventReads", graph))
     return walk
 
 
@@ -159,15 +150,14 @@ def test_both_directions_are_ancestors_and_descendants_without_siblings() -> Non
 def test_what_was_found_before_time_ran_out_stays() -> None:
     graph = DictGraph(CHAIN, stops_after=3)
     walk = Lineage(
-        tenant="t",
-        event_id="n0",
+        node_id="n0",
         intent="why",
         direction=Direction.CAUSES,
         max_depth=10,
         max_nodes=100,
     )
     with pytest.raises(QueryTimeout):
-        walk.walk(cast("GraphRead", graph))
+        walk.walk(cast("EventReads", graph))
     assert walk.levels == 2
     assert list(walk.nodes) == ["n0", "n1", "n2"]
     assert walk.scores() == {"n0": 1.0, "n1": 1.0, "n2": 1.0}

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.caches import SessionHistory
-from api.dependencies import ranking_cursor, ranking_of
+from api.cursors import ranking_cursor, ranking_of
 from api.retrieval.intent import fused_ranks, joined_seeds, most_important
+from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
     GRAPH_SHARES,
-    PROACTIVE_SHARE,
     SPREAD_WEIGHT,
     Pool,
     Ranked,
@@ -205,7 +204,7 @@ def test_what_nobody_asked_for_is_little_and_last(
     found = with_proactive(ranked, signalled, max_nodes)
     page = found[:max_nodes]
     added = [one for one in page if one.signal is not None]
-    assert len(added) <= PROACTIVE_SHARE * max_nodes
+    assert len(added) <= DEFAULT_POLICY.proactive_share * max_nodes
     assert [one.rank for one in page] == sorted((one.rank for one in page), reverse=True)
     assert len({one.node_id for one in found}) == len(found)
     assert {one.node_id for one in ranked} <= {one.node_id for one in found}
@@ -223,17 +222,6 @@ def test_what_was_shown_before_counts_half() -> None:
     first, second = with_proactive([], signalled, 10)
     assert (first.node_id, first.signal, first.relevance) == (own(2), "recurring_pattern", 0.6)
     assert (second.node_id, second.signal, second.relevance) == (own(1), "retrieval_history", 0.5)
-
-
-def test_a_session_knows_what_it_was_shown_and_no_other_does() -> None:
-    history = SessionHistory()
-    history.show("t", "s", [own(1), "entity:0f", own(2)])
-    history.show("t", "s", [own(1)])
-    assert history.shown("t", "s") == [own(2), own(1)]
-    assert history.shown("t", "other") == []
-    assert history.shown("u", "s") == []
-    history.show("t", "s", map(own, range(300)))
-    assert len(history.shown("t", "s")) == 100
 
 
 # diversity

@@ -16,6 +16,10 @@ from tests.source_factories import mentioned, source_event
 
 def test_ids_are_part_of_the_stored_format() -> None:
     assert summary_id("default", "session", "session-1") == "c8194e9bf0505e5dde826f074831dd9c"
+    of_before = summary_id("default", "session", "session-1", None)
+    assert of_before == "c8194e9bf0505e5dde826f074831dd9c"
+    of_ann = summary_id("default", "session", "session-1", ("ann",))
+    assert of_ann == "097aa89b93c9b2ad05f10922a1e3b3e0"
 
 
 def test_scope_tenant_number_and_trace_all_tell_summaries_apart() -> None:

@@ -111,6 +111,8 @@ def test_the_defaults_are_the_models() -> None:
         similar_score=0.7,
         cold_min_importance=5,
         cold_min_accesses=3,
+        archive_min_importance=8,
+        archive_min_accesses=10,
         protected_in_degree=3,
         entity_min_accesses=3,
         fact_min_confidence=0.1,
@@ -178,7 +180,9 @@ def test_a_policy_is_checked_when_it_is_made() -> None:
         (retained(causal_in_degree=2), (Tier.COLD, True, Reason.UNASKED)),
         (retained(causal_in_degree=3), (Tier.COLD, False, Reason.CAUSE)),
         (retained(summary_id=None), (Tier.COLD, False, Reason.UNSUMMARISED)),
-        (retained(days=31, importance=10, access_count=99), (Tier.ARCHIVE, True, Reason.OLD)),
+        (retained(days=31, importance=7, access_count=9), (Tier.ARCHIVE, True, Reason.OLD)),
+        (retained(days=31, importance=8), (Tier.ARCHIVE, False, Reason.IMPORTANT)),
+        (retained(days=31, access_count=10), (Tier.ARCHIVE, False, Reason.ACCESSED)),
         (retained(days=31, causal_in_degree=3), (Tier.ARCHIVE, False, Reason.CAUSE)),
         (retained(days=31, summary_id=None), (Tier.ARCHIVE, False, Reason.UNSUMMARISED)),
     ],
@@ -196,6 +200,8 @@ def test_each_rule_decides(made: RetainedEvent, expected: tuple[Tier, bool, Reas
         ({"cold_min_accesses": 0}, (Tier.COLD, False, Reason.ACCESSED)),
         ({"protected_in_degree": 1}, (Tier.COLD, False, Reason.CAUSE)),
         ({"archive_after_h": 24 * 9}, (Tier.ARCHIVE, True, Reason.OLD)),
+        ({"archive_min_importance": 4}, (Tier.COLD, False, Reason.IMPORTANT)),
+        ({"archive_min_accesses": 0}, (Tier.COLD, False, Reason.ACCESSED)),
     ],
 )
 def test_each_setting_acts(settings: dict[str, Any], expected: tuple[Tier, bool, Reason]) -> None:
@@ -203,8 +209,19 @@ def test_each_setting_acts(settings: dict[str, Any], expected: tuple[Tier, bool,
 
 
 def test_nothing_ten_important_is_forgotten_in_the_cold_tier_at_its_strictest() -> None:
-    assert judged(retained(importance=10), cold_min_importance=10)[1] is False
-    assert judged(retained(importance=10, boost=3.0), cold_min_importance=11)[1] is True
+    strictest = {"cold_min_importance": 11, "archive_min_importance": 11}
+    assert judged(retained(importance=10), **{**strictest, "cold_min_importance": 10})[1] is False
+    assert judged(retained(importance=10, boost=3.0), **strictest)[1] is True
+
+
+@pytest.mark.parametrize("kept", [{"importance": 8}, {"boost": 4.0}, {"access_count": 10}])
+@pytest.mark.parametrize("days", [8, 31, 300])
+def test_age_alone_takes_nothing_important_or_much_asked_for(
+    days: float, kept: dict[str, Any]
+) -> None:
+    assert judged(retained(days=days, **kept))[1] is False
+    strict = {"cold_min_importance": 11, "cold_min_accesses": 1_000}
+    assert judged(retained(days=days, **kept), **strict)[1] is False
 
 
 def test_effects_that_leave_protect_no_longer() -> None:

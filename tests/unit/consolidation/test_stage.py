@@ -210,6 +210,16 @@ def test_an_episode_lists_its_members_under_its_session() -> None:
     }
 
 
+def test_a_decision_of_before_users_were_written_down_is_of_its_old_id_and_of_nobody() -> None:
+    decided = [episode(8, [1]), session_made(9), agent_made(10)]
+    assert all("user_ids" not in one.payload["summary"] for one in decided if one.payload)
+    made = folded(*decided, present={key(1)})
+    agent = summary_id("default", "agent", "agent-1")
+    own_ids = (episode_id(), session_summary_id(), agent)
+    whose = [node(made, SUMMARY.label, "default", own_id)["user_ids"] for own_id in own_ids]
+    assert whose == [None] * 3
+
+
 def test_an_older_decision_changes_nothing() -> None:
     shown = {("default", episode_id()): ShownSummary(DecidedNode(Position(5, 0)))}
     assert list(folded(episode(9, [1]), first=4, summaries=shown)) == []
@@ -359,6 +369,7 @@ def test_the_chain_is_bridged_on_behalf_of_its_owner() -> None:
     assert bridge.place not in made.merge_edges
     assert node(made, FORGOTTEN.label, *key(2)) == {
         "session_id": "session-1",
+        "user_id": None,
         "occurred_at": START_MS + 2,
         "importance_score": 4,
         "summary_id": episode_id(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from enrichment.facts import Assertion, Retraction
-from enrichment.histories import MAX_SUPPORTING, entry_of, group_of, groups_of, intervals, merge
+from enrichment.histories import entry_of, group_of, groups_of, intervals, merge
+from projections.schema import MAX_SUPPORTING
 from tests.fact_factories import GROUP, assertion, facts, party, retraction, spans
 from tests.factories import event_id
 

@@ -210,3 +210,19 @@ def test_every_shape_ends(shape: str) -> None:
     live.take_in(event(2))
     live.settings = CommunitySettings(every_ms=0)
     assert (live.run().communities_written, len(before)) == (0, len(live.seqs()))
+
+
+def test_a_users_community_calls_entities_as_that_user_knows_them() -> None:
+    live = Passing()
+    live.take_in(*sessions(2, 3))
+    for one, other in combinations(PEOPLE, 2):
+        live.relate(one, other, user="ann")
+    live.entity("Melanie", name="MELANIE", first_user_id="bob")
+    others = live.entity("Aaron", first_user_id="bob")
+    live.join(SAME_AS.type, others, live.entity("Caroline"), confidence=0.9)
+    live.run()
+    ((name, user_ids),) = (
+        (node.values["name"], node.values["user_ids"])
+        for node in live.shown(COMMUNITY.label, "name", "user_ids")
+    )
+    assert (user_ids, sorted(name.replace(" and", ",").split(", "))) == (("ann",), sorted(PEOPLE))

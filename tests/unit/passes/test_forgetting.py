@@ -53,7 +53,7 @@ def ids(*numbers: int) -> list[str]:
     ("importance", "last_kept_ms", "first_gone_ms", "tier"),
     [
         (None, 7 * DAY_MS - 1, 7 * DAY_MS, Tier.COLD),
-        (9, 30 * DAY_MS - 1, 30 * DAY_MS, Tier.ARCHIVE),
+        (7, 30 * DAY_MS - 1, 30 * DAY_MS, Tier.ARCHIVE),
     ],
 )
 def test_an_event_leaves_when_its_tier_begins(
@@ -145,7 +145,7 @@ def test_a_cause_of_three_stays_until_its_effects_leave(live: Passing) -> None:
 def test_a_cause_of_three_that_stay_is_protected(live: Passing) -> None:
     live.take_in(
         event(1, at=0),
-        *(event(n, at=20 * DAY_MS, parent=1, importance_hint=9) for n in (2, 3, 4)),
+        *(event(n, at=20 * DAY_MS, parent=1, importance_hint=7) for n in (2, 3, 4)),
     )
     live.run(now_ms=START_MS + 35 * DAY_MS)
     assert live.retained() == ids(1, 2, 3, 4)

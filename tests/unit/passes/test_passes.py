@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from consolidation.payloads import EpisodeDecided
 from consolidation.summary_payloads import episode_scope_id, summary_id
 from pipelines.operations.passes.retained import ages
+from projections.errors import InvalidEvent
+from projections.events import timestamp_ms
 from projections.operations import Key
 from projections.schema import EVENT, SUMMARIZES, SUMMARY
 from tests.decision_factories import forgotten
-from tests.factories import NOW_MS, event, event_id, sessions
+from tests.factories import NOW_MS, START_MS, event, event_id, sessions
 from tests.graph_dump import dump
 from tests.passing import Passing
 
@@ -49,6 +54,38 @@ def test_only_what_changed_is_said_anew(live: Passing) -> None:
     live.take_in(event(90, at=500, session_id="session-1"))
     report = live.run()
     assert (report.sessions, report.episodes_written, report.sessions_written) == (1, 1, 1)
+
+
+def test_a_decision_that_its_reader_would_refuse_is_not_appended(
+    live: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = EpisodeDecided.payload
+
+    def doubled(episode: EpisodeDecided) -> dict[str, Any]:
+        payload = said(episode)
+        return payload | {"event_ids": [*payload["event_ids"], payload["event_ids"][0]]}
+
+    monkeypatch.setattr(EpisodeDecided, "payload", doubled)
+    before = live.seqs()
+    with pytest.raises(InvalidEvent, match=r"payload\.event_ids"):
+        live.run()
+    assert live.seqs() == before
+
+
+def test_odd_sessions_are_decided_about_once(live: Passing) -> None:
+    """Times before any calendar, thousands alike, cycles of parents, a crowd in one session."""
+    crowd = [event(n, at=n, session_id="crowd", agent_id=f"agent-{n}") for n in range(100, 400)]
+    alike = [event(n, at=5, session_id="alike") for n in range(400, 1_000)]
+    begun = timestamp_ms("0001-01-01T00:00:00.001Z") - START_MS
+    early = [event(n, at=begun + n % 7, session_id="early") for n in range(1_000, 1_100)]
+    cycle = [
+        event(n, at=n, session_id="cycle", parent_event_id=event_id(2_000 + (n + 1) % 3))
+        for n in range(2_000, 2_003)
+    ]
+    live.take_in(*crowd, *alike, *early, *cycle)
+    first, before = live.run(), live.seqs()
+    assert (first.complete, first.sessions) == (True, 7)
+    assert (live.run().complete, live.seqs()) == (True, before)
 
 
 def test_an_emptied_graph_is_folded_to_the_same(live: Passing) -> None:

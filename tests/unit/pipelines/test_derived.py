@@ -26,7 +26,12 @@ def operations() -> Operations:
         [
             enriched(ONE, text="text", keywords=["refund", "card"], embedding=[0.5]),
             enriched(OTHER, keywords=[]),
-            MergeEdge(type=REFERENCES.type, source=ONE, target=NAME, values={"role": "object"}),
+            MergeEdge(
+                type=REFERENCES.type,
+                source=ONE,
+                target=NAME,
+                values={"role": "object", "name": None},
+            ),
             MergeEdge(type=CAUSED_BY.type, source=OTHER, target=ONE, values=inferred),
             MergeEdge(type=SIMILAR_TO.type, source=ONE, target=OTHER, values={"score": 0.9}),
             MergeNode(label=ENTITY.label, key=NAME, values=named),

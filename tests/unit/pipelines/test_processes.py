@@ -1,4 +1,4 @@
-"""How children are started, and how often they are started again."""
+"""How children are started, and who holds a lock."""
 
 from __future__ import annotations
 
@@ -11,21 +11,11 @@ import pytest
 
 from pipelines.local import python_process
 from pipelines.local.data_folder import exclusive_lock, is_locked
-from pipelines.local.processes import RESTARTS_A_MINUTE, RestartLimit, wait_until
+from pipelines.local.processes import wait_until
 from pipelines.local.python_process import python_command, python_environment
 from projections.errors import OperationFailed
 
 CHECKOUT = Path(python_process.__file__).parents[2]
-
-
-def test_what_keeps_ending_is_started_again_some_times_a_minute() -> None:
-    now = 0.0
-    limit = RestartLimit(lambda: now)
-    assert [limit.allows() for _ in range(RESTARTS_A_MINUTE + 2)] == [True] * 5 + [False] * 2
-    now = 59.9
-    assert not limit.allows()
-    now = 60.0
-    assert limit.allows()
 
 
 def test_a_child_does_not_look_for_modules_in_its_folder(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from consolidation.retention import DEFAULT_POLICY
+from consolidation.retention import DEFAULT_POLICY, KEEPS_EVERYTHING
 from pipelines.work.settings import load_settings
 from projections.errors import ConfigurationError
 
@@ -20,13 +20,19 @@ def test_a_tenants_own_comes_before_what_holds_for_all() -> None:
     assert (other.archive_after_h, other.similar_keep) == (2_160, 5)
 
 
-def test_forgetting_is_switched_off_for_everybody_at_once() -> None:
-    settings = load_settings(retention={"*": {"enabled": False}})
+def test_forgetting_is_switched_off_for_one() -> None:
+    settings = load_settings(retention={"*": {"enabled": True}, "acme": {"enabled": False}})
+    assert settings.retention_of("other").enabled
     assert not settings.retention_of("acme").enabled
 
 
-def test_nothing_said_is_the_default() -> None:
-    assert load_settings().retention_of("acme") == DEFAULT_POLICY
+def test_nothing_is_forgotten_unless_somebody_says_so() -> None:
+    assert load_settings().retention_of("acme") == KEEPS_EVERYTHING
+    said = load_settings(retention={"acme": {"archive_after_h": 2_160}})
+    assert not said.retention_of("acme").enabled
+    switched_on = load_settings(retention={"acme": {"enabled": True}})
+    assert switched_on.retention_of("acme") == DEFAULT_POLICY
+    assert switched_on.retention_of("other") == KEEPS_EVERYTHING
 
 
 def test_it_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

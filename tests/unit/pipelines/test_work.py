@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.ledger.connect import Entry
 from pipelines.work.app import Work
 from projections.errors import RecollectError
 from projections.operations import Checkpoint
@@ -50,6 +51,10 @@ class Slow:
 
     def checkpoint(self, partition: int) -> Checkpoint:
         return Checkpoint("slow", partition)
+
+    def read(self, *_: object) -> list[Entry]:
+        """The ledger has nothing to object to what was read."""
+        return []
 
     def apply_together(self, blocks: object) -> dict[int, RecollectError | None]:
         raise NotImplementedError

@@ -1,0 +1,81 @@
+"""The numbers that decide what is retrieved: intent weights, thresholds, shares, their version.
+
+Pure. They change answers and never the graph, so they may be set without a rebuild. Every answer
+says the version of those that it was made with: two answers can only be compared under one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from pipelines.graph.rows import LEAST, Least
+from projections.schema import INTENT_WEIGHTS
+
+VERSIONED: Final = (
+    *("intent_threshold", "other_intents_share", "proactive_share"),
+    *("proactive_min_score", "proactive_min_importance", "proactive_min_accesses"),
+    *("recency_weight", "importance_weight", "relevance_weight"),
+    *("spreading_activation", "max_hops", "decay_lambda", "activation_threshold"),
+    *("inhibition_threshold", "max_activated_nodes", "temporal_decay_rate"),
+    *("seed_structural_weight", "seed_community_cap", "query_sensitive_cost"),
+)
+"""Settings that decide, beside the intent weights, what is retrieved in which order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What one deployment retrieves by.
+
+    Attributes:
+        weights: of an edge type for an intent, 0 to 5.
+        intent_threshold: confidence from which on an intent has a traversal of its own.
+        other_intents_share: of what further intents add to the best one's score.
+        proactive_share: of the nodes of a page, at most, that nobody asked for.
+        proactive: how sure the graph must be of them.
+        version: of all that decides an answer, 12 hexadecimal digits.
+    """
+
+    weights: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: INTENT_WEIGHTS)
+    intent_threshold: float = 0.3
+    other_intents_share: float = 0.2
+    proactive_share: float = 0.2
+    proactive: Least = LEAST
+    version: str = ""
+
+
+DEFAULT_POLICY: Final = Policy()
+
+
+def policy_of(
+    numbers: Mapping[str, Any], changed: Mapping[str, Mapping[str, float]] | None = None
+) -> Policy:
+    """The policy that settings make.
+
+    Args:
+        numbers: value of each of `VERSIONED`.
+        changed: intent weights that are other than the schema's, by intent and edge type.
+    """
+    weights: Mapping[str, Mapping[str, float]] = INTENT_WEIGHTS
+    if changed:
+        weights = {
+            intent: {**row, **changed.get(intent, {})} for intent, row in INTENT_WEIGHTS.items()
+        }
+    versioned = {name: numbers[name] for name in VERSIONED}
+    content = orjson.dumps([weights, versioned], option=orjson.OPT_SORT_KEYS)
+    return Policy(
+        weights=weights,
+        intent_threshold=numbers["intent_threshold"],
+        other_intents_share=numbers["other_intents_share"],
+        proactive_share=numbers["proactive_share"],
+        proactive=Least(
+            score=numbers["proactive_min_score"],
+            importance=numbers["proactive_min_importance"],
+            accesses=numbers["proactive_min_accesses"],
+        ),
+        version=blake2b(content, digest_size=6).hexdigest(),
+    )
