@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipelines.local.servers import archive_classes, fetch_neo4j
+from pipelines.local.servers import fetch_neo4j
 from pipelines.local.services import supervise
-from projections.errors import OperationFailed
+from pipelines.local.training import train_neo4j
+from projections.errors import OperationFailed, RecollectError
 
 
 def main() -> int:
@@ -26,8 +27,8 @@ def main() -> int:
             fetch_neo4j(progress=True)
             sys.stderr.write("preparing Neo4j for faster starts (once) ...\n")
             try:
-                archive_classes()
-            except OperationFailed as error:  # only the speed of later starts is lost
+                train_neo4j()
+            except RecollectError as error:  # only the speed of later starts is lost
                 sys.stderr.write(f"went on without: {error}\n")
         else:
             supervise(given.data, given.target, supervisor=given.name, detached=True)

