@@ -95,8 +95,10 @@ def _warm_later(services: Services) -> None:
     while not _is_reached(services):
         if services.closed.wait(0.1):
             return
+    counts = services.watch.counts
     warm_up(services)
     services.is_cold = False
+    services.watch.note_planned(counts)
 
 
 def _is_reached(services: Services) -> bool:

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, Final
 
 from api.connections import Connections
 from pipelines.graph.reader import GraphReader
+from pipelines.graph.rows import Counts
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import CONSOLIDATE_REPORT, verified_stage
 from pipelines.observe import logs, metrics
@@ -29,6 +30,8 @@ from projections.errors import (
 from projections.identity import Position
 from projections.operations import Checkpoint
 
+REPLANNED_AT: Final = 4
+"""Times as many of a label or a type: `dbms.cypher.statistics_divergence_threshold` is 0.75."""
 FOLLOW_EVERY_S = 0.3
 SAMPLE_EVERY_S = 1.0
 COUNT_EVERY_S = 10.0
@@ -99,8 +102,8 @@ class Watch:
     Args:
         settings: of the process.
         connections: that it keeps up to date.
-        fresh: called when a graph is read from that was not a moment ago: of another target, or
-            one whose server is back.
+        fresh: called when a graph is read from that was not a moment ago (of another target, or
+            one whose server is back), or that has outgrown the plans that were made of it.
     """
 
     def __init__(
@@ -119,9 +122,19 @@ class Watch:
         self._admitted = False
         self._has_seen_graph = False
         self._counted_at_s = -COUNT_EVERY_S
+        self.counts: Counts | None = None
+        self._planned_at: Counts | None = None
         self._threads: list[Thread] = []
         self._replacing = Lock()
         self.sample = Sample()
+
+    def note_planned(self, counts: Counts | None) -> None:
+        """The questions of a query have been planned, for a graph of that size (of `counts`).
+
+        The database plans a question again when what it counts has grown fourfold: `fresh` is
+        called then, so that this is done before somebody asks and waits.
+        """
+        self._planned_at = counts
 
     def ingest_error(self) -> str | None:
         """Why no event can be taken; None: it can."""
@@ -256,6 +269,10 @@ class Watch:
             for stage, number in {**none, **reader.dead_letter_counts()}.items():
                 metrics.DEAD_LETTERS.labels(stage, name).set(number)
             self._counted_at_s = time.monotonic()
+            self.counts = counts
+            if self._planned_at is not None and _has_outgrown(self._planned_at, counts):
+                self._planned_at = None
+                self._fresh()
 
     def _look_at_ledger(self, ledger: Ledger) -> dict[str, Any]:
         _refuse_risk(ledger)
@@ -391,3 +408,12 @@ def lag_entries(tails: Sequence[Tail], checkpoints: Checkpoints) -> dict[int, in
         partition: max(0, tail.seq - checkpoints.get(partition, _nothing(partition)).seq)
         for partition, tail in enumerate(tails)
     }
+
+
+def _has_outgrown(planned: Counts, now: Counts) -> bool:
+    pairs = ((planned.nodes, now.nodes), (planned.edges, now.edges))
+    return any(
+        number >= REPLANNED_AT * max(1, before.get(kind, 0))
+        for before, after in pairs
+        for kind, number in after.items()
+    )

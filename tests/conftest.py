@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.servers import (
@@ -30,6 +31,18 @@ settings.load_profile("shared")
 # Every Neo4j that a test or a process of a test starts compiles for a fast start: half the time of
 # the processor, which the tests share with it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+class _OneDeployment(LoadFileScheduling):  # type: ignore[misc]
+    """Tests of a file stay together, and those of whole deployments: there is one at a time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "deployments" if nodeid.startswith("tests/acceptance/") else nodeid.split("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _OneDeployment:
+    """How tests are shared out among processes, instead of `--dist`."""
+    return _OneDeployment(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], object], what: str, patience_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, patience_s: float = 180.0) -> None:
     """Return as soon as the condition holds.
 
     Raises:

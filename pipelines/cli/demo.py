@@ -31,8 +31,8 @@ from pipelines.work.stages import ENRICHMENT
 
 app = typer.Typer()
 
-PATIENCE_S = 60.0
-ENRICHED_PATIENCE_S = 120.0
+PATIENCE_S = 120.0
+ENRICHED_PATIENCE_S = 300.0
 """Models have to be loaded first, on a machine that may be busy."""
 SHOWN_NODES = 5
 

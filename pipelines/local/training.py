@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from pipelines.graph.client import connect_neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.local.processes import log_tail
+from pipelines.local.python_process import python_command
 from pipelines.local.servers import Neo4jServer, ValkeyServer, fetch_neo4j, learnt_path
 from pipelines.work.settings import Settings
 from projections.errors import OperationFailed
@@ -61,7 +61,7 @@ def _ask(folder: Path, valkey: ValkeyServer, server: Neo4jServer) -> None:
     places = ("--data", str(folder), "--redis", valkey.url, "--neo4j", server.url)
     question = ("ask", "What happened before, and why?", "--user", "*")
     subprocess.run(
-        [sys.executable, "-P", "-m", "pipelines.cli.main", *question, *places],
+        python_command("pipelines.cli.main", *question, *places),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,

@@ -27,7 +27,7 @@ ROOT = "019cb8a0-0088-7000-8000-000000000001"
 """What it goes back to: a question in session deploy-88."""
 CHANGE = "019cb8a0-0088-7000-8000-000000000006"
 """config.changed: a time limit that was shorter from then on."""
-READ_TIMEOUT_MS = 10_000
+READ_TIMEOUT_MS = 30_000
 ASK_TIMEOUT_MS = 30_000
 _NEIGHBOURS = 50
 _SUMMARY_CHARACTERS = 76

@@ -213,7 +213,6 @@ def system_events(services: Services) -> Sequence[Event]:
     return [event for event in events if event.event_type.startswith("memory.")]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("count", "batch", "extra_bytes", "worker_lives", "by_command", "seed"),
     [
@@ -255,7 +254,6 @@ def test_entries_cut_off_the_append_only_file(
     assert_recovers(loss, by_command=by_command)
 
 
-@pytest.mark.timeout(240)
 def test_a_lagging_replica_with_a_slow_clock_is_promoted(
     start_valkey: Callable[..., ValkeyServer], deploy: Deploy
 ) -> None:

@@ -13,7 +13,6 @@ from tests.integration.stack import Stack
 
 pytestmark = [
     pytest.mark.acceptance,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(
         not (TAU_BENCH.exists() and LOCOMO.exists()),
         reason="the shared data are not here",

@@ -14,7 +14,6 @@ from tests.integration.stack import Stack
 
 pytestmark = [
     pytest.mark.acceptance,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(
         not (story.TAU_BENCH.exists() and story.LOCOMO.exists()),
         reason="the shared data are not here",

@@ -36,7 +36,6 @@ COMMAND = [sys.executable, "-m", "pipelines.cli.main"]
 
 pytestmark = [
     pytest.mark.acceptance,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(not CONVERSATIONS.exists(), reason="the shared data are not here"),
 ]
 

@@ -35,7 +35,7 @@ FILLED = dict.fromkeys(SECRET_VARIABLES, "0123456789abcdef0123")
 
 def run(*command: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=900, **options)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SOON_S = 15.0
 SECRET = "sk-this-is-the-secret-key"
 SAME = {"same": True, "confidence": 0.9}
@@ -84,7 +84,7 @@ def server() -> Iterator[ChatServer]:
 def model(server: ChatServer, cache: ByteCache) -> Iterator[Callable[..., ChatModel]]:
     made: list[ChatModel] = []
 
-    def make(url: str | None = None, timeout_s: float = 5.0, **options: Any) -> ChatModel:
+    def make(url: str | None = None, timeout_s: float = 30.0, **options: Any) -> ChatModel:
         asking = ChatCompletions(
             url or server.url,
             "tiny",

@@ -32,7 +32,7 @@ KEYS = (
     ApiKey(name="stranger", key=OTHER_KEY, tenant="other", role="write"),
     ApiKey(name="operator", key=ADMIN_KEY, tenant="*", role="admin"),
 )
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Api:
         sent = dict(headers)
         if key is not None:
             sent["Authorization"] = f"Bearer {key}"
-        return httpx.Client(base_url=self.url, headers=sent, timeout=40)
+        return httpx.Client(base_url=self.url, headers=sent, timeout=120)
 
 
 @contextmanager

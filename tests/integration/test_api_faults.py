@@ -441,7 +441,9 @@ def test_sigterm_finishes_the_requests_under_way(
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            with httpx.Client(base_url=url, headers={"X-API-Key": WRITE_KEY}, timeout=30) as client:
+            with httpx.Client(
+                base_url=url, headers={"X-API-Key": WRITE_KEY}, timeout=120
+            ) as client:
                 wait_until(lambda: _answers(client), "the API answers")
                 # Waits for a position that does not come, so it is under way at the signal.
                 answers: list[httpx.Response] = []
@@ -457,7 +459,7 @@ def test_sigterm_finishes_the_requests_under_way(
                 process.send_signal(signal.SIGTERM)
                 request.join()
             assert_problem(answers[0], 504, "time-limit")
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=120) == 0
         finally:
             process.kill()
 

@@ -595,7 +595,6 @@ def test_what_was_forgotten_leaks_no_more(town: Town, name: str) -> None:
 
 
 @pytest.mark.acceptance_long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_nothing_of_others_comes_back_in_other_worlds(
     valkey: ValkeyServer, neo4j: Neo4jServer, seed: int

@@ -39,7 +39,7 @@ time.sleep(600)
 """
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 180.0) -> bool:
     """Whether `condition` came true in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -25,7 +25,7 @@ from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 PARTITIONS = 4
 HOUR_MS = 3_600_000
 Checkpoints = Mapping[str, Sequence[Checkpoint]]

@@ -152,7 +152,7 @@ def holding(stack: Stack, refusing: Refusing) -> Iterator[Callable[[], None]]:
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(stack.fold, 500, runner)
         try:
-            wait_until(lambda: projection(stack)["held"], "status shows that it holds", 20)
+            wait_until(lambda: projection(stack)["held"], "status shows that it holds", 120)
             yield lambda: done.result(30)
         finally:
             runner.stop.set()
@@ -218,4 +218,4 @@ def test_a_hold_is_shown_cleared_and_released_by_stage_and_target(stack: Stack) 
     assert not holds.is_released("projection", "green")
     assert not holds.is_released("enrichment", "blue")
     holds.release("projection", "blue", 1)
-    wait_until(lambda: not holds.is_released("projection", "blue"), "it is over", 10)
+    wait_until(lambda: not holds.is_released("projection", "blue"), "it is over", 120)

@@ -23,7 +23,7 @@ from tests.memory_stack import Worker
 from tests.stages.enriched import stated
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 KEPT, LOST = 30, 12
 

@@ -18,7 +18,7 @@ from projections.operations import Checkpoint
 from tests.fakes.events import numbered_event
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 
 class SentinelServer(ValkeyServer):

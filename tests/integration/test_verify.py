@@ -411,11 +411,12 @@ def late_and_early(count: int) -> Iterator[Event]:
 
 def test_no_false_alarm_while_late_events_pour_in(stack: Stack) -> None:
     stack.fill()
-    deadline = time.monotonic() + 10
+    begun = time.monotonic()
     seen: list[int] = []
     ingest = Ingest(stack, late_and_early(100_000), pause_s=0.001)
     with ingest, Worker(stack):
-        while time.monotonic() < deadline:
+        # A busy machine gets more time, to look more than twice.
+        while time.monotonic() < begun + (10 if len(set(seen)) > 2 else 180):
             report = stack.verify()
             assert report.ok, report.differences[:5]
             seen.append(report.events)

@@ -452,7 +452,6 @@ def late_words(count: int) -> list[Event]:
     ]
 
 
-@pytest.mark.timeout(600)
 def test_no_false_alarm_while_workers_enrich(enriched: Enriched) -> None:
     stack = enriched.stack
     seen: set[int] = set()

@@ -164,7 +164,7 @@ class Deployment:
         done = subprocess.run(
             [*_COMMAND, *arguments, "--json", *self._where()],
             capture_output=True,
-            timeout=120,
+            timeout=600,
             env=self._environment(),
             check=False,
             text=True,
@@ -218,7 +218,7 @@ class Deployment:
                 for n in range(self.settings.partitions)
             )
 
-    def wait(self, condition: Callable[[], object], what: str, patience_s: float = 180.0) -> float:
+    def wait(self, condition: Callable[[], object], what: str, patience_s: float = 600.0) -> float:
         """Wait for a condition while no worker ends by itself; a passing error means: not yet.
 
         Returns:

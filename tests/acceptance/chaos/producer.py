@@ -16,7 +16,7 @@ from projections.identity import START, Position
 from tests.acceptance.chaos.story import Story
 from tests.reference_fold import session_graph
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 _BRISK_EVENTS = 400
 
 

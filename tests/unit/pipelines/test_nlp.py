@@ -176,7 +176,7 @@ def stand_in(tmp_path: Path) -> Iterator[Callable[..., SpacyRecognizer]]:
     """A recogniser whose child is a script that crashes and hangs when told to."""
     made: list[SpacyRecognizer] = []
 
-    def make(start: str = "", timeout_s: float = 20.0) -> SpacyRecognizer:
+    def make(start: str = "", timeout_s: float = 60.0) -> SpacyRecognizer:
         script = tmp_path / "stand_in.py"
         script.write_text(textwrap.dedent(STAND_IN).format(start=start), "utf-8")
         made.append(
