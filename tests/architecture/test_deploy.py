@@ -20,7 +20,7 @@ import yaml
 from api.schemas import RetrievalMethod
 from pipelines.cli import reference
 from pipelines.observe import metrics
-from pipelines.work.settings import Settings
+from pipelines.work.settings import SECRETS_FOLDER, Settings, load_settings
 from pipelines.work.stages import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,14 @@ PROMETHEUS = DEPLOY / "prometheus"
 RUNBOOKS = DEPLOY / "runbooks"
 ALERTS = PROMETHEUS / "alerts.yml"
 DASHBOARD = DEPLOY / "grafana/dashboards/recollect.json"
-SECRET_VARIABLES = {"REDIS_PASSWORD", "NEO4J_PASSWORD", "GRAFANA_PASSWORD", "RECOLLECT_API_KEYS"}
-FILLED = dict.fromkeys(SECRET_VARIABLES, "0123456789abcdef0123")
+SECRETS = {
+    "recollect_redis_password",
+    "recollect_neo4j_password",
+    "recollect_api_keys",
+    "neo4j_auth",
+    "grafana_password",
+}
+"""Files that `deploy/secrets.sh` makes."""
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -369,7 +375,7 @@ def compose_command() -> list[str]:
     pytest.skip("neither the plugin `docker compose` nor docker-compose is installed")
 
 
-def composed(environment: dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def composed(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     command = compose_command()
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     if command == ["docker-compose"]:
@@ -377,25 +383,13 @@ def composed(environment: dict[str, str], tmp_path: Path) -> subprocess.Complete
     empty = tmp_path / "empty.env"  # so that no .env of this checkout plays a part
     empty.write_text("")
     options = ["--project-directory", str(ROOT), "--env-file", str(empty), "-f", "-"]
-    path = {"PATH": os.environ["PATH"]}
-    return run(*command, *options, "config", input=text, env=path | environment)
+    return run(*command, *options, "config", input=text, env={"PATH": os.environ["PATH"]})
 
 
 def test_compose_accepts_the_file(tmp_path: Path, compose: dict[str, Any]) -> None:
-    result = composed(FILLED, tmp_path)
+    result = composed(tmp_path)
     assert result.returncode == 0, result.stderr
     assert yaml.safe_load(result.stdout)["services"].keys() == compose["services"].keys()
-
-
-@pytest.mark.parametrize("missing", sorted(SECRET_VARIABLES))
-@pytest.mark.parametrize("how", ["unset", "empty"])
-def test_compose_refuses_without_a_secret_and_says_which(
-    missing: str, how: str, tmp_path: Path
-) -> None:
-    rest = {name: value for name, value in FILLED.items() if name != missing}
-    result = composed(rest if how == "unset" else {**rest, missing: ""}, tmp_path)
-    assert result.returncode != 0
-    assert f"set {missing}, see deploy/compose.env.example" in result.stderr
 
 
 def test_all_parts_are_there(compose: dict[str, Any]) -> None:
@@ -403,23 +397,56 @@ def test_all_parts_are_there(compose: dict[str, Any]) -> None:
     assert compose["services"].keys() == parts
 
 
-def test_no_secret_has_a_default_or_is_written_down() -> None:
+def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict[str, Any]) -> None:
+    paths = {name: {"file": f"./deploy/secrets/{name}"} for name in SECRETS}
+    assert compose["secrets"] == paths
+    named = {name: set(service.get("secrets", [])) for name, service in compose["services"].items()}
+    passwords = {"recollect_redis_password", "recollect_neo4j_password"}
+    assert {name: secrets for name, secrets in named.items() if secrets} == {
+        "redis": {"recollect_redis_password"},
+        "neo4j": {"neo4j_auth"},
+        "grafana": {"grafana_password"},
+        "api": passwords | {"recollect_api_keys"},
+        **dict.fromkeys(WORKERS, passwords),
+    }
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    variables = re.findall(r"(?<!\$)\$\{?(\w+)(:\?|:-|-|\?|)", text)
-    secret = {(name, sign) for name, sign in variables if name in SECRET_VARIABLES}
-    assert secret == {(name, ":?") for name in SECRET_VARIABLES}
-    fixed = re.findall(r"(?i)\w*(?:password|api_keys|neo4j_auth)\w*: (?!.*\$\{\w+:\?)(.+)", text)
-    assert fixed == []
-
-
-def test_the_example_of_the_environment_names_every_variable_and_holds_no_secret() -> None:
-    text = (DEPLOY / "compose.env.example").read_text("utf-8")
-    assert dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE)) == dict.fromkeys(
-        SECRET_VARIABLES, ""
+    elsewhere = re.findall(
+        r"(?i)\w*(?:password|api_keys|neo4j_auth)\w*: (?!/run/secrets/)(.+)", text
     )
-    used = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text("utf-8")))
-    named = set(re.findall(r"^#? ?(\w+)=", text, re.MULTILINE))
-    assert used == named
+    assert elsewhere == [f"{{file: ./deploy/secrets/{name}}}" for name in compose["secrets"]]
+    variables = re.findall(r"(?<!\$)\$\{?(\w+)", text)
+    assert set(variables) == {"API_PORT", "GRAFANA_PORT", "RECOLLECT_LOG_LEVEL"}
+
+
+def test_secrets_are_made_once_of_a_kind_that_the_services_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "secrets"
+
+    def make() -> dict[str, str]:
+        result = run("sh", DEPLOY / "secrets.sh", folder)
+        assert result.returncode == 0, result.stderr
+        return {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+
+    secrets = make()
+    assert secrets.keys() == SECRETS
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+    (folder / "grafana_password").unlink()
+    again = make()
+    assert again["grafana_password"] != secrets["grafana_password"]
+    assert {**again, "grafana_password": secrets["grafana_password"]} == secrets
+
+    monkeypatch.setenv(SECRETS_FOLDER, str(folder))
+    settings = load_settings()
+    assert settings.redis_password
+    assert settings.neo4j_password
+    assert settings.redis_password.get_secret_value() == secrets["recollect_redis_password"]
+    assert secrets["neo4j_auth"] == f"neo4j/{settings.neo4j_password.get_secret_value()}"
+    assert [(key.name, key.tenant, key.role) for key in settings.api_keys] == [
+        ("agents", "default", "write"),
+        ("operator", "*", "admin"),
+    ]
 
 
 def test_only_the_api_and_grafana_are_published_and_only_here(compose: dict[str, Any]) -> None:
