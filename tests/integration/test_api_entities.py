@@ -320,6 +320,14 @@ def test_a_session_is_summarised_with_its_episodes_and_links(reader: httpx.Clien
     assert found.links[0].evidence == ["ZFA04Y"]
 
 
+def test_a_lineage_of_a_summary_is_bounded_as_any_other(reader: httpx.Client) -> None:
+    own_id = summary(reader, "session/session-0").summary.summary_id
+    found = get(reader, f"/v1/nodes/{own_id}/lineage", max_nodes=1).json()
+    assert [node["node_id"] for node in found["nodes"]] == [own_id]
+    assert (found["meta"]["truncated"], found["meta"]["truncated_by"]) == (True, ["max_nodes"])
+    assert found["edges"] == []
+
+
 def test_a_summary_keeps_the_ids_of_what_was_forgotten(reader: httpx.Client) -> None:
     (episode,) = summary(reader, "session/session-0").children
     assert event_id(4) in episode.source_event_ids
