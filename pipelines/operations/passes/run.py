@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from consolidation.decay import HOUR_MS
-from consolidation.decisions import parse_decision
 from consolidation.payloads import PassDecided
 from pipelines.graph.port import Reads
 from pipelines.operations.passes.communities import decide_communities
@@ -148,8 +147,6 @@ class _TenantPass:
         return self._report
 
     def _append(self, events: Sequence[Event]) -> None:
-        for event in events:  # what its reader would refuse must not come into the ledger
-            parse_decision(event)
         if events:
             self._decisions += len(events)
             self._whole.append(events)
