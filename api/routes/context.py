@@ -216,20 +216,11 @@ async def read_lineage(
 def _withheld_beside(
     context: ReadContext[LineageQuery], reader: GraphReader, walk: Lineage
 ) -> int | None:
-    """Events beside what was met that are kept back; of what there is no time to count, none."""
-
-    def count() -> int:
-        try:
-            return context.read(
-                reader,
-                lambda graph: EventReads(graph, context.scope).withheld_beside(
-                    list(walk.nodes), walk.row
-                ),
-            )
-        except QueryTimeout:
-            return 0
-
-    return context.withheld(count)
+    """Events beside what was met that are kept back."""
+    ids = list(walk.nodes)
+    return context.withheld_beside(
+        reader, lambda graph: EventReads(graph, context.scope).withheld_beside(ids, walk.row)
+    )
 
 
 def _lineage(
