@@ -33,7 +33,7 @@ from api.retrieval.intent import Seed, match_score
 from api.retrieval.query_terms import name_terms
 from api.retrieval.recall import entity_named
 from api.services import Caller, ReadContext, begin_read
-from consolidation.summary_payloads import summary_id
+from consolidation.summary_payloads import summary_ids_seen
 from enrichment.names import canonical_name
 from pipelines.graph.reader import GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads, Link
@@ -317,10 +317,8 @@ class _Named(NamedTuple):
         if viewer.everyone and self.scope != "agent":
             session_id = self.scope_id.split(SEPARATOR)[0]
             return reads.summaries_in(session_id, self.scope, self.scope_id)
-        users: list[tuple[str, ...]] = [()] if viewer.user_id is None else [(viewer.user_id,), ()]
-        return reads.summaries(
-            [summary_id(viewer.tenant, self.scope, self.scope_id, user) for user in users]
-        )
+        ids = summary_ids_seen(viewer.tenant, self.scope, self.scope_id, viewer.user_id)
+        return reads.summaries(ids)
 
 
 class _SummaryPage(NamedTuple):
