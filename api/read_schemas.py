@@ -501,17 +501,13 @@ class SessionLinkItem(Wire):
 
 
 class SummaryResponse(Wire):
-    """A summary, a page of those it is made from, and the sessions it is linked to.
-
-    Attributes:
-        summaries: all that the viewer sees of the same: the user's own and the shared one; with
-            `user_id=*` of a session and of its episodes each user's. `summary` is the first.
-    """
+    """A summary, a page of those it is made from, and the sessions it is linked to."""
 
     summary: SummaryItem
     summaries: list[SummaryItem] = Field(
         description="All that the viewer sees of the same session, episode or agent: the user's "
-        "own, then the shared one; to an operator (`user_id=*`) the shared one, then each user's."
+        "own, then the shared one; to an operator (`user_id=*`) the shared one, then each user's. "
+        "`summary` is the first."
     )
     children: list[SummaryItem]
     links: list[SessionLinkItem]

@@ -8,9 +8,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from api.answers import (
-    JsonResponse,
-)
+from api.answers import JsonResponse
 from api.cursors import content_of, cursor_of
 from api.dependencies import Reader, ServicesOf
 from api.entity_answers import EntityPage, entity_item, entity_response, link_item, summary_item
