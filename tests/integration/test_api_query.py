@@ -196,7 +196,10 @@ def test_an_entity_leads_to_what_it_is_connected_with(memory: Memory, client: ht
     found = atlas(ask(client, "why is the Payment Gateway slow"))
     kinds = {node.node_id: node for node in found.nodes}
     assert {named, other, gateway, outage} <= kinds.keys()
-    assert kinds[gateway].provenance.event_id is None
+    origin = kinds[gateway].provenance
+    assert (origin.event_id, origin.supporting_event_ids) == (named, [named])
+    assert origin.global_position is not None
+    assert origin.session_id == kinds[named].provenance.session_id
     assert kinds[gateway].attributes["name"] == "Payment Gateway"
     assert kinds[outage].depth == 1
 
