@@ -172,6 +172,9 @@ def test_the_page_of_an_entity_is_nodes_and_edges_too(client: httpx.Client) -> N
     (mine, alias), events = found.nodes[:2], found.nodes[2:]
     assert [mine.node_id, alias.node_id] == [found.entity.entity_id, found.aliases[0].entity_id]
     assert (mine.type, events) == ("Entity", found.events)
+    assert {fact.source.entity_id for fact in found.facts} == {mine.node_id}
+    assert mine.attributes["status"] == found.entity.status == "active"
+    assert not {"parted_from", "first_event_id", "corrected_type"} & mine.attributes.keys()
     of_tool = next(node for node in (mine, alias) if node.provenance.session_id is not None)
     newest_first = [event_id(number) for number in range(SPOKEN, 0, -1)]
     assert of_tool.provenance.supporting_event_ids == newest_first
