@@ -10,7 +10,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.read_schemas import GraphReadQuery, SubgraphQuery
+from api.read_schemas import GraphReadQuery, PageMeta, PageQuery, SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import Intent, strongest_intent
 from api.retrieval.narrative import Evidence, evidence_markdown
@@ -29,7 +29,7 @@ from api.schemas import (
     ScoringWeights,
 )
 from api.services import ReadContext
-from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
+from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from enrichment.names import ACTIVE
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
@@ -41,6 +41,7 @@ from projections.identity import Position
 from projections.schema import EDGES, ENTITY, EVENT, MAX_SUPPORTING, NODES, Kind
 
 GQ = TypeVar("GQ", bound=GraphReadQuery)
+PQ = TypeVar("PQ", bound=PageQuery)
 
 _PROVENANCE: Final = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
 # Said by `scores` or `provenance`, or of use to the stages alone.
@@ -131,14 +132,26 @@ def used_at_ms(node: GraphNode) -> int:
     return max((at for at in times if at is not None), default=properties.get("created_at") or 0)
 
 
+def _of_event(
+    event_id: str, properties: Mapping[str, Any], supporting: Sequence[str]
+) -> NodeProvenance:
+    fields = {**properties, "occurred_at": timestamp_text(properties["occurred_at"])}
+    return NodeProvenance(
+        event_id=event_id,
+        **{name: fields.get(name) for name in _PROVENANCE},
+        supporting_event_ids=list(supporting),
+    )
+
+
 def node_provenance(node: GraphNode) -> NodeProvenance:
-    """The pointer of a node to the ledger."""
+    """The pointer of a node to the ledger; of an entity that events mention, to the newest."""
     properties = node.properties
     if node.label == EVENT.label:
-        fields = {**properties, "occurred_at": timestamp_text(properties["occurred_at"])}
-        return NodeProvenance(
-            event_id=node.node_id, **{name: fields.get(name) for name in _PROVENANCE}
-        )
+        return _of_event(node.node_id, properties, ())
+    supports: Sequence[Mapping[str, Any]] = properties.get("supports") or ()
+    if supports:
+        ids = [support["event_id"] for support in supports]
+        return _of_event(ids[0], supports[0], ids)
     at_ms = properties.get("last_seen") or properties.get("created_at")
     supporting = properties.get("source_event_ids") or properties.get("supporting_event_ids") or []
     position = properties.get("decided_at")
@@ -237,28 +250,73 @@ def atlas_response(
         weights: of `rank_score`.
         meta: further fields of `Meta`.
     """
-    query, bounds = context.query, sorted(cut_by)
-    return AtlasResponse(
-        nodes=nodes,
-        edges=atlas_edges(edges),
-        meta=Meta(
-            query_ms=context.deadline.elapsed_ms(),
-            nodes_returned=len(nodes),
-            truncated=bool(bounds),
-            truncated_by=bounds,
-            intent=intent,
-            proactive_nodes_count=sum(node.retrieval_reason == "proactive" for node in nodes),
-            scoring_weights=ScoringWeights(
-                recency=weights.recency, importance=weights.importance, relevance=weights.relevance
-            ),
-            policy_version=context.services.policy.version,
-            capacity=Capacity(
-                max_nodes=query.max_nodes, used_nodes=len(nodes), max_depth=query.max_depth
-            ),
-            user_id=context.scope.viewer,
-            **meta,
-        ),
+    query = context.query
+    capacity = Capacity(max_nodes=query.max_nodes, used_nodes=len(nodes), max_depth=query.max_depth)
+    told = _meta(
+        context, nodes, cut_by=cut_by, intent=intent, weights=weights, capacity=capacity, **meta
     )
+    return AtlasResponse(nodes=nodes, edges=atlas_edges(edges), meta=Meta(**told))
+
+
+def _meta(
+    context: ReadContext[Any],
+    nodes: Sequence[Node],
+    *,
+    cut_by: Iterable[Bound],
+    weights: DecayWeights,
+    **more: Any,
+) -> dict[str, Any]:
+    """The fields of `Meta`, with those that only the route knows."""
+    bounds = sorted(cut_by)
+    return {
+        "query_ms": context.deadline.elapsed_ms(),
+        "nodes_returned": len(nodes),
+        "truncated": bool(bounds),
+        "truncated_by": bounds,
+        "proactive_nodes_count": sum(node.retrieval_reason == "proactive" for node in nodes),
+        "scoring_weights": ScoringWeights(
+            recency=weights.recency, importance=weights.importance, relevance=weights.relevance
+        ),
+        "policy_version": context.services.policy.version,
+        "user_id": context.scope.viewer,
+        **more,
+    }
+
+
+def page_meta(
+    context: ReadContext[PQ],
+    met: int,
+    nodes: Sequence[Node] = (),
+    *,
+    withheld: int | None,
+    begun_at: Iterable[str] = (),
+    next_cursor: str | None,
+) -> PageMeta:
+    """How a page came about that is no answer to a question.
+
+    Args:
+        context: of the read.
+        met: items that were read: one more than the limit, if there is another page.
+        nodes: of the page and around it.
+        withheld: how much was kept from the viewer.
+        begun_at: wire ids of the nodes that the page is about.
+        next_cursor: of the page behind this one.
+    """
+    limit = context.query.limit
+    told = _meta(
+        context,
+        nodes,
+        cut_by=[Bound.LIMIT] if met > limit else [],
+        weights=DECAY_WEIGHTS,
+        intent="general",
+        inferred_intents={},
+        intent_override=None,
+        seed_nodes=list(begun_at),
+        capacity=Capacity(max_nodes=limit, used_nodes=min(met, limit), max_depth=1),
+        withheld=withheld,
+        next_cursor=next_cursor,
+    )
+    return PageMeta(returned=min(met, limit), **told)
 
 
 def subgraph_response(

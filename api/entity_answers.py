@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from api.answers import atlas_node
+from api.answers import atlas_edges, atlas_node
 from api.read_schemas import (
     CommunityItem,
     EntityAlias,
@@ -34,20 +34,20 @@ from api.retrieval.narrative import (
     facts_markdown,
 )
 from api.retrieval.recall import Recall, RecallSeeds
-from api.schemas import Bound, Edge
+from api.schemas import Bound, Node
 from consolidation.decay import NEUTRAL_RELEVANCE
 from enrichment.names import ACTIVE, canonical_name
-from pipelines.graph.reader import GraphNode
-from pipelines.graph.reads.entities import EntityGroup, Link, Mention, shown_name, shown_type
+from pipelines.graph.reader import GraphEdge, GraphNode
+from pipelines.graph.reads.entities import EntityGroup, Link, shown_name, shown_type
 from pipelines.graph.rows import (
     COMMUNITY_PREFIX,
     ENTITY_PREFIX,
     SUMMARY_PREFIX,
     EntityName,
     FactEnd,
+    wire_id,
 )
 from projections.events import timestamp_text
-from projections.schema import REFERENCES
 
 
 def moment(time_ms: int | None) -> str | None:
@@ -67,19 +67,47 @@ def entity_item(entity: EntityName, score: float | None) -> EntityItem:
 
 
 class EntityPage(NamedTuple):
-    """One entity with its facts, a page of its events, and how these mention it."""
+    """One entity with its facts, a page of its events, and the edges between all nodes.
+
+    Attributes:
+        around: the entity, what is the same, and its community, as nodes.
+    """
 
     group: EntityGroup
     facts: Sequence[RecalledFact]
+    around: Sequence[GraphNode]
     events: Sequence[GraphNode]
-    mentions: Sequence[Mention]
+    edges: Sequence[GraphEdge]
     withheld: int | None
 
 
-def entity_response(
-    page: EntityPage, *, now_ms: int, next_cursor: str | None, meta: PageMeta
-) -> EntityResponse:
-    """One entity with all that belongs to it."""
+def nodes_around(group: EntityGroup) -> list[GraphNode]:
+    """The canonical entity, those that are the same, and their community, by wire ids."""
+    ids = sorted(group.members, key=lambda own_id: (own_id != group.canonical, own_id))
+    nodes = [group.members[own_id].node for own_id in ids]
+    if group.community is not None:
+        nodes.append(group.community)
+    return [wired(node) for node in nodes]
+
+
+def wired(node: GraphNode) -> GraphNode:
+    """The same by its wire id."""
+    return node._replace(node_id=wire_id(node.label, node.node_id))
+
+
+def shown_nodes(nodes: Iterable[GraphNode], now_ms: int) -> list[Node]:
+    """Nodes of a page, to which nothing was asked."""
+    return [atlas_node(node, now_ms=now_ms, relevance=NEUTRAL_RELEVANCE) for node in nodes]
+
+
+def entity_response(page: EntityPage, nodes: list[Node], meta: PageMeta) -> EntityResponse:
+    """One entity with all that belongs to it.
+
+    Args:
+        page: what was read.
+        nodes: of it, the events last.
+        meta: how it came about.
+    """
     group, events = page.group, page.events
     aliases = [own_id for own_id in group.members if own_id != group.canonical]
     return EntityResponse(
@@ -87,17 +115,10 @@ def entity_response(
         aliases=[_alias(group, own_id) for own_id in aliases],
         community=None if group.community is None else community_item(group.community),
         facts=[fact_of(fact) for fact in page.facts],
-        events=[atlas_node(node, now_ms=now_ms, relevance=NEUTRAL_RELEVANCE) for node in events],
-        edges=[
-            Edge(
-                source=mention.event_id,
-                target=ENTITY_PREFIX + mention.entity_id,
-                type=REFERENCES.type,
-                properties={"role": mention.role},
-            )
-            for mention in page.mentions
-        ],
-        next_cursor=next_cursor,
+        events=nodes[len(page.around) :],
+        nodes=nodes,
+        edges=atlas_edges(page.edges),
+        next_cursor=meta.next_cursor,
         meta=meta,
     )
 
@@ -154,6 +175,17 @@ def community_item(node: GraphNode) -> CommunityItem:
         member_count=properties.get("member_count"),
         updated_at=moment(properties.get("updated_at")),
         event_id=properties.get("event_id"),
+    )
+
+
+def member_item(node: GraphNode) -> EntityItem:
+    """An entity of a community."""
+    return EntityItem(
+        entity_id=ENTITY_PREFIX + node.node_id,
+        name=shown_name(node.properties),
+        type=shown_type(node.properties),
+        subtype=node.properties.get("subtype"),
+        match_score=None,
     )
 
 

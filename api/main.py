@@ -189,7 +189,7 @@ def _places(services: Services, tenant: str) -> list[str]:
 def _browse(reads: EntityReads, ids: Sequence[str]) -> None:
     """Ask what the page of an entity does: its questions take longest to plan."""
     reads.entities(ids)
-    reads.mentioned([node.node_id for node in reads.events_of(ids, (LAST_MS, ""), 1)], ids)
+    reads.events_of(ids, (LAST_MS, ""), 1)
     reads.withheld_mentions(ids)
 
 

@@ -11,6 +11,7 @@ from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
 from api.schemas import (
     Direction,
     Edge,
+    Meta,
     Moment,
     Name,
     Node,
@@ -372,16 +373,23 @@ class SummaryQuery(PageQuery):
     """Parameters of a summary; pages are of the summaries it is made from."""
 
 
-class PageMeta(Wire):
-    """How the answer came about."""
+class CommunityQuery(PageQuery):
+    """Parameters of a community; pages are of its members."""
 
-    query_ms: int = Field(ge=0)
-    returned: int
-    truncated: bool = Field(description="There is another page.")
-    user_id: str | None = Field(
-        default=None, description="Whose view it is beside what is of nobody; `*`: over all users."
-    )
-    withheld: Withheld = None
+
+class PageMeta(Meta):
+    """How the page came about. `capacity` counts its items, not the nodes around them."""
+
+    returned: int = Field(description="Items of the page.")
+
+
+class AtlasPage(Wire):
+    """A page of what the memory holds: its nodes, and the edges between them."""
+
+    nodes: list[Node] = Field(description="What the page is about, then the page in its order.")
+    edges: list[Edge]
+    next_cursor: str | None
+    meta: PageMeta
 
 
 class EntityItem(Wire):
@@ -449,7 +457,7 @@ class CommunityItem(Wire):
     event_id: str | None = Field(description="The decision in the ledger.")
 
 
-class EntityResponse(Wire):
+class EntityResponse(AtlasPage):
     """An entity with its names, facts, community, and a page of the events that mention it."""
 
     entity: EntityDetails
@@ -457,9 +465,19 @@ class EntityResponse(Wire):
     community: CommunityItem | None
     facts: list[Fact]
     events: list[Node]
-    edges: list[Edge] = Field(description="From the events to the entity, under each of its names.")
-    next_cursor: str | None
-    meta: PageMeta
+
+
+class CommunityList(AtlasPage):
+    """A page of communities, by id."""
+
+    communities: list[CommunityItem]
+
+
+class CommunityResponse(AtlasPage):
+    """A community, and a page of the entities in it, by id."""
+
+    community: CommunityItem
+    members: list[EntityItem]
 
 
 class SummaryItem(Wire):
@@ -500,31 +518,23 @@ class SessionLinkItem(Wire):
     event_id: str | None = Field(description="The decision in the ledger.")
 
 
-class SummaryResponse(Wire):
-    """A summary, a page of those it is made from, and the sessions it is linked to.
-
-    Attributes:
-        summaries: all that the viewer sees of the same: the user's own and the shared one; with
-            `user_id=*` of a session and of its episodes each user's. `summary` is the first.
-    """
+class SummaryResponse(AtlasPage):
+    """A summary, a page of those it is made from, and the sessions it is linked to."""
 
     summary: SummaryItem
     summaries: list[SummaryItem] = Field(
         description="All that the viewer sees of the same session, episode or agent: the user's "
-        "own, then the shared one; to an operator (`user_id=*`) the shared one, then each user's."
+        "own, then the shared one; to an operator (`user_id=*`) the shared one, then each user's. "
+        "`summary` is the first."
     )
     children: list[SummaryItem]
     links: list[SessionLinkItem]
-    next_cursor: str | None
-    meta: PageMeta
 
 
-class EpisodeList(Wire):
+class EpisodeList(AtlasPage):
     """A page of a session's episodes, in order."""
 
     episodes: list[SummaryItem]
-    next_cursor: str | None
-    meta: PageMeta
 
 
 class FeedbackBody(Wire):

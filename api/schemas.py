@@ -28,6 +28,7 @@ class Bound(StrEnum):
     NODES = "max_nodes"
     DEPTH = "max_depth"
     TIME = "timeout_ms"
+    LIMIT = "limit"
 
 
 class Direction(StrEnum):
@@ -121,7 +122,9 @@ class NodeProvenance(Wire):
     agent_id: str | None
     trace_id: str | None
     supporting_event_ids: list[str] = Field(
-        default_factory=list, description="Of a derived node: events it comes from, at most 20."
+        default_factory=list,
+        description="Of a derived node: events it comes from, at most 20; of an entity the newest "
+        "that mention it.",
     )
 
 

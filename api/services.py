@@ -253,6 +253,22 @@ class ReadContext(Generic[Q]):
             return None
         return 0 if self.scope.everyone else count()
 
+    def withheld_beside(self, reader: GraphReader, count: Callable[[GraphRead], int]) -> int | None:
+        """As `withheld`, of what lies beside an answer: nothing, if there is no time to count.
+
+        Args:
+            reader: of the graph that the answer is read from.
+            count: asks the graph.
+        """
+
+        def counted() -> int:
+            try:
+                return self.read(reader, count)
+            except QueryTimeout:
+                return 0
+
+        return self.withheld(counted)
+
     @property
     def settings(self) -> Settings:
         """Of the deployment."""

@@ -304,6 +304,21 @@ def summary_id(
     return blake2b(text.encode(), digest_size=SUMMARY_DIGEST_BYTES).hexdigest()
 
 
+def summary_ids_seen(
+    tenant: str, scope: Scope, scope_id: str, user_id: str | None
+) -> tuple[str, ...]:
+    """Ids of what may be told of a scope to a user: the user's own, then the shared one.
+
+    Args:
+        tenant: of the events.
+        scope: of the summaries.
+        scope_id: as of `summary_id`.
+        user_id: who looks; None: nobody, who sees the shared one alone.
+    """
+    users: tuple[tuple[str, ...], ...] = ((),) if user_id is None else ((user_id,), ())
+    return tuple(summary_id(tenant, scope, scope_id, user_ids) for user_ids in users)
+
+
 def users_named(user_ids: Iterable[str | None]) -> tuple[str, ...]:
     """Users, sorted, as far as a summary names them."""
     return tuple(sorted({user_id for user_id in user_ids if user_id is not None})[:MAX_USERS])

@@ -34,7 +34,7 @@ from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
-from consolidation.summary_payloads import summary_id
+from consolidation.summary_payloads import summary_ids_seen
 from pipelines.graph.reader import GraphReader
 from pipelines.graph.reads.proactive import Beside, proactive
 from pipelines.graph.reads.scope import Scope
@@ -198,10 +198,7 @@ class Retrieval:
         tenant, session_id = self._context.tenant, self._query.session_id
         user_id = self._context.scope.user_id
         return Beside(
-            session_ids=[
-                summary_id(tenant, "session", session_id, users)
-                for users in {(), (user_id,) if user_id else ()}
-            ],
+            session_ids=summary_ids_seen(tenant, "session", session_id, user_id),
             event_ids=hits[:BEST_EVENTS],
             entity_ids=[seed.entity_id for seed in gathered.entities[:BEST_ENTITIES]],
             history=self._services.shown.events(tenant, session_id),

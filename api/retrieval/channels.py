@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from api.retrieval.intent import Intent
-from api.retrieval.ranking import (
-    Ranked,
-)
+from api.retrieval.ranking import Ranked
 from api.schemas import Bound, Channel, RetrievalMethod
 from consolidation.decay import DecayWeights
 from pipelines.graph.reader import GraphEdge, GraphNode

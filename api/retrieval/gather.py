@@ -13,12 +13,7 @@ import numpy
 
 from api.caches import PassageCache
 from api.read_schemas import SubgraphQuery
-from api.retrieval.channels import (
-    Notes,
-    Outcome,
-    Work,
-    run_side_by_side,
-)
+from api.retrieval.channels import Notes, Outcome, Work, run_side_by_side
 from api.retrieval.intent import (
     CONTEXT_SCORE,
     MAX_ENTITY_SEEDS,
@@ -29,7 +24,7 @@ from api.retrieval.intent import (
     most_important,
 )
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
-from api.retrieval.recall import Recall, seeds_of
+from api.retrieval.recall import Recall, RecallSeeds, seeds_of
 from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
 from api.services import Deadline, ReadContext
 from enrichment.names import EntityType, canonical_name, entity_id
@@ -53,6 +48,7 @@ CHANNEL_HITS: Final = 100
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
 _NOTHING: Final = Hits([], [])
+_UNNAMED: Final = RecallSeeds([], "none")
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
 NO_VECTOR: Final = "the query could not be embedded: keywords alone answer"
@@ -122,7 +118,7 @@ class Gathering:
                     lambda graph: text_hits(graph, scope, words, CHANNEL_HITS), timeout_ms=ms
                 ),
                 "entity": lambda ms: reader.read(
-                    lambda graph: self._entities(graph, scope, notes), timeout_ms=ms
+                    lambda graph: self._entities(graph, scope), timeout_ms=ms
                 ),
                 "vector": lambda ms: self._near(analysis, ms),
             }
@@ -130,17 +126,19 @@ class Gathering:
         text, entity, vector = outcomes["text"], outcomes["entity"], outcomes["vector"]
         embedded, near = vector.value or (None, _NOTHING)
         shown: Hits = text.value or _NOTHING
+        named: RecallSeeds = entity.value or _UNNAMED
         if vector.status == "ok" and embedded is None:
             vector = vector._replace(status="unavailable")
             notes.degraded.append(NO_VECTOR)
         notes.take("text", text._replace(value=shown.shown))
-        notes.take("entity", entity)
+        notes.take("entity", entity._replace(value=named.seeds))
+        notes.unknown_seeds = list(named.unknown)
         notes.take("vector", vector._replace(value=near.shown))
         self._check([text, entity, vector])
         return Gathered(
             shown.shown,
             near.shown,
-            entity.value or [],
+            named.seeds,
             embedded,
             withheld=frozenset(shown.withheld) | frozenset(near.withheld),
         )
@@ -189,7 +187,7 @@ class Gathering:
             raise QueryTimeout(timeout_ms=timeout_ms, reason="no channel answered")
         raise GraphUnavailable(reason="no channel answered")
 
-    def _entities(self, graph: GraphRead, scope: Scope, notes: Notes) -> list[Seed]:
+    def _entities(self, graph: GraphRead, scope: Scope) -> RecallSeeds:
         """The entities that the query names, or that the caller does."""
         query = self._context.query
         references = query.seed_nodes or []
@@ -198,7 +196,7 @@ class Gathering:
         if unknown:
             seen = nodes(graph, scope, [one.lower() for one in unknown])
             unknown = {one for one in unknown if one.lower() not in seen}
-        seeds: list[Seed] = []
+        recalled = _UNNAMED
         if given or not references:
             recall = Recall(
                 query=query.query,
@@ -212,9 +210,7 @@ class Gathering:
             reads, rules = FactReads(graph, scope), self._context.seed_rules()
             recalled = seeds_of(reads, recall, rules, self._embedded)
             unknown |= {*recalled.unknown}
-            seeds = recalled.seeds
-        notes.unknown_seeds = [one for one in references if one in unknown]
-        return seeds
+        return recalled._replace(unknown=tuple(one for one in references if one in unknown))
 
     def _embedded(self, text: str) -> list[float] | None:
         return self._context.services.embedder.embed(text, timeout_ms=self._channel_ms())

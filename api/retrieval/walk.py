@@ -272,7 +272,7 @@ class Origin(NamedTuple):
 
     Attributes:
         nodes: it, and the summaries between it and the events, by wire id.
-        depths: hops from it, of these.
+        depths: hops from it, of these; it at first, then level by level.
         edges: from it down to the events.
         event_ids: the best first.
     """
@@ -303,7 +303,8 @@ def origin_of(graph: GraphRead, scope: Scope, node_id: str) -> Origin | None:
     seen = nodes(graph, scope, depths)
     if node_id not in seen:
         return None
-    return Origin(seen, {one: depths[one] for one in seen}, edges, list(events))
+    shown = {one: depth for one, depth in depths.items() if one in seen}
+    return Origin(seen, shown, edges, list(events))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -354,23 +355,30 @@ class Lineage(BoundedWalk[EventReads, Frontiers]):
         self._begin()
         starts = [self.node_id]
         if self.origin is not None:
-            self.nodes.update(self.origin.nodes)
-            self.depths.update(self.origin.depths)
-            starts = self.origin.event_ids[: max(0, self.max_nodes - len(self.nodes))]
-            if len(starts) < len(self.origin.event_ids):
-                self.cut_by.add(Bound.NODES)
+            starts = self._begin_above(self.origin)
         events = graph.events(starts)
         self.nodes.update(events)
         if not self.nodes:
             return False
         self.depths.update(dict.fromkeys(events, self._above))
-        self._follow(graph, {direction: list(events) for direction in self.directions})
+        frontier = {direction: list(events) for direction in self.directions} if events else {}
+        self._follow(graph, frontier)
         among = [node_id for node_id in self.nodes if is_event(node_id)]
         self.edges = graph.edges_between(among, [self.row])
         if self.origin is not None:
             ends = self.nodes.keys()
             self.edges += [e for e in self.origin.edges if e.source in ends and e.target in ends]
         return True
+
+    def _begin_above(self, origin: Origin) -> list[str]:
+        """Take what it begins at with what is nearest to it; the events that there is room for."""
+        nearest = list(origin.depths.items())[: self.max_nodes]
+        self.nodes.update((node_id, origin.nodes[node_id]) for node_id, _ in nearest)
+        self.depths.update(nearest)
+        starts = origin.event_ids[: self.max_nodes - len(nearest)]
+        if len(nearest) + len(starts) < len(origin.nodes) + len(origin.event_ids):
+            self.cut_by.add(Bound.NODES)
+        return starts
 
     @property
     def _above(self) -> int:

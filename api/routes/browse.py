@@ -1,4 +1,4 @@
-"""Browsing: entities, summaries, episodes."""
+"""Browsing: entities, summaries, episodes, communities; each page with its nodes and edges."""
 
 from __future__ import annotations
 
@@ -8,14 +8,26 @@ from fastapi import APIRouter, Path, Query
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
-from api.answers import (
-    JsonResponse,
-)
+from api.answers import JsonResponse, atlas_edges, page_meta
 from api.cursors import content_of, cursor_of
 from api.dependencies import Reader, ServicesOf
-from api.entity_answers import EntityPage, entity_item, entity_response, link_item, summary_item
+from api.entity_answers import (
+    EntityPage,
+    community_item,
+    entity_item,
+    entity_response,
+    link_item,
+    member_item,
+    nodes_around,
+    shown_nodes,
+    summary_item,
+    wired,
+)
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.read_schemas import (
+    CommunityList,
+    CommunityQuery,
+    CommunityResponse,
     EntitiesQuery,
     EntityList,
     EntityQuery,
@@ -32,14 +44,16 @@ from api.retrieval.facts import FactWalk, RecalledFact, recalled
 from api.retrieval.intent import Seed, match_score
 from api.retrieval.query_terms import name_terms
 from api.retrieval.recall import entity_named
+from api.schemas import Node
 from api.services import Caller, ReadContext, begin_read
-from consolidation.summary_payloads import summary_id
+from consolidation.summary_payloads import summary_ids_seen
 from enrichment.names import canonical_name
-from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads, Link
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.rows import ENTITY_PREFIX, SUMMARY_PREFIX, EntityName
+from pipelines.graph.reads.walk import edges_between
+from pipelines.graph.rows import COMMUNITY_PREFIX, ENTITY_PREFIX, SUMMARY_PREFIX, EntityName
 from projections.events import LAST_MS, MAX_NAME_CHARACTERS
 from projections.identity import SEPARATOR
 
@@ -50,21 +64,9 @@ MAX_SCOPE_ID: Final = 3 * MAX_NAME_CHARACTERS
 _BY_NAME = TypeAdapter(tuple[str, str])
 _BY_SCORE = TypeAdapter(tuple[float, str, str])
 _BY_TIME = TypeAdapter(tuple[int, str])
+_BY_ID = TypeAdapter(str)
 
 router = APIRouter(prefix="/v1", tags=["memory"])
-
-
-def _page_meta(
-    context: ReadContext[Any], read: int, limit: int, *, withheld: int | None
-) -> PageMeta:
-    """How a page came about, of which one item more than its limit was read if there is one."""
-    return PageMeta(
-        query_ms=context.deadline.elapsed_ms(),
-        returned=min(read, limit),
-        truncated=read > limit,
-        user_id=context.scope.viewer,
-        withheld=withheld,
-    )
 
 
 def _time_place(question: tuple[Any, ...], query: PageQuery) -> tuple[int, str] | None:
@@ -85,11 +87,12 @@ async def list_entities(
     items, withheld = await context.answer(search.page)
     shown = items[: query.limit]
     more = len(items) > query.limit
+    next_cursor = cursor_of(search.question, shown[-1].place) if more else None
     return JsonResponse(
         EntityList(
             entities=[entity_item(item.entity, item.score) for item in shown],
-            next_cursor=cursor_of(search.question, shown[-1].place) if more else None,
-            meta=_page_meta(context, len(items), query.limit, withheld=withheld),
+            next_cursor=next_cursor,
+            meta=page_meta(context, len(items), withheld=withheld, next_cursor=next_cursor),
         )
     )
 
@@ -185,22 +188,25 @@ async def read_entity(
     if page is None:
         raise ApiProblem("not-found", "No entity of that id or name is in the graph.")
     events = page.events[: query.limit]
+    own_id = page.around[0].node_id
     context.record(
-        [f"{ENTITY_PREFIX}{page.group.canonical}", *(node.node_id for node in events)],
+        [own_id, *(node.node_id for node in events)],
         [fact.key for fact in page.facts],
     )
     next_cursor = None
     if len(page.events) > query.limit:
         last = events[-1]
         next_cursor = cursor_of(question, (last.properties["occurred_at"], last.node_id))
-    return JsonResponse(
-        entity_response(
-            page._replace(events=events),
-            now_ms=context.now_ms,
-            next_cursor=next_cursor,
-            meta=_page_meta(context, len(page.events), query.limit, withheld=page.withheld),
-        )
+    nodes = shown_nodes([*page.around, *events], context.now_ms)
+    meta = page_meta(
+        context,
+        len(page.events),
+        nodes,
+        withheld=page.withheld,
+        begun_at=[own_id],
+        next_cursor=next_cursor,
     )
+    return JsonResponse(entity_response(page._replace(events=events), nodes, meta))
 
 
 def _entity_page(
@@ -212,12 +218,14 @@ def _entity_page(
     if group is None:
         return None
     events = reads.events_of(group.ids, before, query.limit + 1)
-    shown = [node.node_id for node in events[: query.limit]]
+    around = nodes_around(group)
+    shown = [node.node_id for node in (*around, *events[: query.limit])]
     return EntityPage(
         group,
         facts=_facts_about(facts, context, group.canonical),
+        around=around,
         events=events,
-        mentions=reads.mentioned(shown, group.ids),
+        edges=edges_between(graph, context.scope, shown),
         withheld=context.withheld(
             lambda: reads.withheld_mentions(group.ids) + facts.withheld(group.ids)
         ),
@@ -275,8 +283,7 @@ async def read_summary(
             summaries=[summary_item(node) for node in page.nodes],
             children=page.below,
             links=[link_item(link) for link in page.links],
-            next_cursor=page.next_cursor,
-            meta=page.meta,
+            **page.atlas,
         )
     )
 
@@ -294,9 +301,7 @@ async def list_episodes(
 ) -> Response:
     """The episodes of a session in order, as far as consolidation has come; maybe none yet."""
     page = await _summary_page(services, caller, _Named("session", session_id), query, whole=True)
-    return JsonResponse(
-        EpisodeList(episodes=page.below, next_cursor=page.next_cursor, meta=page.meta)
-    )
+    return JsonResponse(EpisodeList(episodes=page.below, **page.atlas))
 
 
 class _Named(NamedTuple):
@@ -317,20 +322,31 @@ class _Named(NamedTuple):
         if viewer.everyone and self.scope != "agent":
             session_id = self.scope_id.split(SEPARATOR)[0]
             return reads.summaries_in(session_id, self.scope, self.scope_id)
-        users: list[tuple[str, ...]] = [()] if viewer.user_id is None else [(viewer.user_id,), ()]
-        return reads.summaries(
-            [summary_id(viewer.tenant, self.scope, self.scope_id, user) for user in users]
-        )
+        ids = summary_ids_seen(viewer.tenant, self.scope, self.scope_id, viewer.user_id)
+        return reads.summaries(ids)
+
+
+class _SummaryRows(NamedTuple):
+    """The parts of a summary, and one summary below them more than the page has."""
+
+    nodes: list[GraphNode]
+    below: list[GraphNode]
+    links: list[Link]
+    edges: list[GraphEdge]
+    withheld: int | None
 
 
 class _SummaryPage(NamedTuple):
-    """The parts of a summary, with a page of those below the first, or below all."""
+    """The parts of a summary, with a page of those below the first, or below all.
+
+    Attributes:
+        atlas: the fields of `AtlasPage`.
+    """
 
     nodes: list[GraphNode]
     below: list[SummaryItem]
     links: list[Link]
-    next_cursor: str | None
-    meta: PageMeta
+    atlas: dict[str, Any]
 
 
 async def _summary_page(
@@ -347,24 +363,154 @@ async def _summary_page(
     question = ("summary", caller.tenant, context.scope.viewer, *named)
     after = _time_place(question, query) or (0, "")
 
-    def read(graph: GraphRead) -> tuple[list[GraphNode], list[GraphNode], list[Link], int | None]:
+    def read(graph: GraphRead) -> _SummaryRows:
         reads = EntityReads(graph, context.scope)
         nodes = named.nodes(reads, context.scope)
         above = [node.node_id for node in nodes][: None if whole else 1]
         below = reads.below(above, after, query.limit + 1)
-        links = reads.links(above[0]) if above else []
-        return nodes, below, links, context.withheld(lambda: reads.withheld_below(above))
+        shown = [wired(node).node_id for node in (*nodes, *below[: query.limit])]
+        return _SummaryRows(
+            nodes,
+            below,
+            links=reads.links(above[0]) if above else [],
+            edges=edges_between(graph, context.scope, shown),
+            withheld=context.withheld(lambda: reads.withheld_below(above)),
+        )
 
-    nodes, below, links, withheld = await context.answer(read)
-    next_cursor = None
-    if len(below) > query.limit:
-        last = below[query.limit - 1]
+    rows = await context.answer(read)
+    below, next_cursor = rows.below[: query.limit], None
+    if len(rows.below) > query.limit:
+        last = below[-1]
         began_ms = (last.properties.get("time_range") or [0])[0]
         next_cursor = cursor_of(question, (began_ms, last.node_id))
-    return _SummaryPage(
+    nodes = shown_nodes(map(wired, (*rows.nodes, *below)), context.now_ms)
+    meta = page_meta(
+        context,
+        len(rows.below),
         nodes,
-        below=[summary_item(item) for item in below[: query.limit]],
-        links=links,
+        withheld=rows.withheld,
+        begun_at=[node.node_id for node in nodes[: len(rows.nodes)]],
         next_cursor=next_cursor,
-        meta=_page_meta(context, len(below), query.limit, withheld=withheld),
     )
+    return _SummaryPage(
+        rows.nodes,
+        below=[summary_item(item) for item in below],
+        links=rows.links,
+        atlas=_atlas(nodes, rows.edges, meta),
+    )
+
+
+# -- communities -----------------------------------------------------------------------------------
+
+
+@router.get(
+    "/communities", response_model=CommunityList, responses=problem_responses(*READ_PROBLEMS)
+)
+async def list_communities(
+    caller: Reader, services: ServicesOf, query: Annotated[PageQuery, Query()]
+) -> Response:
+    """The communities of entities that consolidation found, by id; maybe none yet."""
+    context = await begin_read(services, caller, query)
+    question = ("communities", caller.tenant, context.scope.viewer)
+    after = _id_place(question, query)
+
+    def read(graph: GraphRead) -> tuple[list[GraphNode], int | None]:
+        reads = EntityReads(graph, context.scope)
+        return (
+            reads.communities(after, query.limit + 1),
+            context.withheld(lambda: reads.withheld_communities(after)),
+        )
+
+    met, withheld = await context.answer(read)
+    shown = met[: query.limit]
+    next_cursor = cursor_of(question, shown[-1].node_id) if len(met) > query.limit else None
+    nodes = shown_nodes(map(wired, shown), context.now_ms)
+    meta = page_meta(context, len(met), nodes, withheld=withheld, next_cursor=next_cursor)
+    return JsonResponse(
+        CommunityList(
+            communities=[community_item(node) for node in shown], **_atlas(nodes, [], meta)
+        )
+    )
+
+
+class _CommunityRows(NamedTuple):
+    """A community, and its members behind those of the page before."""
+
+    community: GraphNode
+    members: list[GraphNode]
+    edges: list[GraphEdge]
+    withheld: int | None
+
+
+@router.get(
+    "/communities/{community_id:path}",
+    response_model=CommunityResponse,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_community(
+    community_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[CommunityQuery, Query()],
+) -> Response:
+    """A community: what it is about, and the entities in it, by id.
+
+    `community_id` is `community:<hash>`, or the bare hash.
+    """
+    context = await begin_read(services, caller, query)
+    own_id = community_id.removeprefix(COMMUNITY_PREFIX)
+    question = ("community", caller.tenant, context.scope.viewer, own_id)
+    after = _id_place(question, query)
+
+    def read(graph: GraphRead) -> _CommunityRows | None:
+        reads = EntityReads(graph, context.scope)
+        community = reads.community(own_id)
+        if community is None:
+            return None
+        members = reads.members(own_id, after, query.limit + 1)
+        shown = [wired(node).node_id for node in (community, *members[: query.limit])]
+        return _CommunityRows(
+            community,
+            members,
+            edges_between(graph, context.scope, shown),
+            context.withheld(lambda: reads.withheld_members(own_id)),
+        )
+
+    rows = await context.answer(read)
+    if rows is None:
+        raise ApiProblem("not-found", "No such community is in the graph.")
+    members, next_cursor = rows.members[: query.limit], None
+    if len(rows.members) > query.limit:
+        next_cursor = cursor_of(question, members[-1].node_id)
+    nodes = shown_nodes(map(wired, (rows.community, *members)), context.now_ms)
+    meta = page_meta(
+        context,
+        len(rows.members),
+        nodes,
+        withheld=rows.withheld,
+        begun_at=[nodes[0].node_id],
+        next_cursor=next_cursor,
+    )
+    context.record([node.node_id for node in nodes])
+    return JsonResponse(
+        CommunityResponse(
+            community=community_item(rows.community),
+            members=[member_item(node) for node in members],
+            **_atlas(nodes, rows.edges, meta),
+        )
+    )
+
+
+def _id_place(question: tuple[Any, ...], query: PageQuery) -> str:
+    """The id at which the page before ended; before all others, if this is the first page."""
+    return "" if query.cursor is None else content_of(question, query.cursor, _BY_ID)[0]
+
+
+def _atlas(nodes: list[Node], edges: list[GraphEdge], meta: PageMeta) -> dict[str, Any]:
+    """The fields of `AtlasPage`."""
+    return {
+        "nodes": nodes,
+        "edges": atlas_edges(edges),
+        "next_cursor": meta.next_cursor,
+        "meta": meta,
+    }

@@ -21,10 +21,7 @@ from api.answers import (
 )
 from api.dependencies import Reader, ServicesOf
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
-from api.read_schemas import (
-    ContextQuery,
-    LineageQuery,
-)
+from api.read_schemas import ContextQuery, LineageQuery
 from api.retrieval.gather import NO_VECTOR, Candidates
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import query_terms
@@ -35,11 +32,7 @@ from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader
-from pipelines.graph.reads.events import (
-    EventReads,
-    SessionCandidate,
-    Surroundings,
-)
+from pipelines.graph.reads.events import EventReads, SessionCandidate, Surroundings
 from pipelines.graph.rows import ENTITY_PREFIX, is_event
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
@@ -47,7 +40,7 @@ from projections.events import MAX_NAME_CHARACTERS
 router = APIRouter(prefix="/v1", tags=["memory"])
 
 MAX_ASKED_ABOUT: Final = 1_000
-"""Events of a session among which a question is answered: those used last."""
+"""Events of a session among which a question is answered: those used last. No answer has more."""
 DEFAULT_INTENT: Intent = "why"
 FAILURE_STATUSES: Final = ("failed", "timeout")
 
@@ -73,25 +66,25 @@ async def read_context(
     `Accept: text/markdown` gives the events in reading order, the best that fit into `max_tokens`.
     """
     context = await begin_read(services, caller, query, session_id=session_id)
-    limit_ms = context.deadline.remaining_ms()
-    response = await services.read(lambda: _context(context, session_id), timeout_ms=limit_ms)
+    as_text = wants_markdown(accept)
+
+    def work() -> tuple[AtlasResponse | None, str]:
+        response = _context(context, session_id)
+        if response is None or not as_text:
+            return response, ""
+        return response, evidence_of(context, response.nodes, query.max_tokens)
+
+    response, text = await services.read(work, timeout_ms=context.deadline.remaining_ms())
     if response is None:
         raise ApiProblem("not-found", "No event of that session is in the graph.")
     context.record([node.node_id for node in response.nodes])
-    if wants_markdown(accept):
-        limit_ms = context.deadline.remaining_ms()
-        return MarkdownResponse(
-            await services.read(
-                lambda: evidence_of(context, response.nodes, query.max_tokens), timeout_ms=limit_ms
-            )
-        )
-    return JsonResponse(response)
+    return MarkdownResponse(text) if as_text else JsonResponse(response)
 
 
 def _context(context: ReadContext[ContextQuery], session_id: str) -> AtlasResponse | None:
     """A session's context; None: nobody is told of such a session."""
     now_ms, query = context.now_ms, context.query
-    pool = query.max_nodes if query.query is None else max(query.max_nodes, MAX_ASKED_ABOUT)
+    pool = query.max_nodes if query.query is None else MAX_ASKED_ABOUT
     with context.services.connections.graph.reader() as reader:
         candidates = context.read(
             reader,
@@ -216,20 +209,11 @@ async def read_lineage(
 def _withheld_beside(
     context: ReadContext[LineageQuery], reader: GraphReader, walk: Lineage
 ) -> int | None:
-    """Events beside what was met that are kept back; of what there is no time to count, none."""
-
-    def count() -> int:
-        try:
-            return context.read(
-                reader,
-                lambda graph: EventReads(graph, context.scope).withheld_beside(
-                    list(walk.nodes), walk.row
-                ),
-            )
-        except QueryTimeout:
-            return 0
-
-    return context.withheld(count)
+    """Events beside what was met that are kept back."""
+    ids = list(walk.nodes)
+    return context.withheld_beside(
+        reader, lambda graph: EventReads(graph, context.scope).withheld_beside(ids, walk.row)
+    )
 
 
 def _lineage(

@@ -271,18 +271,11 @@ class _Recalling:
         )
 
     def _withheld(self, reader: GraphReader, seeds: RecallSeeds) -> int | None:
-        """Facts around the seeds that are kept back; of what there is no time to count, none."""
-        ids = [seed.entity_id for seed in seeds.seeds]
-
-        def count() -> int:
-            try:
-                return self._context.read(
-                    reader, lambda graph: FactReads(graph, self._context.scope).withheld(ids)
-                )
-            except QueryTimeout:
-                return 0
-
-        return self._context.withheld(count)
+        """Facts around the seeds that are kept back."""
+        ids, scope = [seed.entity_id for seed in seeds.seeds], self._context.scope
+        return self._context.withheld_beside(
+            reader, lambda graph: FactReads(graph, scope).withheld(ids)
+        )
 
     def _page(self, reader: GraphReader, cursor: str) -> FactsAnswer:
         """The next page of a ranking that was made before; in scope as if it were made now."""

@@ -64,7 +64,8 @@ def check(
     title = (
         "the ledger agrees with itself" if report.ok else "the ledger does not agree with itself"
     )
-    invocation.answer(document := report.as_dict(), lambda out: show_report(out, title, document))
+    document = report.as_dict()
+    invocation.answer(document, lambda out: show_report(out, title, document))
     return OK if report.ok else FAILED
 
 

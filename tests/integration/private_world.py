@@ -77,6 +77,7 @@ def world(seed: int) -> World:
             told += _life(made, tenant, user_id, number)
         told += _room(made, tenant, people, number)
         chosen.shuffle(told)
+        told += [one for user_id in people for one in _more_stated(made, tenant, user_id, number)]
         # In another order than they are numbered: who mentions a thing first differs by seed.
         made.events += [
             one._replace(occurred_at_ms=START_MS + 1_000 * place)
@@ -91,17 +92,32 @@ def _word(chosen: random.Random) -> str:
     return "q" + "".join(chosen.choice("bdfgklmnprtvz") + chosen.choice("aeiou") for _ in range(5))
 
 
+def _where(made: World, tenant: str, user_id: str | None) -> dict[str, Any]:
+    """A session of the user's own, or of nobody."""
+    own = made.words[tenant, user_id][0]
+    return {
+        "tenant": tenant,
+        "user_id": user_id,
+        "session_id": HALL if user_id is None else f"session-{own}",
+        "agent_id": AGENT,
+        "trace_id": f"trace-{own}",
+    }
+
+
+def _more_stated(
+    made: World, tenant: str, user_id: str | None, number: Iterator[int]
+) -> Iterator[Event]:
+    """With a third thing of the user's own, these are a community."""
+    words, where = made.words[tenant, user_id], _where(made, tenant, user_id)
+    vault, depot, harbour = f"{words[4]} vault", f"{words[5]} depot", f"{words[4]} harbour"
+    for source, target in ((depot, harbour), (harbour, vault)):
+        yield _stated(next(number), source, "depends_on", target, **where)
+
+
 def _life(made: World, tenant: str, user_id: str | None, number: Iterator[int]) -> Iterator[Event]:
     """What a user says, does and states in a session of the user's own."""
     words = made.words[tenant, user_id]
-    session = HALL if user_id is None else f"session-{words[0]}"
-    common: dict[str, Any] = {
-        "tenant": tenant,
-        "user_id": user_id,
-        "session_id": session,
-        "agent_id": AGENT,
-        "trace_id": f"trace-{words[0]}",
-    }
+    common = _where(made, tenant, user_id)
     said = f" {SHARED_WORD}" if user_id is None else ""
     yield _said(next(number), f"Please refund the lost parcel {words[1]}{said}", **common)
     yield _said(next(number), f"The refund of the lost parcel {words[2]}{said} failed", **common)

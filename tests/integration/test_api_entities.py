@@ -15,7 +15,7 @@ from consolidation.summary_payloads import episode_scope_id
 from enrichment.names import canonical_name, entity_id
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from projections.events import timestamp_text
-from projections.schema import REFERENCES
+from projections.schema import REFERENCES, SAME_AS, SUMMARIZES
 from tests.factories import START_MS, event, event_id
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -28,6 +28,7 @@ from tests.integration.api_support import (
 )
 from tests.integration.consolidation_support import Consolidated
 from tests.integration.facts_support import OTHER, TENANT, Facts, party, told
+from tests.integration.query_support import PATIENT
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
@@ -80,7 +81,7 @@ def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
 
 
 def get(client: httpx.Client, path: str, **params: Any) -> httpx.Response:
-    answer = client.get(path, params=params)
+    answer = client.get(path, params={**PATIENT, **params})  # the first plans its questions
     assert answer.status_code == 200, answer.text
     return answer
 
@@ -152,8 +153,9 @@ def test_an_entity_has_its_names_facts_and_events(client: httpx.Client) -> None:
     names = {found.entity.name, *(alias.name for alias in found.aliases)}
     assert names == {"charge_card", "card charger"}
     assert found.aliases[0].justification == "alias"
-    assert {(edge.type, edge.properties["role"]) for edge in found.edges} == {
-        (REFERENCES.type, "tool")
+    said = [edge for edge in found.edges if edge.type == REFERENCES.type]
+    assert {(edge.source, edge.properties["role"]) for edge in said} == {
+        (node.node_id, "tool") for node in found.events
     }
     ids = {found.entity.entity_id, *(alias.entity_id for alias in found.aliases)}
     for own_id in ids:
@@ -163,6 +165,32 @@ def test_an_entity_has_its_names_facts_and_events(client: httpx.Client) -> None:
         assert bare.entity == found.entity
     facts = entity(client, "entity:Charge-Service", user_id=USER).facts
     assert {fact.relation for fact in facts} == {"depends_on", "has_status"}
+
+
+def test_the_page_of_an_entity_is_nodes_and_edges_too(client: httpx.Client) -> None:
+    found = entity(client, "entity:charge_card", limit=3, user_id=USER)
+    (mine, alias), events = found.nodes[:2], found.nodes[2:]
+    assert [mine.node_id, alias.node_id] == [found.entity.entity_id, found.aliases[0].entity_id]
+    assert (mine.type, events) == ("Entity", found.events)
+    assert {fact.source.entity_id for fact in found.facts} == {mine.node_id}
+    assert mine.attributes["status"] == found.entity.status == "active"
+    assert not {"parted_from", "first_event_id", "corrected_type"} & mine.attributes.keys()
+    of_tool = next(node for node in (mine, alias) if node.provenance.session_id is not None)
+    newest_first = [event_id(number) for number in range(SPOKEN, 0, -1)]
+    assert of_tool.provenance.supporting_event_ids == newest_first
+    newest = events[0].provenance
+    assert of_tool.provenance.model_copy(update={"supporting_event_ids": []}) == newest
+    ids = {node.node_id for node in found.nodes}
+    assert all({edge.source, edge.target} <= ids for edge in found.edges)
+    assert {REFERENCES.type, SAME_AS.type} <= {edge.type for edge in found.edges}
+    meta = found.meta
+    assert (meta.returned, meta.nodes_returned, meta.truncated_by) == (3, 5, ["limit"])
+    assert (meta.seed_nodes, meta.intent, meta.inferred_intents) == ([mine.node_id], "general", {})
+    assert (meta.capacity.max_nodes, meta.capacity.used_nodes) == (3, 3)
+    assert meta.next_cursor == found.next_cursor
+    assert meta.policy_version
+    others = entity(client, "entity:charge_card", limit=3, user_id="cust-zoe").nodes
+    assert event_id(SPOKEN) not in str(others)
 
 
 def test_pages_of_events_go_back_in_time(client: httpx.Client) -> None:
@@ -318,6 +346,26 @@ def test_a_session_is_summarised_with_its_episodes_and_links(reader: httpx.Clien
         ("session-1", "shared_entities")
     ]
     assert found.links[0].evidence == ["ZFA04Y"]
+    mine, child = found.nodes
+    assert (mine.node_id, mine.type) == (found.summary.summary_id, "Summary")
+    assert child.node_id == found.children[0].summary_id
+    assert mine.provenance.event_id == found.summary.event_id
+    assert mine.provenance.global_position is not None
+    (edge,) = found.edges
+    assert (edge.source, edge.type, edge.target) == (
+        mine.node_id,
+        SUMMARIZES.type,
+        child.node_id,
+    )
+    assert (found.meta.seed_nodes, found.meta.nodes_returned) == ([mine.node_id], 2)
+
+
+def test_a_lineage_of_a_summary_is_bounded_as_any_other(reader: httpx.Client) -> None:
+    own_id = summary(reader, "session/session-0").summary.summary_id
+    found = get(reader, f"/v1/nodes/{own_id}/lineage", max_nodes=1).json()
+    assert [node["node_id"] for node in found["nodes"]] == [own_id]
+    assert (found["meta"]["truncated"], found["meta"]["truncated_by"]) == (True, ["max_nodes"])
+    assert found["edges"] == []
 
 
 def test_a_summary_keeps_the_ids_of_what_was_forgotten(reader: httpx.Client) -> None:
@@ -368,6 +416,8 @@ def test_every_new_path_is_documented(api: Api) -> None:
         "/v1/entities/{entity_id}",
         "/v1/summaries/{scope}/{scope_id}",
         "/v1/sessions/{session_id}/episodes",
+        "/v1/communities",
+        "/v1/communities/{community_id}",
         "/v1/feedback",
     } <= set(document["paths"])
     facts = document["paths"]["/v1/query/facts"]["post"]["responses"]["200"]["content"]

@@ -24,6 +24,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from api.read_schemas import CommunityResponse
 from pipelines.cli.main import app
 from pipelines.graph.reads import scope as scope_of_reads
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -259,6 +260,17 @@ def summaries(look: Look) -> Iterator[Request]:
     yield Request(f"/v1/summaries/agent/{AGENT}")
 
 
+def communities(look: Look) -> Iterator[Request]:
+    yield Request("/v1/communities", {"limit": 1})
+    yield Request("/v1/communities")
+
+
+def community(look: Look) -> Iterator[Request]:
+    for own_id in look.ids("community:"):
+        yield Request(f"/v1/communities/{own_id}", {"limit": 1})
+        yield Request(f"/v1/communities/{own_id.removeprefix('community:')}")
+
+
 def episodes(look: Look) -> Iterator[Request]:
     for session in look.sessions():
         yield Request(f"/v1/sessions/{session}/episodes", {"limit": 1})
@@ -317,17 +329,22 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
     ("get", "/v1/entities/{entity_id}"): entity,
     ("get", "/v1/summaries/{scope}/{scope_id}"): summaries,
     ("get", "/v1/sessions/{session_id}/episodes"): episodes,
+    ("get", "/v1/communities"): communities,
+    ("get", "/v1/communities/{community_id}"): community,
     ("get", "/v1/context/{session_id}"): context,
     ("get", "/v1/nodes/{node_id}/lineage"): lineage,
     ("get", "/v1/events/{event_id}"): events,
     ("post", SUBGRAPH): subgraph,
     ("post", FACTS): facts,
 }
-TOLD_BY_PASSES: Final = {"/v1/summaries/{scope}/{scope_id}", "/v1/sessions/{session_id}/episodes"}
+SUMMED_UP: Final = {"/v1/summaries/{scope}/{scope_id}", "/v1/sessions/{session_id}/episodes"}
+OF_USERS: Final = {"/v1/communities", "/v1/communities/{community_id}"}
+"""Of a community that is nobody's it is not written down whose it is: it is for operators."""
+TOLD_BY_PASSES: Final = SUMMED_UP | OF_USERS
 SHOWN_AFTER: Final = (
     {route for _, route in ROUTES} - TOLD_BY_PASSES,
     {route for _, route in ROUTES},
-    {*TOLD_BY_PASSES, "/v1/events/{event_id}", SUBGRAPH},
+    {*SUMMED_UP, "/v1/events/{event_id}", SUBGRAPH},
 )
 """Routes that show something of everybody, by the number of passes: the second forgets events."""
 
@@ -452,7 +469,7 @@ def check_positive(look: Look, *, passes: int) -> None:
         if look.user_id is None or not nodes.seen_by(one, STRANGER)
     }
     for _, route in ROUTES:
-        if route not in SHOWN_AFTER[passes]:
+        if route not in SHOWN_AFTER[passes] or (look.user_id is None and route in OF_USERS):
             continue
         assert any(one in text for text in look.seen[route] for one in mine), (caller.name, route)
 
@@ -522,6 +539,42 @@ def test_a_cursor_of_one_view_is_of_no_use_in_another(town: Town) -> None:
     assert [error["field"] for error in problem["errors"]] == ["cursor"]
 
 
+def test_a_community_is_read_with_its_members(town: Town) -> None:
+    """All that may be listed is read, page by page; what is of another tenant is not there."""
+    town.after(1)
+    text = "MATCH (n:Entity {tenant: $tenant})-[:MEMBER_OF]->(c) RETURN c.community_id, n.entity_id"
+    members: dict[str, list[str]] = defaultdict(list)
+    with town.stack.driver.session() as session:
+        for community_id, entity_id in session.run(text, {"tenant": TENANT}):
+            members[f"community:{community_id}"].append(f"entity:{entity_id}")
+    with town.api.client(ADMIN_KEY, **{"X-Tenant": TENANT}) as operator:
+        operator.params = {"user_id": "*", **PATIENT}
+        listed = operator.get("/v1/communities").json()
+        assert [one["community_id"] for one in listed["communities"]] == sorted(members)
+        assert [node["node_id"] for node in listed["nodes"]] == sorted(members)
+        for own_id, expected in members.items():
+            shown: list[str] = []
+            cursor: dict[str, str] = {}
+            while True:
+                answer = operator.get(f"/v1/communities/{own_id}", params={"limit": 2, **cursor})
+                page = CommunityResponse.model_validate_json(answer.text, strict=True)
+                of_page = [one.entity_id for one in page.members]
+                shown += of_page
+                assert [node.node_id for node in page.nodes] == [own_id, *of_page]
+                assert page.nodes[0].provenance.event_id == page.community.event_id
+                assert page.meta.seed_nodes == [own_id]
+                joined = {edge.source for edge in page.edges if edge.type == "MEMBER_OF"}
+                assert joined == {*of_page}
+                if page.next_cursor is None:
+                    break
+                cursor = {"cursor": page.next_cursor}
+            assert shown == sorted(expected)
+        assert_problem(operator.get("/v1/communities/" + "0" * 32), 404, "not-found")
+    with town.api.client(OTHER_KEY) as stranger:
+        answer = stranger.get(f"/v1/communities/{min(members)}", params=PATIENT)
+        assert_problem(answer, 404, "not-found")
+
+
 @pytest.mark.parametrize("evidence", [False, True])
 def test_a_person_who_asks_sees_one_view(town: Town, tmp_path: Path, *, evidence: bool) -> None:
     """`recollect ask`, as it prints an answer, and as text for a language model."""
@@ -551,6 +604,7 @@ RULES: Final = {
     "of an event": (OF_VIEWER, "true", "/v1/context/{session_id}"),
     "of a fact": (OF_VIEWER, "true", FACTS),
     "of a summary": (OF_VIEWER_ALONE, "true", "/v1/summaries/{scope}/{scope_id}"),
+    "of a community": (OF_VIEWER_ALONE, "true", "/v1/communities/{community_id}"),
     "of the name of an entity": (FIRST_SEEN, "true", "/v1/entities"),
     "of an entity": (MET, "(true OR", "/v1/entities/{entity_id}"),
 }

@@ -196,7 +196,10 @@ def test_an_entity_leads_to_what_it_is_connected_with(memory: Memory, client: ht
     found = atlas(ask(client, "why is the Payment Gateway slow"))
     kinds = {node.node_id: node for node in found.nodes}
     assert {named, other, gateway, outage} <= kinds.keys()
-    assert kinds[gateway].provenance.event_id is None
+    origin = kinds[gateway].provenance
+    assert (origin.event_id, origin.supporting_event_ids) == (named, [named])
+    assert origin.global_position is not None
+    assert origin.session_id == kinds[named].provenance.session_id
     assert kinds[gateway].attributes["name"] == "Payment Gateway"
     assert kinds[outage].depth == 1
 
@@ -408,7 +411,8 @@ def test_a_cursor_is_of_its_question_alone(memory: Memory, client: httpx.Client)
     memory.say(dict.fromkeys(ids(5), "payment failed"))
     cursor = atlas(ask(client, "payment", max_nodes=2)).meta.next_cursor
     assert cursor is not None
-    for bad in (cursor[:-3], cursor[::-1], "A" + cursor[1:], "x", "=", "\u2603"):
+    other = "B" if cursor[0] == "A" else "A"
+    for bad in (cursor[:-3], cursor[::-1], other + cursor[1:], "x", "=", "\u2603"):
         body = assert_problem(ask(client, "payment", cursor=bad), 422, "invalid-input")
         assert [item["field"] for item in body["errors"]] == ["cursor"]
     assert_problem(ask(client, "payments", cursor=cursor), 422, "invalid-input")

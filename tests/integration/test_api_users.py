@@ -132,6 +132,10 @@ def answers(
     for name in ("annsecret", "bobsecret", "shared", "parcel"):
         yield "/v1/entities/{entity_id}", client.get(f"/v1/entities/entity:{name}", **get)
     yield "/v1/entities", client.get("/v1/entities", **get)
+    yield "/v1/communities", client.get("/v1/communities", **get)
+    for own_id in ("both", "community:both"):
+        answer = client.get(f"/v1/communities/{own_id}", **get)
+        yield "/v1/communities/{community_id}", answer
     # Where a session is named, no user is the session's user: the view of nobody has to be said.
     named: dict[str, Any] = {"params": {**PATIENT, "user_id": user or "nobody"}}
     searched: dict[str, Any] = {"params": {**view, **PATIENT, "query": "secret"}}

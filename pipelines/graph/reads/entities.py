@@ -99,13 +99,6 @@ WITH DISTINCT e WHERE {visible(EVENT, "e")}
 WITH e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
 RETURN {node_columns("e", EVENT)} AS node
 """
-MENTIONED: Final = f"""
-UNWIND $events AS id
-MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: id}})-[r:{REFERENCES.type}]->
-      (n:{ENTITY.label} {{tenant: $tenant}})
-WHERE n.entity_id IN $ids AND {visible(EVENT, "e")}
-RETURN id AS source, n.entity_id AS target, r.role AS role ORDER BY source, target, role
-"""
 _SUMMARY_COLUMNS = node_columns("s", SUMMARY)
 _WRITTEN = visible(SUMMARY, "s")
 SUMMARIES_OF: Final = f"""
@@ -147,6 +140,20 @@ WHERE c.tenant = $tenant AND c.community_id > $after AND {visible(COMMUNITY, "c"
 RETURN {node_columns("c", COMMUNITY)} AS node
 ORDER BY c.community_id LIMIT $limit
 """
+COMMUNITY_OF: Final = f"""
+MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
+WHERE {visible(COMMUNITY, "c")}
+RETURN {node_columns("c", COMMUNITY)} AS node
+"""
+_MEMBERS = f"""
+MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})<-[:{MEMBER_OF.type}]-
+      (n:{ENTITY.label} {{tenant: $tenant}})
+WHERE {visible(COMMUNITY, "c")}"""
+MEMBERS: Final = f"""{_MEMBERS} AND n.entity_id > $after
+WITH n WHERE {IS_KNOWN}
+WITH n ORDER BY n.entity_id LIMIT $limit
+RETURN {ENTITY_NODE} AS node ORDER BY n.entity_id
+"""
 
 
 # What is kept from the viewer beside an answer; of many, the first MAX_COUNTED are looked at.
@@ -178,6 +185,20 @@ RETURN count(s) AS withheld
 """
 
 
+WITHHELD_MEMBERS: Final = f"""{_MEMBERS}
+WITH n LIMIT {MAX_COUNTED}
+WITH n WHERE {stands(ENTITY, "n")} AND NOT {allowed(ENTITY, "n")}
+RETURN count(n) AS withheld
+"""
+WITHHELD_COMMUNITIES: Final = f"""
+MATCH (c:{COMMUNITY.label})
+WHERE c.tenant = $tenant AND c.community_id > $after
+WITH c LIMIT {MAX_COUNTED}
+WITH c WHERE {stands(COMMUNITY, "c")} AND NOT {allowed(COMMUNITY, "c")}
+RETURN count(c) AS withheld
+"""
+
+
 class EntityNode(NamedTuple):
     """An entity as the graph has it.
 
@@ -191,14 +212,6 @@ class EntityNode(NamedTuple):
     mentions: int
     community: GraphNode | None
     same: Sequence[tuple[str, float | None, str | None]]
-
-
-class Mention(NamedTuple):
-    """That an event mentions an entity."""
-
-    event_id: str
-    entity_id: str
-    role: str
 
 
 class Link(NamedTuple):
@@ -318,11 +331,6 @@ class EntityReads(ScopedReads):
         rows = self._rows(EVENTS_OF, ids=list(ids), at=at_ms, id=event_id, limit=limit)
         return [_node(EVENT.label, "event_id", row["node"]) for row in rows]
 
-    def mentioned(self, event_ids: Sequence[str], ids: Sequence[str]) -> list[Mention]:
-        """Which of the events mention which of the entities, as what."""
-        rows = self._rows(MENTIONED, events=list(event_ids), ids=list(ids))
-        return [Mention(row["source"], row["target"], row["role"]) for row in rows]
-
     def summaries(self, summary_ids: Sequence[str]) -> list[GraphNode]:
         """Of some summaries those that are written and not gone, in the order of the ids."""
         rows = self._rows(SUMMARIES_OF, ids=list(summary_ids))
@@ -356,6 +364,19 @@ class EntityReads(ScopedReads):
         rows = self._rows(COMMUNITIES, after=after, limit=limit)
         return [_node(COMMUNITY.label, "community_id", row["node"]) for row in rows]
 
+    def community(self, community_id: str) -> GraphNode | None:
+        """A community; None: it is not there, or not to be seen."""
+        for row in self._rows(COMMUNITY_OF, id=community_id):
+            return _node(COMMUNITY.label, "community_id", row["node"])
+        return None
+
+    def members(self, community_id: str, after: str, limit: int) -> list[GraphNode]:
+        """The entities of a community behind an id, sorted by it."""
+        rows = self._rows(MEMBERS, id=community_id, after=after, limit=limit)
+        return [
+            _node(ENTITY.label, "entity_id", seen_entity(row["node"], self._scope)) for row in rows
+        ]
+
     def withheld_entities(
         self, after: tuple[str, str], last: str | None, entity_type: str | None
     ) -> int:
@@ -376,6 +397,14 @@ class EntityReads(ScopedReads):
     def withheld_below(self, summary_ids: Sequence[str]) -> int:
         """How many of the summaries that a summary is made from are kept from the viewer."""
         return self._count(WITHHELD_BELOW, ids=list(summary_ids))
+
+    def withheld_members(self, community_id: str) -> int:
+        """How many of the entities of a community are kept from the viewer."""
+        return self._count(WITHHELD_MEMBERS, id=community_id)
+
+    def withheld_communities(self, after: str) -> int:
+        """How many communities behind an id are kept from the viewer."""
+        return self._count(WITHHELD_COMMUNITIES, after=after)
 
     def _count(self, text: str, **parameters: Any) -> int:
         (row,) = self._rows(text, **parameters)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from consolidation.decay import HOUR_MS
-from consolidation.decisions import parse_decision
 from consolidation.payloads import PassDecided
 from pipelines.graph.port import Reads
 from pipelines.operations.passes.communities import decide_communities
@@ -25,7 +24,7 @@ from pipelines.operations.passes.scopes import (
     requests_of,
     tenants_of,
 )
-from pipelines.operations.passes.sessions import agents_behind, decide_agents, decide_sessions
+from pipelines.operations.passes.sessions import LeftOver, decide_agents, decide_sessions, left_over
 from projections.events import Event
 
 
@@ -127,13 +126,15 @@ class _TenantPass:
         graph, tenant = self._deciding.graph, self._tenant
         requests = requests_of(graph, tenant)
         last = last_pass(graph, tenant)
+        whole, looked = any(scope.is_whole for scope in self._scopes), False
+        # a pass of a few sessions would take longer to look for it than for its work
+        before = left_over(graph, tenant) if whole else LeftOver()
+        self._report.agents |= {*before.agents}
         for scope in self._scopes:
-            decide_sessions(self._deciding, scope, self._report)
+            decide_sessions(self._deciding, scope, self._report, before)
         self._await_applied()
-        self._report.agents |= agents_behind(graph, tenant)
         decide_agents(self._deciding, self._report)
-        looked = False
-        if any(scope.is_whole for scope in self._scopes):
+        if whole:
             requested = any(one.asked == (None, None) for one in requests)
             looked = self._decide_communities(last, requested=requested)
             self._forget()
@@ -148,8 +149,6 @@ class _TenantPass:
         return self._report
 
     def _append(self, events: Sequence[Event]) -> None:
-        for event in events:  # what its reader would refuse must not come into the ledger
-            parse_decision(event)
         if events:
             self._decisions += len(events)
             self._whole.append(events)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ SESSIONS_AT_ONCE = 100
 EVENTS_AT_ONCE = 2_000
 """Events of them that are, unless one session has more."""
 SUMMARIES_AT_ONCE = 2_000
-"""Summaries among which agents are looked for."""
+"""Summaries among which it is looked for what passes before left to be done."""
 _STATE = ("event_count", "importance_total", "pending_importance")
 
 
@@ -81,11 +81,42 @@ class _Changed(NamedTuple):
     around: Surroundings | None
 
 
-def decide_sessions(deciding: Deciding, scope: PassScope, report: PassReport) -> None:
+class LeftOver(NamedTuple):
+    """What passes before left to be done, by the summaries of sessions.
+
+    Attributes:
+        session_ids: that were told before it was written down whose events that took.
+        agents: of which a session was summarised after they were: a pass that was cut short after
+            its sessions left them so.
+    """
+
+    session_ids: Collection[str] = ()
+    agents: Collection[AgentPart] = ()
+
+
+def left_over(graph: Reads, tenant: str) -> LeftOver:
+    """What nothing else tells that it is to be looked at: it reads the summaries of a tenant."""
+    untold: set[str] = set()
+    behind: dict[Key, Key] = {}
+    names = ("level", "session_id", "user_ids", "decided_at")
+    for page in pages(
+        graph, SUMMARY.label, SUMMARY.key, (tenant,), properties=names, size=SUMMARIES_AT_ONCE
+    ):
+        sessions = [node for node in page if node.values["level"] == LEVELS["session"]]
+        untold |= {
+            node.values["session_id"] for node in sessions if node.values["user_ids"] is None
+        }
+        behind |= _behind(graph, sessions)
+    return LeftOver(sorted(untold), _agents_behind(graph, tenant, behind))
+
+
+def decide_sessions(
+    deciding: Deciding, scope: PassScope, report: PassReport, before: LeftOver
+) -> None:
     """Summarise the sessions of a scope that changed, what changed most before the rest."""
     linking = Linking(deciding, scope.tenant, report)
     surroundings = SurroundingsReader(deciding.graph, scope.tenant, anew=deciding.anew)
-    for page in _parts(_states(deciding, scope)):
+    for page in _parts(_states(deciding, scope, before)):
         changed = _read(deciding, scope.tenant, page, surroundings)
         for _ in page:
             if not deciding.in_time():
@@ -111,8 +142,8 @@ def _parts(states: Iterable[ScopeState]) -> Iterator[list[ScopeState]]:
         yield page
 
 
-def _states(deciding: Deciding, scope: PassScope) -> Iterator[ScopeState]:
-    for page in _changed(deciding, scope):
+def _states(deciding: Deciding, scope: PassScope, before: LeftOver) -> Iterator[ScopeState]:
+    for page in _changed(deciding, scope, before):
         states = list(map(_state, page))
         if scope.agent_id is None:
             yield from states
@@ -130,7 +161,7 @@ def _states(deciding: Deciding, scope: PassScope) -> Iterator[ScopeState]:
             )
 
 
-def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
+def _changed(deciding: Deciding, scope: PassScope, before: LeftOver) -> Iterator[list[FoundNode]]:
     """Sessions that have changed by as much as the scope says, what changed most first."""
     graph, row, size = deciding.graph, (scope.tenant,), SESSIONS_AT_ONCE
     if scope.session_id is not None:
@@ -140,7 +171,9 @@ def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
         yield from pages(graph, SCOPE.label, SCOPE.key, row, properties=_STATE, size=size)
     else:
         if scope.is_whole:
-            yield from _untold(graph, row)
+            # who changed since is among them, and not looked at again: it is told by then
+            for part in chunks([(*row, own_id) for own_id in before.session_ids], SESSIONS_AT_ONCE):
+                yield list(graph.nodes(SCOPE.label, part, _STATE).values())
         index, least = SCOPE.indexes[0], {"pending_importance": scope.least}
         yield from pages(
             graph,
@@ -152,23 +185,6 @@ def _changed(deciding: Deciding, scope: PassScope) -> Iterator[list[FoundNode]]:
             least=least,
             descending=True,
         )
-
-
-def _untold(graph: Reads, row: tuple[str]) -> Iterator[list[FoundNode]]:
-    """Sessions that were told before it was written down whose events that took.
-
-    Who changed since is among them, and not looked at again: it is told by then.
-    """
-    names = ("level", "session_id", "user_ids")
-    for page in pages(
-        graph, SUMMARY.label, SUMMARY.key, row, properties=names, size=SUMMARIES_AT_ONCE
-    ):
-        untold = [
-            (row[0], node.values["session_id"])
-            for node in page
-            if node.values["level"] == LEVELS["session"] and node.values["user_ids"] is None
-        ]
-        yield list(graph.nodes(SCOPE.label, untold, _STATE).values())
 
 
 def _state(node: FoundNode) -> ScopeState:
@@ -331,23 +347,12 @@ def _agent_sessions(graph: Reads, key: Key) -> tuple[list[SessionSummary], Total
     return [one for one in summaries if isinstance(one, SessionSummary)], totals
 
 
-def agents_behind(graph: Reads, tenant: str) -> set[AgentPart]:
-    """Agents of which a session was summarised after they were.
-
-    A pass that was cut short after its sessions left them so; nothing else tells that they are
-    to be looked at.
-    """
-    sessions: dict[Key, Key] = {}
-    names = ("level", "decided_at")
-    for page in pages(
-        graph, SUMMARY.label, SUMMARY.key, (tenant,), properties=names, size=SUMMARIES_AT_ONCE
-    ):
-        level = LEVELS["session"]
-        sessions |= _behind(graph, [node for node in page if node.values["level"] == level])
-    gists = graph.nodes(SUMMARY.label, set(sessions.values()), ("gist",))
+def _agents_behind(graph: Reads, tenant: str, behind: Mapping[Key, Key]) -> set[AgentPart]:
+    """Agents by the keys of their summaries, and of that of one of their sessions."""
+    gists = graph.nodes(SUMMARY.label, set(behind.values()), ("gist",))
     return {
         part
-        for agent, session in sessions.items()
+        for agent, session in behind.items()
         if session in gists
         for part in _agent_parts(tenant, _session_of(gists[session]))
         if summary_id(tenant, "agent", *part[1:]) == agent[1]

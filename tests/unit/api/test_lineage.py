@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from api.retrieval.graph_scores import path_scores
-from api.retrieval.walk import Lineage, directed_ways, lineage_edge
+from api.retrieval.walk import Lineage, Origin, directed_ways, lineage_edge
 from api.schemas import Bound, Direction
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
@@ -80,6 +80,7 @@ class DictGraph:
     def neighbours(self, event_ids: Sequence[str], row: EdgeRow, **within: Any) -> list[GraphNode]:
         self._count()
         pairs = self.edges if within["forward"] else [(b, a) for a, b in self.edges]
+        assert within["limit"] >= 0, "the database refuses a negative LIMIT"
         found = {b for a, b in pairs if a in event_ids and b not in set(within["seen"])}
         return [GraphNode("Event", name, {}) for name in sorted(found)[: within["limit"]]]
 
@@ -88,6 +89,17 @@ class DictGraph:
     ) -> list[GraphEdge]:
         self._count()
         return [edge(a, b) for a, b in self.edges if a in event_ids and b in event_ids]
+
+
+def above(*event_ids: str) -> Origin:
+    """A session's summary, made from two episodes, and these from events."""
+    names = ("summary:session", "summary:first", "summary:second")
+    return Origin(
+        nodes={name: GraphNode("Summary", name, {}) for name in reversed(names)},
+        depths=dict(zip(names, (0, 1, 1), strict=True)),
+        edges=[],
+        event_ids=list(event_ids),
+    )
 
 
 def walked(graph: DictGraph, start: str, **bounds: object) -> Lineage:
@@ -132,6 +144,22 @@ def test_node_bound_cuts_and_says_so() -> None:
 def test_node_bound_that_just_suffices_cuts_nothing() -> None:
     fan = [("root", f"cause{i}") for i in range(4)]
     assert walked(DictGraph(fan), "root", max_nodes=5).cut_by == set()
+
+
+@pytest.mark.parametrize("event_ids", [(), ("n0",)])
+def test_the_bound_holds_for_what_lies_above_the_events(event_ids: tuple[str, ...]) -> None:
+    for bound in (1, 2):
+        origin = above(*event_ids)
+        walk = walked(DictGraph(CHAIN), "summary:session", origin=origin, max_nodes=bound)
+        assert list(walk.nodes) == ["summary:session", "summary:first"][:bound]
+        assert walk.cut_by == {Bound.NODES}
+        assert set(walk.scores()) == set(walk.nodes)
+
+
+def test_a_summary_of_which_all_events_are_forgotten_leads_nowhere() -> None:
+    graph = DictGraph(CHAIN)
+    walk = walked(graph, "summary:session", origin=above(), max_nodes=3)
+    assert (len(walk.nodes), walk.cut_by, walk.levels) == (3, set(), 0)
 
 
 def test_one_round_trip_a_level() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from consolidation.payloads import EpisodeDecided
 from consolidation.summary_payloads import episode_scope_id, summary_id
+from pipelines.graph.memory import MemoryGraph
 from pipelines.operations.passes.retained import ages
+from pipelines.operations.passes.scopes import PassScope
 from projections.errors import InvalidEvent
 from projections.events import timestamp_ms
 from projections.operations import Key
@@ -149,3 +151,45 @@ def test_ages_are_told_of_every_event_and_scores_of_all_that_are_asked_for(
     assert all(0 < score <= 1 for score in scores)
     assert len(ages(live.graph, NOW_MS, 5)[1]) == 5
     assert ages(live.graph, NOW_MS, 0) == (tiers, [])
+
+
+def test_a_pass_over_one_session_looks_at_no_other(
+    live: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is asked for of one session would cost as much as there are sessions."""
+    live.run()
+    live.take_in(event(90, at=500, session_id="session-1"))
+    asked: list[Any] = []
+    scan = MemoryGraph.scan
+
+    def noted(graph: MemoryGraph, label: str, *about: Any, **bounds: Any) -> Any:
+        shown = scan(graph, label, *about, **bounds)
+        if label == SUMMARY.label:
+            asked.extend(node.key for some in shown.values() for node in some)
+        return shown
+
+    monkeypatch.setattr(MemoryGraph, "scan", noted)
+    assert live.run(PassScope("default", session_id="session-1")).sessions_written == 1
+    whose = {n.key: n.values["session_id"] for n in live.shown(SUMMARY.label, "session_id")}
+    assert {whose[key] for key in asked} <= {"session-1"}
+    asked.clear()
+    live.run()
+    assert len(asked) == len({*asked}), "a whole pass reads the summaries once"
+
+
+def test_agents_that_a_pass_left_behind_are_told_by_the_next(live: Passing) -> None:
+    live.run()
+    live.take_in(event(90, at=500, session_id="session-1", agent_id="agent-7"))
+    left = iter([True])
+    assert live.run(in_time=lambda: next(left, False)).agents_written == 0
+    key = ("default", summary_id("default", "agent", "agent-7"))
+
+    def told() -> str | None:
+        (node,) = live.graph.nodes(SUMMARY.label, [key], ("content",)).values()
+        content: str | None = node.values["content"]
+        return content
+
+    assert told() is None
+    report = live.run()
+    assert (report.sessions, report.agents_written) == (0, len(report.agents))
+    assert told()
