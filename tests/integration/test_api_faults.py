@@ -18,9 +18,10 @@ import neo4j as neo4j_driver
 import pytest
 import redis
 
-from api.connections import ActiveGraph
+from api.connections import ActiveGraph, Connections
 from api.main import create_app, serve
 from api.schemas import Ready
+from api.watcher import Watch
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
@@ -385,6 +386,31 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
         # nobody asks anything but the API itself: in words, and from nodes of every kind
         wait_until(lambda: answered() >= before + 2, "questions of our own", patience_s=60)
         assert _active(api) == "green"
+
+
+def test_a_graph_that_has_outgrown_its_plans_is_warmed_up_once(
+    redis_url: str, neo4j_url: str, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.watcher.COUNT_EVERY_S", -1.0)
+    fresh: list[str] = []
+    settings = Settings(redis_url=redis_url, neo4j_url=neo4j_url)
+    connections = Connections(settings)
+    watch = Watch(settings, connections, fresh=lambda: fresh.append("fresh"))
+
+    def grown_by(events: int) -> int:
+        graph.add([envelope() for _ in range(events)])
+        watch.look_at_graph()
+        return len(fresh)
+
+    try:
+        watch.follow()
+        assert grown_by(2) == 0
+        watch.note_planned(watch.counts)
+        assert grown_by(5) == 0
+        assert grown_by(1) == 1
+        assert grown_by(100) == 1  # the plans that it asked for are not made yet
+    finally:
+        connections.close()
 
 
 def _active(api: Api) -> str | None:
