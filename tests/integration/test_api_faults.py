@@ -39,6 +39,7 @@ from tests.integration.api_support import (
     envelope,
     running_api,
 )
+from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -168,6 +169,40 @@ def test_a_graph_that_hangs_is_504_and_ingest_goes_on(
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: client.get("/v1/entities").status_code == 200, "the graph answers")
+
+
+def test_a_graph_that_was_killed_is_warmed_up_again_and_one_that_was_slow_is_not(
+    redis_url: str, second_neo4j: Neo4jServer
+) -> None:
+    fresh: list[str] = []
+    settings = Settings(redis_url=redis_url, neo4j_url=emptied_neo4j(second_neo4j))
+    connections = Connections(settings)
+    watch = Watch(settings, connections, fresh=lambda: fresh.append("fresh"))
+
+    def looked(*, until_read: bool) -> bool:
+        watch.look_at_graph()
+        return (watch.read_error() is None) == until_read
+
+    try:
+        watch.follow()
+        wait_until(lambda: looked(until_read=True), "the graph is read")
+        pid = second_neo4j.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: looked(until_read=False), "it hangs")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: looked(until_read=True), "it goes on")
+        assert fresh == []
+        second_neo4j.kill()
+        wait_until(lambda: looked(until_read=False), "it is away")
+        second_neo4j.start()
+        second_neo4j.wait_ready()
+        wait_until(lambda: looked(until_read=True), "it is back", patience_s=60)
+        assert fresh == ["fresh"]
+    finally:
+        connections.close()
 
 
 # overload
