@@ -281,7 +281,8 @@ class Watch:
         _refuse_risk(ledger)
         tails = ledger.tails()
         used, limit = ledger.memory()
-        if not self._admitted:
+        # 0: somebody emptied Redis while it ran, and nobody has sent an event since.
+        if not self._admitted or not ledger.epoch():
             ledger.admit()
             self._admitted = True
         halted = ledger.halted()

@@ -30,6 +30,7 @@ from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
 from projections.identity import Position, partition_of
+from tests.fakes.events import numbered_event
 from tests.integration.api_support import (
     OTHER_KEY,
     WRITE_KEY,
@@ -39,6 +40,8 @@ from tests.integration.api_support import (
     envelope,
     running_api,
 )
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
 
@@ -131,6 +134,25 @@ def test_while_redis_may_lose_events_the_api_is_not_ready(
         operator.config_set(name, safe)
         wait_until(lambda: is_ready(client), "ready again")
         assert accepts(client)
+
+
+def test_an_emptied_redis_is_not_ready_for_events_before_anybody_sends_one(
+    stack: Stack, redis_url: str, neo4j_url: str
+) -> None:
+    stack.append(
+        *(numbered_event(number)._replace(session_id=f"s{number}") for number in range(60))
+    )
+    stack.fold()
+    with (
+        running_api(redis_url, neo4j_url, partitions=PARTITIONS, id_buckets=64) as api,
+        api.client() as client,
+        redis.from_url(redis_url) as operator,
+    ):
+        wait_until(lambda: is_ready(client), "ready")
+        operator.flushall()
+        ingest = "/health/ready/ingest"
+        wait_until(lambda: client.get(ingest).status_code == 503, "not ready for events")
+        assert_problem(client.post("/v1/events", json=envelope()), 503, "partition-halted")
 
 
 def test_without_a_graph_a_new_ledger_process_is_not_admitted(redis_url: str) -> None:
