@@ -10,6 +10,8 @@ PROMTOOL_VERSION := v0.316.0
 CHAOS_FAULTS ?= 1000
 CHAOS_SEED ?= 1
 CHAOS_ARGS ?=
+SOAK_MINUTES ?= 30
+SOAK_SEED ?= 1
 SEEDS ?= 5000
 FIRST ?= 1
 SIMULATION_PROCESSES ?= 2
@@ -20,7 +22,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-query bench-retrieval chaos simulate promtool lock clean
+.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-query bench-retrieval chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +69,9 @@ bench-retrieval: setup ## answers to labelled questions about conversations, sco
 
 chaos: setup ## CHAOS_FAULTS (1000) seeded faults on real services
 	$(BIN)/python -m tests.acceptance.chaos --faults $(CHAOS_FAULTS) --seed $(CHAOS_SEED) $(CHAOS_ARGS)
+
+soak: setup ## SOAK_MINUTES (30) of load while every kind of process is killed or hangs
+	$(BIN)/python -m tests.acceptance.soak --minutes $(SOAK_MINUTES) --seed $(SOAK_SEED)
 
 simulate: $(STAMP) ## SEEDS (5000) histories in memory, every fault; SEED=17 replays and shrinks one
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) \

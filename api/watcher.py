@@ -25,6 +25,7 @@ from projections.errors import (
     GraphError,
     LedgerError,
     LedgerFormatMismatch,
+    QueryTimeout,
     RecollectError,
 )
 from projections.identity import Position
@@ -121,6 +122,7 @@ class Watch:
         self._checkpoints_of: str | None = None
         self._admitted = False
         self._has_seen_graph = False
+        self._graph_was_away = False
         self._counted_at_s = -COUNT_EVERY_S
         self.counts: Counts | None = None
         self._planned_at: Counts | None = None
@@ -222,14 +224,13 @@ class Watch:
     def look_at_graph(self) -> None:
         """Look at the active target's graph."""
         name, error = self._target_name(), self._look_at_graph()
-        before = self.sample.graph_error
-        if error != before:
+        if error != self.sample.graph_error:
             _log.info("graph", state=error or "ready", target=name)
         self._replace(target=name, graph_error=error, graph_at_s=time.monotonic())
         if error is None:
-            if before is not None and self._has_seen_graph:
+            if self._graph_was_away and self._has_seen_graph:
                 self._fresh()
-            self._has_seen_graph = True
+            self._has_seen_graph, self._graph_was_away = True, False
 
     def _replace(self, **changes: Any) -> None:
         with self._replacing:
@@ -253,6 +254,8 @@ class Watch:
                 if name is not None:
                     self._export_graph(reader, name)
         except GraphError as error:
+            # One that was slow has its plans still; to ask for them anew would make it slower.
+            self._graph_was_away |= not isinstance(error, QueryTimeout)
             return str(error)
         return None
 
@@ -278,7 +281,8 @@ class Watch:
         _refuse_risk(ledger)
         tails = ledger.tails()
         used, limit = ledger.memory()
-        if not self._admitted:
+        # 0: somebody emptied Redis while it ran, and nobody has sent an event since.
+        if not self._admitted or not ledger.epoch():
             ledger.admit()
             self._admitted = True
         halted = ledger.halted()

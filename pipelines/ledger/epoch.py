@@ -155,7 +155,8 @@ class Admission:
         info = self._redis.info("memory", "persistence")
         if reason := _evicts(info):
             return reason
-        if not int(info.get("aof_enabled", 1)):
+        # While it reads its file at its start, Redis says that it keeps none.
+        if not int(info.get("loading", 0)) and not int(info.get("aof_enabled", 1)):
             return "Redis keeps no append-only file (appendonly no): set appendonly yes"
         return ""
 

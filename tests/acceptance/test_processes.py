@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,18 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith("RECOLLECT_")}
 
 
-def recollect(*arguments: str, data: Path, code: int = 0) -> dict[str, Any]:
+def recollect(
+    *arguments: str,
+    data: Path,
+    code: int = 0,
+    timeout_s: float = 900.0,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     done = subprocess.run(
         [*COMMAND, *arguments, "--json", "--data", str(data)],
         capture_output=True,
-        timeout=900,
-        env=environment(),
+        timeout=timeout_s,
+        env={**environment(), **(settings or {})},
         check=False,
         text=True,
     )

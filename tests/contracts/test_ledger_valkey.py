@@ -19,6 +19,7 @@ from projections.events import content_digest, encode_event
 from projections.identity import event_key_digest
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 PARTITIONS = 4
@@ -284,6 +285,30 @@ def test_a_setting_that_loses_events_is_noticed_while_running(
     assert f"set {safe}" in ledger.risk() or f"set {name} {safe}" in ledger.risk()
     connect(server.port).config_set(name, safe)
     assert ledger.risk() == ""
+
+
+def test_a_server_that_reads_its_file_is_no_risk(start_valkey: StartValkey) -> None:
+    """It answers now and then while it does, and then says that it keeps no file."""
+    server = start_valkey(extra_args=["--key-load-delay", "300"])
+    client = connect(server.port)
+    ledger = Ledger(client, partitions=PARTITIONS, id_buckets=64, checkpoints=dict)
+    for first in range(0, 6_000, 500):
+        ledger.append([numbered_event(number) for number in range(first, first + 500)])
+    server.kill()
+    server.start()
+    seen: list[tuple[int, int, str]] = []
+
+    def has_read() -> bool:
+        try:
+            state = client.info("persistence")
+            seen.append((state["loading"], state["aof_enabled"], ledger.risk()))
+        except (LedgerUnavailable, redis.ConnectionError):
+            return False
+        return not state["loading"]
+
+    wait_until(has_read, "it has read its file")
+    assert (1, 0) in {(loading, keeps) for loading, keeps, _ in seen}, "it was asked too late"
+    assert {risk for _, _, risk in seen} == {""}
 
 
 def test_a_stream_that_is_trimmed_is_counted_and_put_right(start_valkey: StartValkey) -> None:

@@ -30,6 +30,7 @@ from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, GraphUnavailable
 from projections.identity import Position, partition_of
+from tests.fakes.events import numbered_event
 from tests.integration.api_support import (
     OTHER_KEY,
     WRITE_KEY,
@@ -39,6 +40,9 @@ from tests.integration.api_support import (
     envelope,
     running_api,
 )
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
+from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -132,6 +136,25 @@ def test_while_redis_may_lose_events_the_api_is_not_ready(
         assert accepts(client)
 
 
+def test_an_emptied_redis_is_not_ready_for_events_before_anybody_sends_one(
+    stack: Stack, redis_url: str, neo4j_url: str
+) -> None:
+    stack.append(
+        *(numbered_event(number)._replace(session_id=f"s{number}") for number in range(60))
+    )
+    stack.fold()
+    with (
+        running_api(redis_url, neo4j_url, partitions=PARTITIONS, id_buckets=64) as api,
+        api.client() as client,
+        redis.from_url(redis_url) as operator,
+    ):
+        wait_until(lambda: is_ready(client), "ready")
+        operator.flushall()
+        ingest = "/health/ready/ingest"
+        wait_until(lambda: client.get(ingest).status_code == 503, "not ready for events")
+        assert_problem(client.post("/v1/events", json=envelope()), 503, "partition-halted")
+
+
 def test_without_a_graph_a_new_ledger_process_is_not_admitted(redis_url: str) -> None:
     """Whether the graph is ahead cannot be known, so no event may be taken."""
     with running_api(redis_url, NOWHERE) as api, api.client() as client:
@@ -168,6 +191,40 @@ def test_a_graph_that_hangs_is_504_and_ingest_goes_on(
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: client.get("/v1/entities").status_code == 200, "the graph answers")
+
+
+def test_a_graph_that_was_killed_is_warmed_up_again_and_one_that_was_slow_is_not(
+    redis_url: str, second_neo4j: Neo4jServer
+) -> None:
+    fresh: list[str] = []
+    settings = Settings(redis_url=redis_url, neo4j_url=emptied_neo4j(second_neo4j))
+    connections = Connections(settings)
+    watch = Watch(settings, connections, fresh=lambda: fresh.append("fresh"))
+
+    def looked(*, until_read: bool) -> bool:
+        watch.look_at_graph()
+        return (watch.read_error() is None) == until_read
+
+    try:
+        watch.follow()
+        wait_until(lambda: looked(until_read=True), "the graph is read")
+        pid = second_neo4j.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: looked(until_read=False), "it hangs")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: looked(until_read=True), "it goes on")
+        assert fresh == []
+        second_neo4j.kill()
+        wait_until(lambda: looked(until_read=False), "it is away")
+        second_neo4j.start()
+        second_neo4j.wait_ready()
+        wait_until(lambda: looked(until_read=True), "it is back", patience_s=60)
+        assert fresh == ["fresh"]
+    finally:
+        connections.close()
 
 
 # overload
