@@ -81,8 +81,14 @@ _NOBODY: Final = uuid.UUID(int=0)
 _log = logs.get_logger(__name__)
 
 
-def start_warming(services: Services) -> threading.Thread:
-    """Ask in the background, once ledger and graph have answered."""
+def start_warming(services: Services, *, cold: bool) -> threading.Thread:
+    """Ask in the background, once ledger and graph have answered.
+
+    Args:
+        services: of the process.
+        cold: it is not ready for reads before.
+    """
+    services.is_cold |= cold
     thread = threading.Thread(target=_warm_later, args=(services,), name="warm-up", daemon=True)
     thread.start()
     return thread
@@ -211,7 +217,7 @@ def create_app(settings: Settings) -> FastAPI:
     """
     check_settings(settings)
     connections = Connections(settings)
-    watch = Watch(settings, connections, fresh=lambda: start_warming(services))
+    watch = Watch(settings, connections, fresh=lambda cold: start_warming(services, cold=cold))
     services = Services(settings, connections, watch)
 
     @asynccontextmanager
@@ -296,8 +302,7 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         host = f"[{settings.api_host}]" if family == socket.AF_INET6 else settings.api_host
         url = f"http://{host}:{listener.getsockname()[1]}"
         _log.info("listening", url=url)
-        app.state.services.is_cold = True
-        start_warming(app.state.services)
+        start_warming(app.state.services, cold=True)
         if ready is not None:
             ready(url)
         if current_thread() is main_thread():

@@ -104,14 +104,15 @@ class Watch:
         settings: of the process.
         connections: that it keeps up to date.
         fresh: called when a graph is read from that was not a moment ago (of another target, or
-            one whose server is back), or that has outgrown the plans that were made of it.
+            one whose server is back), or that has outgrown the plans that were made of it; with
+            whether its server has been started, and so knows no plan of any question.
     """
 
     def __init__(
         self,
         settings: Settings,
         connections: Connections,
-        fresh: Callable[[], object] = lambda: None,
+        fresh: Callable[[bool], object] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._connections = connections
@@ -199,7 +200,7 @@ class Watch:
             metrics.TARGET_ACTIVE.labels(target.name).set(1)
             if before is not None and before.name != target.name:
                 metrics.TARGET_ACTIVE.labels(before.name).set(0)
-                self._fresh()
+                self._fresh(False)
             _log.info("reading from target", target=target.name, generation=generation)
 
     def look_at_ledger(self) -> None:
@@ -226,11 +227,11 @@ class Watch:
         name, error = self._target_name(), self._look_at_graph()
         if error != self.sample.graph_error:
             _log.info("graph", state=error or "ready", target=name)
-        self._replace(target=name, graph_error=error, graph_at_s=time.monotonic())
         if error is None:
             if self._graph_was_away and self._has_seen_graph:
-                self._fresh()
+                self._fresh(True)  # before anybody is told that the graph is back
             self._has_seen_graph, self._graph_was_away = True, False
+        self._replace(target=name, graph_error=error, graph_at_s=time.monotonic())
 
     def _replace(self, **changes: Any) -> None:
         with self._replacing:
@@ -275,7 +276,7 @@ class Watch:
             self.counts = counts
             if self._planned_at is not None and _has_outgrown(self._planned_at, counts):
                 self._planned_at = None
-                self._fresh()
+                self._fresh(False)
 
     def _look_at_ledger(self, ledger: Ledger) -> dict[str, Any]:
         _refuse_risk(ledger)
