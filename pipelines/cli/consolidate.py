@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from pipelines.cli.rendering import moment, show_report
 from pipelines.operations import consolidate as operation
 from pipelines.operations import restore
 from pipelines.operations.passes.scopes import PassScope
+from pipelines.operations.past_answers import PastAnswers
 from projections.events import DEFAULT_TENANT
 
 MAX_EVENTS = 10_000
@@ -52,7 +53,8 @@ def consolidate(
         bool,
         typer.Option(
             "--dry-run-forgetting",
-            help="only show what would be forgotten, and why the rest would stay",
+            help="only show what would be forgotten, why the rest would stay, and which past "
+            "answers showed what would go",
         ),
     ] = False,
 ) -> int:
@@ -83,20 +85,29 @@ def consolidate(
 
 
 def plan(invocation: Invocation, tenants: list[str] | None, now_ms: int | None) -> int:
-    """Show what would be forgotten."""
+    """Show what would be forgotten, and which past answers showed it."""
     with invocation.progress() as progress, progress.waiting("looking at what is old"):
         planned = operation.planned_forgetting(invocation.services, tenants=tenants, now_ms=now_ms)
     document = {
         tenant: [
-            {**row._asdict(), "tier": row.tier.value, "reason": str(row.reason)} for row in rows
+            {**row._asdict(), "tier": row.tier.value, "reason": str(row.reason)}
+            for row in forgetting.rows
         ]
-        for tenant, rows in planned.items()
+        for tenant, forgetting in planned.items()
+    }
+    samples = {tenant: forgetting.answers for tenant, forgetting in planned.items()}
+    answers = {
+        tenant: {**sample._asdict(), "newest": [answer._asdict() for answer in sample.newest]}
+        for tenant, sample in samples.items()
     }
     policy_of = invocation.settings.retention_of
     off = [tenant for tenant in document if not policy_of(tenant).enabled]
-    invocation.answer(
-        {"tenants": document, "switched_off": off}, lambda out: show_plan(out, document, off)
-    )
+
+    def show(out: Console) -> None:
+        show_plan(out, document, off)
+        show_answers(out, samples)
+
+    invocation.answer({"tenants": document, "switched_off": off, "past_answers": answers}, show)
     return OK
 
 
@@ -115,6 +126,25 @@ def show_plan(
             cells = (word, row["tier"], row["reason"], f"{row['events']:,}", examples)
             table.add_row(*cells)
         out.print(table if rows else f"{tenant}: no events")
+
+
+def show_answers(out: Console, answers: Mapping[str, PastAnswers]) -> None:
+    """For a person: how many of each tenant's sampled answers would change, and the newest."""
+    for tenant, sample in answers.items():
+        if not sample.sampled:
+            out.print(f"{tenant}: no past answer is recorded until {sample.until}")
+            continue
+        extent = "all" if sample.whole else "the newest"
+        out.print(
+            f"{tenant}: {sample.changed:,} of {sample.sampled:,} records of past answers showed "
+            f"events that would leave ({extent} from {sample.since} to {sample.until}, each of up "
+            "to a second)"
+        )
+        for answer in sample.newest:
+            unnamed = answer.leaving - len(answer.event_ids)
+            named = ", ".join(answer.event_ids) + (f" and {unnamed:,} more" if unnamed else "")
+            counts = f"{answer.leaving:,} of {answer.shown:,} events"
+            out.print(f"  {answer.at}: {counts}: {named}", soft_wrap=True)
 
 
 @command(app, "recall-forgotten", example="recollect recall-forgotten --session checkout-17")

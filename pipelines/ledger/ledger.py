@@ -357,6 +357,26 @@ class Ledger:
             yield entries
             after, seq = entries[-1].position, entries[-1].seq
 
+    def newest(self, partition: int, before: Position, count: int) -> list[Entry]:
+        """The last `count` entries of a partition before a position, the newest first.
+
+        One that is not what was appended has a `fault`, as in `read`; lost ones are passed over.
+        Raises as `read` does.
+
+        Args:
+            partition: that is read.
+            before: behind START, exclusive.
+            count: at least 1.
+        """
+        replies = call_patiently(
+            lambda: self._redis.xrevrange(
+                self.keys.stream(partition), f"({before}", "-", count=count
+            ),
+            patience_s=self._patience_s,
+        )
+        entries = [decode_entry(partition, *reply) for reply in replies]
+        return self._damage.mended(entries) if any(one.fault for one in entries) else entries
+
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
         key = (tenant, event_id)

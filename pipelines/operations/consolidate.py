@@ -12,10 +12,11 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
+from consolidation.decay import HOUR_MS
 from consolidation.decisions import recall_events
 from consolidation.forgetting_payloads import recalled_payloads
 from consolidation.retention import ExplainedRow, Tier
@@ -28,6 +29,7 @@ from pipelines.operations.passes.forgetting import forgetting_plan
 from pipelines.operations.passes.retained import ShownEntity, ages, shown_entities
 from pipelines.operations.passes.run import CommunitySettings, Pass
 from pipelines.operations.passes.scopes import PassScope, tenants_of
+from pipelines.operations.past_answers import AnswerSample, PastAnswers
 from pipelines.operations.restore import Selection, recall_forgotten
 from pipelines.work.catch_up import fold_unserved
 from pipelines.work.live import Decisions, LiveRunner
@@ -165,10 +167,17 @@ def _last_values(services: Services, target: str) -> dict[str, float]:
     return {}
 
 
+class PlannedForgetting(NamedTuple):
+    """What a pass would forget of a tenant's events, and which past answers showed such."""
+
+    rows: list[ExplainedRow]
+    answers: PastAnswers
+
+
 def planned_forgetting(
     services: Services, *, tenants: Iterable[str] | None = None, now_ms: int | None = None
-) -> dict[str, list[ExplainedRow]]:
-    """What a pass would forget of each tenant's events, and why the rest stays.
+) -> dict[str, PlannedForgetting]:
+    """What a pass would forget of each tenant's events, why the rest stays, what answers lose.
 
     Nothing is decided, and a pass that is under way does not matter. Of a tenant whose forgetting
     is switched off it is told as if it were on.
@@ -177,13 +186,23 @@ def planned_forgetting(
         services: ledger and targets.
         tenants: only these; None: all.
         now_ms: the clock; None: the ledger's.
+
+    Raises:
+        LedgerUnavailable, GraphUnavailable: a service is away.
     """
-    graph, policy_of = services.graph(services.active()), services.settings.retention_of
-    clock_ms = services.ledger.now_ms() if now_ms is None else now_ms
-    return {
-        tenant: forgetting_plan(graph, tenant, replace(policy_of(tenant), enabled=True), clock_ms)
-        for tenant in (tenants_of(graph) if tenants is None else tenants)
-    }
+    ledger, graph = services.ledger, services.graph(services.active())
+    ledger_ms = ledger.now_ms()
+    clock_ms = ledger_ms if now_ms is None else now_ms
+    planned = {}
+    for tenant in tenants_of(graph) if tenants is None else tenants:
+        policy = replace(services.settings.retention_of(tenant), enabled=True)
+        # What an answer showed since then is too young to leave, so the newest answers tell
+        # nothing; by a clock before the events' arrival an access makes nothing younger.
+        young_ms = round(policy.cold_after_h * HOUR_MS) if clock_ms >= ledger_ms else 0
+        answers = AnswerSample(ledger, tenant, max(clock_ms, ledger_ms) - young_ms + 1)
+        rows = forgetting_plan(graph, tenant, policy, clock_ms, leaves=answers.leaves)
+        planned[tenant] = PlannedForgetting(rows, answers.told())
+    return planned
 
 
 def _communities(settings: Settings) -> CommunitySettings:

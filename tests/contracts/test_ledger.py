@@ -319,6 +319,20 @@ def test_reading_is_behind_after_up_to_until(ledger: AnyLedger) -> None:
     assert [len(block) for block in ledger.scan(partition, count=4)] == [4, 4, 2]
 
 
+def test_the_newest_are_those_before_a_position(ledger: AnyLedger) -> None:
+    places = appended(ledger.append([numbered_event(n, session_id="one") for n in range(10)]))
+    partition = places[0].partition
+
+    def seqs(before: Position, count: int) -> list[int]:
+        return [entry.seq for entry in ledger.newest(partition, before, count)]
+
+    behind_all = Position(places[9].position.ms + 1, 0)
+    assert seqs(behind_all, 100) == list(range(10, 0, -1))
+    assert seqs(behind_all, 3) == [10, 9, 8]
+    assert seqs(places[7].position, 2) == [7, 6]
+    assert seqs(places[0].position, 100) == seqs(Position(1, 0), 100) == []
+
+
 def test_tails_are_the_last_entries(ledger: AnyLedger) -> None:
     assert ledger.tails() == [(START, 0)] * PARTITIONS
     events = [numbered_event(number) for number in range(60)]
@@ -547,6 +561,21 @@ def test_lost_entries_are_missed_behind_a_number_that_is_known(backend: Backend)
     first = ledger.read(at.partition, at.position, 1, after_seq=at.seq)
     assert first == read[:1]
     assert ledger.read(at.partition, first[0].position, 2, after_seq=first[0].seq) == read[1:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        ("altered", [(5, ""), (4, "altered"), (3, "altered"), (2, "")]),
+        ("lost", [(5, ""), (2, ""), (1, "")]),
+    ],
+)
+def test_the_newest_are_held_out_or_passed_over(
+    backend: Backend, damage: str, expected: list[tuple[int, str]]
+) -> None:
+    ledger, before = damaged(backend, damage, 2, 3)
+    newest = ledger.newest(before[0].partition, before[5].position, len(expected))
+    assert [(entry.seq, entry.fault) for entry in newest] == expected
 
 
 @pytest.mark.parametrize("damage", ["altered", "lost"])

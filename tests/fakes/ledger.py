@@ -182,6 +182,14 @@ class FakeLedger:
             yield entries
             after, seq = entries[-1].position, entries[-1].seq
 
+    def newest(self, partition: int, before: Position, count: int) -> list[Entry]:
+        found = [
+            self._seen(entry)
+            for entry in reversed(self.server.streams.get(partition, []))
+            if entry.position < before and self.server.damaged.get(entry.position) != LOST
+        ]
+        return found[:count]
+
     def find(self, tenant: str, event_id: str) -> Entry | None:
         entry = self.server.ids.get((tenant, event_id))
         return None if entry is None else self._seen(entry)

@@ -131,8 +131,8 @@ def test_what_would_be_forgotten_is_told_and_not_decided(live: Consolidated) -> 
     run(live)
     before = seqs(live)
     planned = planned_forgetting(live.stack.services, now_ms=LATER_MS)
-    leaving = sum(row.events for row in planned["default"] if row.leaves)
-    staying = sum(row.events for row in planned["default"] if not row.leaves)
+    leaving = sum(row.events for row in planned["default"].rows if row.leaves)
+    staying = sum(row.events for row in planned["default"].rows if not row.leaves)
     assert (leaving > 0, leaving + staying, seqs(live)) == (True, 24, before)
 
 

@@ -56,7 +56,12 @@ PolicyOf = Callable[[str], RetentionPolicy]
 
 
 def forgetting_plan(
-    graph: Reads, tenant: str, policy: RetentionPolicy, now_ms: int
+    graph: Reads,
+    tenant: str,
+    policy: RetentionPolicy,
+    now_ms: int,
+    *,
+    leaves: Callable[[str], object] = lambda event_id: None,
 ) -> list[ExplainedRow]:
     """What a pass would forget of a tenant's events and what not, and why; nothing is decided.
 
@@ -67,8 +72,16 @@ def forgetting_plan(
         tenant: whose events.
         policy: of the tenant.
         now_ms: the clock.
+        leaves: told the id of each event that would be forgotten.
     """
-    return explain(_verdicts(graph, tenant, policy, now_ms, until_ms=now_ms))
+
+    def noticed() -> Iterator[Verdict]:
+        for judgement in _verdicts(graph, tenant, policy, now_ms, until_ms=now_ms):
+            if judgement.leaves:
+                leaves(judgement.event_id)
+            yield judgement
+
+    return explain(noticed())
 
 
 def _verdicts(
