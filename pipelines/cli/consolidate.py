@@ -132,7 +132,8 @@ def show_answers(out: Console, answers: Mapping[str, PastAnswers]) -> None:
     """For a person: how many of each tenant's sampled answers would change, and the newest."""
     for tenant, sample in answers.items():
         if not sample.sampled:
-            out.print(f"{tenant}: no past answer is recorded until {sample.until}")
+            where = "" if sample.whole else "among the newest entries of its partition "
+            out.print(f"{tenant}: no past answer is recorded {where}until {sample.until}")
             continue
         extent = "all" if sample.whole else "the newest"
         out.print(
