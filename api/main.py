@@ -53,6 +53,7 @@ from api.schemas import (
 )
 from api.services import Deadline, ReadContext, Services, clock_ms
 from api.watcher import Watch
+from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import operator_scope
@@ -105,6 +106,7 @@ def _warm_later(services: Services) -> None:
     warm_up(services)
     services.is_cold = False
     services.watch.note_planned(counts)
+    _browse_once(services)
 
 
 def _is_reached(services: Services) -> bool:
@@ -177,10 +179,6 @@ def _places(services: Services, tenant: str) -> list[str]:
             lambda graph: EntityReads(graph, scope).most_mentioned(MOST_MENTIONED),
             timeout_ms=WARM_UP_TIMEOUT_MS,
         )
-        reader.read(
-            lambda graph: _browse(EntityReads(graph, scope), mentioned[:1] or [_NOBODY.hex]),
-            timeout_ms=WARM_UP_TIMEOUT_MS,
-        )
         walk = FactWalk(wanted=FactFilter(scope.now_ms), max_depth=1)
         reader.read(
             lambda graph: walk.walk(FactReads(graph, scope), [*mentioned, _NOBODY.hex]),
@@ -192,11 +190,18 @@ def _places(services: Services, tenant: str) -> list[str]:
     return [*nobody, *(wire_id(ENTITY.label, own_id) for own_id in mentioned)]
 
 
-def _browse(reads: EntityReads, ids: Sequence[str]) -> None:
-    """Ask what the page of an entity does: its questions take longest to plan."""
-    reads.entities(ids)
-    reads.events_of(ids, (LAST_MS, ""), 1)
-    reads.withheld_mentions(ids)
+def _browse_once(services: Services) -> None:
+    """Ask what the page of an entity does, which is looked at less than asked for in words."""
+    scope, ids = operator_scope(DEFAULT_TENANT, clock_ms(as_of=None)), [_NOBODY.hex]
+
+    def browse(graph: GraphRead) -> None:
+        reads = EntityReads(graph, scope)
+        reads.entities(ids)
+        reads.events_of(ids, (LAST_MS, ""), 1)
+        reads.withheld_mentions(ids)
+
+    with suppress(RecollectError), services.connections.graph.reader() as reader:
+        reader.read(browse, timeout_ms=WARM_UP_TIMEOUT_MS)
 
 
 _DESCRIPTION = """\
