@@ -200,7 +200,8 @@ def _browse_once(services: Services) -> None:
         reads.events_of(ids, (LAST_MS, ""), 1)
         reads.withheld_mentions(ids)
 
-    with suppress(RecollectError), services.connections.graph.reader() as reader:
+    stopped = RuntimeError  # of a driver that was closed meanwhile
+    with suppress(RecollectError, stopped), services.connections.graph.reader() as reader:
         reader.read(browse, timeout_ms=WARM_UP_TIMEOUT_MS)
 
 

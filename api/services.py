@@ -119,7 +119,7 @@ class Services:
         self.is_cold = False
         self.closed = Event()
         self.watch = watch
-        self.policy = policy_of(settings.model_dump(), settings.intent_weights)
+        self.policy = policy_of(settings.model_dump())
         self.limits = Limits(settings)
         self.embedder = QueryEmbedder(settings)
         self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from pipelines.graph.rows import LEAST, Least
-from projections.schema import INTENT_WEIGHTS
+from projections.schema import EDGE_CAPS, INTENT_WEIGHTS
 
 VERSIONED: Final = (
     *("intent_threshold", "other_intents_share", "proactive_share"),
@@ -24,7 +24,7 @@ VERSIONED: Final = (
     *("inhibition_threshold", "max_activated_nodes", "temporal_decay_rate"),
     *("seed_structural_weight", "seed_community_cap", "query_sensitive_cost"),
 )
-"""Settings that decide, beside the intent weights, what is retrieved in which order."""
+"""Settings that decide, beside weights and caps of edge types, what is retrieved in which order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Policy:
 
     Attributes:
         weights: of an edge type for an intent, 0 to 5.
+        edge_caps: edges of a type that are followed at one node, at most.
         intent_threshold: confidence from which on an intent has a traversal of its own.
         other_intents_share: of what further intents add to the best one's score.
         proactive_share: of the nodes of a page, at most, that nobody asked for.
@@ -41,6 +42,7 @@ class Policy:
     """
 
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: INTENT_WEIGHTS)
+    edge_caps: Mapping[str, int] = field(default_factory=lambda: EDGE_CAPS)
     intent_threshold: float = 0.3
     other_intents_share: float = 0.2
     proactive_share: float = 0.2
@@ -51,31 +53,28 @@ class Policy:
 DEFAULT_POLICY: Final = Policy()
 
 
-def policy_of(
-    numbers: Mapping[str, Any], changed: Mapping[str, Mapping[str, float]] | None = None
-) -> Policy:
+def policy_of(settings: Mapping[str, Any]) -> Policy:
     """The policy that settings make.
 
     Args:
-        numbers: value of each of `VERSIONED`.
-        changed: intent weights that are other than the schema's, by intent and edge type.
+        settings: by name; of `intent_weights` and `edge_caps` those that are other than the
+            schema's.
     """
-    weights: Mapping[str, Mapping[str, float]] = INTENT_WEIGHTS
-    if changed:
-        weights = {
-            intent: {**row, **changed.get(intent, {})} for intent, row in INTENT_WEIGHTS.items()
-        }
-    versioned = {name: numbers[name] for name in VERSIONED}
-    content = orjson.dumps([weights, versioned], option=orjson.OPT_SORT_KEYS)
+    changed = settings["intent_weights"]
+    weights = {intent: {**row, **changed.get(intent, {})} for intent, row in INTENT_WEIGHTS.items()}
+    caps = {**EDGE_CAPS, **settings["edge_caps"]}
+    versioned = {name: settings[name] for name in VERSIONED}
+    content = orjson.dumps([weights, caps, versioned], option=orjson.OPT_SORT_KEYS)
     return Policy(
         weights=weights,
-        intent_threshold=numbers["intent_threshold"],
-        other_intents_share=numbers["other_intents_share"],
-        proactive_share=numbers["proactive_share"],
+        edge_caps=caps,
+        intent_threshold=settings["intent_threshold"],
+        other_intents_share=settings["other_intents_share"],
+        proactive_share=settings["proactive_share"],
         proactive=Least(
-            score=numbers["proactive_min_score"],
-            importance=numbers["proactive_min_importance"],
-            accesses=numbers["proactive_min_accesses"],
+            score=settings["proactive_min_score"],
+            importance=settings["proactive_min_importance"],
+            accesses=settings["proactive_min_accesses"],
         ),
         version=blake2b(content, digest_size=6).hexdigest(),
     )

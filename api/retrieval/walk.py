@@ -42,6 +42,7 @@ from projections.schema import (
     CAUSED_BY,
     FOLLOWS,
     MAX_WEIGHT,
+    MEMBER_OF,
     REFERENCES,
     SUMMARIZES,
     EdgeRow,
@@ -152,7 +153,9 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
             new = [node_id for node_id in active if node_id not in self._expanded]
             for first in range(0, len(new), EDGES_AT_ONCE):
                 chunk = new[first : first + EDGES_AT_ONCE]
-                self._take(steps(graph, self.scope, chunk), spreading.hops + 1)
+                self._take(
+                    steps(graph, self.scope, chunk, self.policy.edge_caps), spreading.hops + 1
+                )
             self._expanded.update(new)
             spreading.spread(self._links())
         return spreading.activated()
@@ -204,7 +207,7 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
 
     def _expand(self, reads: GraphRead, frontier: list[str], depth: int) -> list[str]:
         self._expanded.update(frontier)
-        self._take(steps(reads, self.scope, frontier), depth)
+        self._take(steps(reads, self.scope, frontier, self.policy.edge_caps), depth)
         return self._frontier(self.scores()) if depth < self.max_depth else []
 
     def _has_more(self, reads: GraphRead, frontier: list[str]) -> bool:
@@ -262,16 +265,24 @@ def _forward(row: EdgeRow, direction: Direction) -> bool:
     return (direction is Direction.CAUSES) == (row is CAUSED_BY)
 
 
-_MADE_FROM: Final = (REFERENCES.type, SUMMARIZES.type)
 _LEVELS_BELOW: Final = 3
 """From the summary of an agent to those of sessions, of episodes, and to events."""
+
+
+def _is_below(edge: StepEdge) -> bool:
+    """Whether what an edge leads to is what its other end was made from."""
+    if edge.type == MEMBER_OF.type:
+        return edge.reached == edge.source
+    if edge.type in (REFERENCES.type, SUMMARIZES.type):
+        return is_event(edge.reached) or edge.reached == edge.target
+    return False
 
 
 class Origin(NamedTuple):
     """A node that is no event, and the events that it comes from.
 
     Attributes:
-        nodes: it, and the summaries between it and the events, by wire id.
+        nodes: it, and the summaries or entities between it and the events, by wire id.
         depths: hops from it, of these; it at first, then level by level.
         edges: from it down to the events.
         event_ids: the best first.
@@ -284,15 +295,11 @@ class Origin(NamedTuple):
 
 
 def origin_of(graph: GraphRead, scope: Scope, node_id: str) -> Origin | None:
-    """What an entity or a summary comes from; None: it is not in the graph, or not to be seen."""
+    """What a node that is no event comes from; None: it is not in the graph, or not to be seen."""
     depths, edges, events = {node_id: 0}, [], dict[str, None]()
     frontier = [node_id]
     for depth in range(1, _LEVELS_BELOW + 1):
-        below = [
-            edge
-            for edge in steps(graph, scope, frontier)
-            if edge.type in _MADE_FROM and (is_event(edge.reached) or edge.reached == edge.target)
-        ]
+        below = [edge for edge in steps(graph, scope, frontier) if _is_below(edge)]
         edges += [GraphEdge(one.type, one.source, one.target, one.properties) for one in below]
         events |= dict.fromkeys(one.reached for one in below if is_event(one.reached))
         new = [one.reached for one in below if not is_event(one.reached)]

@@ -186,8 +186,9 @@ async def read_lineage(
 ) -> Response:
     """The nodes on the way to the causes (or effects) of a node, best path first.
 
-    An entity (`entity:<hash>` or `entity:<name>`) and a summary (`summary:<hash>`) come from the
-    events that mention it, or that it sums up: these first, then theirs.
+    An entity (`entity:<hash>` or `entity:<name>`), a summary (`summary:<hash>`) and a community
+    (`community:<hash>`) come from the events that mention it, that it sums up, or that mention its
+    members: these first, then theirs.
 
     Without `intent` the node says what is meant: `why` when it has causes or effects, or failed;
     `when` when all that is known of it is what came before and after; else `why`.

@@ -35,6 +35,7 @@ ALL_TENANTS = "*"
 TenantName = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9_-]{0,62})$")]
 Role = Literal["read", "write", "admin"]
 IntentWeight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
+EdgeCap = Annotated[int, Field(ge=1, le=100)]
 _RATE = re.compile(r"\s*[1-9]\d{0,11}\s*/\s*(\d{1,6}\s*)?(second|minute|hour|day|month)s?\s*")
 
 
@@ -296,6 +297,11 @@ class Settings(BaseSettings):
         description="JSON object of the weights of edge types that are other than the schema's, "
         f'0 to 5, by intent: `{{"why": {{"{CAUSED_BY.type}": 4}}}}`',
     )
+    edge_caps: dict[str, EdgeCap] = Field(
+        default={},
+        description="JSON object of how many edges of a type are followed at one node, 1 to 100, "
+        f'where it is other than the schema\'s: `{{"{CAUSED_BY.type}": 20}}`',
+    )
     intent_threshold: float = Field(
         default=0.3, gt=0, le=1, description="confidence from which an intent is traversed"
     )
@@ -420,6 +426,14 @@ class Settings(BaseSettings):
             for type_ in weights:
                 if type_ not in EDGES:
                     raise ValueError(f"{intent}.{type_}: Input should be one of {', '.join(EDGES)}")
+        return value
+
+    @field_validator("edge_caps")
+    @classmethod
+    def _known_caps(cls, value: dict[str, int]) -> dict[str, int]:
+        for type_ in value:
+            if type_ not in EDGES:
+                raise ValueError(f"{type_}: Input should be one of {', '.join(EDGES)}")
         return value
 
     @field_validator("inhibition_threshold")

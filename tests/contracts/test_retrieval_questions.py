@@ -15,6 +15,7 @@ from pipelines.graph.reads import events as event_reads
 from pipelines.graph.reads import proactive as proactive_reads
 from pipelines.graph.reads import walk as walk_reads
 from pipelines.graph.reads.scope import QUESTION, Scope, in_scope
+from projections.schema import EDGE_CAPS
 from tests.contracts.plans import walk
 
 pytestmark = pytest.mark.integration
@@ -67,6 +68,7 @@ PARAMETERS = {
     "words": "x",
     "vector": [0.05] * 384,
     "among": {"x": True},
+    "caps": EDGE_CAPS,
 }
 
 

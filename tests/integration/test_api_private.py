@@ -286,6 +286,9 @@ def lineage(look: Look) -> Iterator[Request]:
         for direction in ("causes", "effects"):
             params = {"direction": direction, "intent": look.chosen.choice(("why", "when"))}
             yield Request(f"/v1/nodes/{own_id}/lineage", params)
+    for kind in ("entity:", "summary:", "community:"):
+        for own_id in look.ids(kind):
+            yield Request(f"/v1/nodes/{own_id}/lineage", {})
 
 
 def events(look: Look) -> Iterator[Request]:
@@ -569,6 +572,12 @@ def test_a_community_is_read_with_its_members(town: Town) -> None:
                     break
                 cursor = {"cursor": page.next_cursor}
             assert shown == sorted(expected)
+            lineage = operator.get(f"/v1/nodes/{own_id}/lineage").json()
+            depths = {node["node_id"]: node["depth"] for node in lineage["nodes"]}
+            assert depths.pop(own_id) == 0
+            assert {one for one, depth in depths.items() if depth == 1} <= {*expected}
+            events = [one for one, depth in depths.items() if ":" not in one and depth == 2]
+            assert events, "what a community is made from was said in events"
         assert_problem(operator.get("/v1/communities/" + "0" * 32), 404, "not-found")
     with town.api.client(OTHER_KEY) as stranger:
         answer = stranger.get(f"/v1/communities/{min(members)}", params=PATIENT)

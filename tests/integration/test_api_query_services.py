@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import neo4j
 import pytest
 
 from api.retrieval import walk as retrieval_walk
+from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
-from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reader import GraphRead, GraphReader
+from pipelines.graph.reads.scope import Scope, operator_scope
 from pipelines.graph.reads.walk import steps
 from pipelines.graph.rows import StepEdge
 from pipelines.local.servers import ValkeyServer
+from pipelines.work.settings import Settings
 from projections.events import PARTITION_KEY, Event, decode_event
 from projections.identity import START, partition_of
 from projections.schema import CAUSED_BY, REFERENCES
@@ -204,9 +206,11 @@ def test_an_activation_that_takes_too_long_gives_way(
     redis_url: str, neo4j_url: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is planned already is answered before the database looks whether the time is over.
-    def late(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
+    def late(
+        graph: GraphRead, scope: Scope, node_ids: Iterable[str], caps: Mapping[str, int]
+    ) -> list[StepEdge]:
         time.sleep(0.005)
-        return steps(graph, scope, node_ids)
+        return steps(graph, scope, node_ids, caps)
 
     monkeypatch.setattr(retrieval_walk, "steps", late)
     first, second = ids(2)
@@ -218,6 +222,24 @@ def test_an_activation_that_takes_too_long_gives_way(
     assert {node.node_id for node in answer.nodes} >= {first, second}
     assert answer.meta.retrieval_method == "intent_weighted"
     assert "activation took more than 1 ms" in " ".join(answer.meta.degraded)
+
+
+def test_no_more_edges_of_a_type_are_followed_than_the_settings_say(
+    api: Api, memory: Memory
+) -> None:
+    hub, *causes = ids(4)
+    memory.say(dict.fromkeys((hub, *causes), "payment failed"))
+    memory.link(CAUSED_BY.type, [(hub, cause) for cause in causes], mechanism="direct")
+    scope = operator_scope("acme", 0)
+
+    def followed(reader: GraphReader, **changed: int) -> set[str]:
+        caps = policy_of(Settings(edge_caps=changed).model_dump()).edge_caps
+        edges = reader.read(lambda graph: steps(graph, scope, [hub], caps), timeout_ms=30_000)
+        return {edge.reached for edge in edges if edge.type == CAUSED_BY.type}
+
+    with api.app.state.services.connections.graph.reader() as reader:
+        assert followed(reader) == {*causes}
+        assert len(followed(reader, CAUSED_BY=2)) == 2
 
 
 # counted

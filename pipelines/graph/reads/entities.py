@@ -145,11 +145,12 @@ MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
 WHERE {visible(COMMUNITY, "c")}
 RETURN {node_columns("c", COMMUNITY)} AS node
 """
-_MEMBERS = f"""
-MATCH (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})<-[:{MEMBER_OF.type}]-
-      (n:{ENTITY.label} {{tenant: $tenant}})
+_IN_COMMUNITY = f"""
+      (c:{COMMUNITY.label} {{tenant: $tenant, community_id: $id}})
+      <-[:{MEMBER_OF.type}]-(n:{ENTITY.label} {{tenant: $tenant}})
 WHERE {visible(COMMUNITY, "c")}"""
-MEMBERS: Final = f"""{_MEMBERS} AND n.entity_id > $after
+MEMBERS: Final = f"""
+MATCH {_IN_COMMUNITY} AND n.entity_id > $after
 WITH n WHERE {IS_KNOWN}
 WITH n ORDER BY n.entity_id LIMIT $limit
 RETURN {ENTITY_NODE} AS node ORDER BY n.entity_id
@@ -185,7 +186,8 @@ RETURN count(s) AS withheld
 """
 
 
-WITHHELD_MEMBERS: Final = f"""{_MEMBERS}
+WITHHELD_MEMBERS: Final = f"""
+MATCH {_IN_COMMUNITY}
 WITH n LIMIT {MAX_COUNTED}
 WITH n WHERE {stands(ENTITY, "n")} AND NOT {allowed(ENTITY, "n")}
 RETURN count(n) AS withheld

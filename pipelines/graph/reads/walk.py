@@ -33,6 +33,7 @@ from pipelines.graph.rows import PREFIXES, RETRIEVED, StepEdge, ids_by_label, wi
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,
+    EDGE_CAPS,
     EDGES,
     ENTITY,
     EVENT,
@@ -48,9 +49,6 @@ from projections.schema import (
     EdgeRow,
     NodeRow,
 )
-
-DEFAULT_CAP: Final = 10
-"""Edges of one type at one node that are followed, where the schema says nothing."""
 
 
 class _Branch(NamedTuple):
@@ -130,7 +128,7 @@ def _branch_text(branch: _Branch) -> str:
     MATCH (n){branch.left}[r:{row.type}]{branch.right}(m:{to.label} {{tenant: $tenant}})
     WITH n, r, m LIMIT {MAX_SCANNED}
     WITH n, r, m WHERE {" AND ".join(tests)}
-    WITH n, r, m ORDER BY {branch.order} LIMIT {row.cap_per_node or DEFAULT_CAP}
+    WITH n, r, m ORDER BY {branch.order} LIMIT $caps.{row.type}
     RETURN [type(r), startNode(r) = n, '{PREFIXES.get(to.label, "")}' + m.{id_name}, {view},
             {_quality(row)}, {closed}, {at}] AS edge"""
 
@@ -231,10 +229,15 @@ EDGES_BETWEEN: Final = (
 )
 
 
-def steps(graph: GraphRead, scope: Scope, node_ids: Iterable[str]) -> list[StepEdge]:
-    """The edges around some nodes, at most a few of each type at each node, the best of them."""
+def steps(
+    graph: GraphRead,
+    scope: Scope,
+    node_ids: Iterable[str],
+    caps: Mapping[str, int] = EDGE_CAPS,
+) -> list[StepEdge]:
+    """The edges around some nodes, at most `caps` of each type at each node, the best of them."""
     text = STEPS[scope.until is not None]
-    rows = collected(graph, scope, text, **ids_by_parameter(node_ids))
+    rows = collected(graph, scope, text, caps=caps, **ids_by_parameter(node_ids))
     return [_step_edge(node_id, *edge) for node_id, edge in rows]
 
 

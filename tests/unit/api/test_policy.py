@@ -14,10 +14,11 @@ from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import Signalled, StepEdge
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
-from projections.schema import CAUSED_BY, FOLLOWS, INTENT_WEIGHTS
+from projections.schema import CAUSED_BY, EDGE_CAPS, FOLLOWS, INTENT_WEIGHTS
 
 CHANGED: dict[str, Any] = {
     "intent_weights": {"why": {CAUSED_BY.type: 0.5}},
+    "edge_caps": {CAUSED_BY.type: 11},
     "intent_threshold": 0.31,
     "other_intents_share": 0.3,
     "proactive_share": 0.0,
@@ -42,11 +43,11 @@ CHANGED: dict[str, Any] = {
 
 def of(**changed: Any) -> Policy:
     settings = Settings(**changed)
-    return policy_of(settings.model_dump(), settings.intent_weights)
+    return policy_of(settings.model_dump())
 
 
 def test_each_setting_that_decides_an_answer_changes_the_version() -> None:
-    assert set(CHANGED) == {*VERSIONED, "intent_weights"}
+    assert set(CHANGED) == {*VERSIONED, "intent_weights", "edge_caps"}
     versions = {of(**{name: value}).version for name, value in CHANGED.items()}
     versions.add(of().version)
     assert len(versions) == len(CHANGED) + 1
@@ -55,7 +56,8 @@ def test_each_setting_that_decides_an_answer_changes_the_version() -> None:
 
 def test_what_is_set_to_its_default_is_no_other_policy() -> None:
     weights = {"why": {CAUSED_BY.type: INTENT_WEIGHTS["why"][CAUSED_BY.type]}}
-    assert of(intent_weights=weights).version == of().version
+    caps = {CAUSED_BY.type: EDGE_CAPS[CAUSED_BY.type]}
+    assert of(intent_weights=weights, edge_caps=caps).version == of().version
 
 
 def test_a_weight_that_is_set_counts_and_the_others_stay() -> None:
@@ -101,6 +103,14 @@ def test_lineage_goes_by_them_too() -> None:
     )
     walk.depths["b"] = 1
     assert walk.scores()["b"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("caps", "named"), [({"CAUSES": 1}, "CAUSES"), ({CAUSED_BY.type: 0}, "edge_caps.CAUSED_BY")]
+)
+def test_a_cap_of_nothing_that_is_there_refuses_to_start(caps: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        load_settings(edge_caps=caps)
 
 
 @pytest.mark.parametrize(
