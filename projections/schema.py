@@ -666,7 +666,7 @@ MAX_WEIGHT: Final = 5.0
 INTENT_WEIGHTS: Final[dict[str, dict[str, float]]] = {
     intent: {row.type: row.weights[intent] for row in EDGES.values()} for intent in INTENTS
 }
-EDGE_CAPS: Final[dict[str, int]] = {row.type: row.cap_per_node or 10 for row in EDGES.values()}
+EDGE_CAPS: Final[dict[str, int]] = dict.fromkeys(EDGES, 10)
 """Edges of a type at one node that a walk follows, the best of them."""
 
 
