@@ -200,8 +200,8 @@ def _browse_once(services: Services) -> None:
         reads.events_of(ids, (LAST_MS, ""), 1)
         reads.withheld_mentions(ids)
 
-    stopped = RuntimeError  # of a driver that was closed meanwhile
-    with suppress(RecollectError, stopped), services.connections.graph.reader() as reader:
+    # RuntimeError: the API has stopped
+    with suppress(RecollectError, RuntimeError), services.connections.graph.reader() as reader:
         reader.read(browse, timeout_ms=WARM_UP_TIMEOUT_MS)
 
 
