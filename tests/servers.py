@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import redis
 from neo4j import GraphDatabase
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -14,6 +15,8 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer
 REDIS_URL = "TEST_REDIS_URL"
 NEO4J_URL = "TEST_NEO4J_URL"
 """Servers that run already, on this machine, for the tests to empty and use; without login."""
+
+SYNCED_MS = 60_000
 
 Server = TypeVar("Server", Neo4jServer, ValkeyServer)
 
@@ -38,6 +41,19 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+def kill_synced(server: ValkeyServer) -> None:
+    """Kill a Valkey once all that it has answered is in its file.
+
+    While a sync is under way, what was answered may not have been written even to the file.
+    """
+    with redis.Redis(port=server.port) as client:
+        client.set("the last", "write")  # a connection waits for its own writes and all before
+        client.delete("the last")
+        waited: Any = client.waitaof(1, 0, SYNCED_MS)
+        assert waited[0] == 1
+    server.kill()
 
 
 def emptied_valkey(valkey: ValkeyServer | GivenServer) -> str:

@@ -304,11 +304,12 @@ def _learnt(cache: Path) -> tuple[str, ...]:
 
 
 class ValkeyServer(ServerProcess):
-    """A Valkey with an append-only file synced every second: SIGKILL loses nothing it accepted.
+    """A Valkey with an append-only file synced every second.
 
-    What the process wrote is in the operating system's hands, so only a crash of the machine can
-    cost the last second. No password: it listens on 127.0.0.1 only, and the protocol drops a
-    connection that speaks HTTP, so a web page cannot reach it.
+    What the process wrote is in the operating system's hands, so a crash of the machine can cost
+    the last second, and SIGKILL what was accepted while a sync was under way. No password: it
+    listens on 127.0.0.1 only, and the protocol drops a connection that speaks HTTP, so a web page
+    cannot reach it.
 
     Args:
         data_dir: folder of the append-only file and the log.

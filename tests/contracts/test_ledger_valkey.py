@@ -19,6 +19,7 @@ from projections.events import content_digest, encode_event
 from projections.identity import event_key_digest
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
+from tests.servers import kill_synced
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -75,7 +76,7 @@ def test_the_server_restarts_between_appends(start_valkey: StartValkey) -> None:
     server = start_valkey()
     ledger = ledger_at(server.port)
     ledger.append(EVENTS[:100])
-    server.kill()
+    kill_synced(server)
     server.start()
     outcomes = ledger.append(EVENTS[:200])
     assert [outcome.duplicate for outcome in outcomes if isinstance(outcome, Appended)] == (
@@ -265,7 +266,7 @@ def test_a_bit_that_flips_on_the_disk_is_never_served(start_valkey: StartValkey)
     assert entry.fault == "altered"
     ledger.append(EVENTS[:100])
     assert_holds_all(ledger, 100)
-    server.kill()
+    kill_synced(server)
     server.start()
     server.wait_ready()
     assert_holds_all(ledger_at(server.port), 100)

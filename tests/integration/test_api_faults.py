@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from api.connections import ActiveGraph, Connections
-from api.main import create_app, serve
+from api.main import create_app, serve, start_warming
 from api.schemas import Ready
 from api.watcher import Watch
 from pipelines.graph.neo4j import Neo4jGraph
@@ -221,6 +221,19 @@ def test_a_graph_that_was_killed_is_warmed_up_again_and_one_that_was_slow_is_not
         assert fresh == [True]
     finally:
         connections.close()
+
+
+def test_reads_are_ready_once_their_questions_are_planned(
+    redis_url: str, neo4j_url: str, graph: Graph
+) -> None:
+    with running_api(redis_url, neo4j_url) as api, api.client() as client:
+        wait_until(lambda: client.get("/health/ready").status_code == 200, "all are there")
+        warming = start_warming(api.app.state.services, cold=True)
+        waiting = assert_problem(client.get("/health/ready/read"), 503, "not-ready")
+        assert waiting["detail"] == "Waiting for warm."
+        assert client.get("/health/ready/ingest").status_code == 200
+        warming.join()
+        assert client.get("/health/ready/read").status_code == 200
 
 
 # overload

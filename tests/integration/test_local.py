@@ -19,7 +19,7 @@ from pipelines.local.processes import free_port, is_alive, port_is_free
 from pipelines.local.servers import Neo4jServer, ValkeyServer, neo4j_answers, valkey_answers
 from pipelines.local.services import down, drop_target, ensure_target, up
 from projections.errors import OperationFailed
-from tests.servers import emptied_neo4j
+from tests.servers import emptied_neo4j, kill_synced
 
 pytestmark = pytest.mark.integration
 
@@ -88,7 +88,7 @@ def test_killed_valkey_restarts_on_its_port_with_its_data(own_valkey: ValkeyServ
     with redis.from_url(own_valkey.url) as client:
         client.set("kept", "yes")
     before = own_valkey.url
-    own_valkey.kill()
+    kill_synced(own_valkey)
     assert own_valkey.pid is None
     own_valkey.start()
     own_valkey.wait_ready()

@@ -23,6 +23,7 @@ from projections.identity import Position
 from projections.operations import Checkpoint
 from tests.fakes.events import numbered_event
 from tests.fakes.proxy import CuttingProxy
+from tests.servers import kill_synced
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -184,7 +185,7 @@ def test_nothing_is_halted_when_nothing_was_lost(start_valkey: StartValkey) -> N
     append(ledger, 0, 200, batch=50)
     before = streams(ledger)
     held = some_checkpoints(before, random.Random(7))
-    server.kill()
+    kill_synced(server)
     server.start()
     server.wait_ready()
     assert assert_recovers_its_order(server, before, held) == 0

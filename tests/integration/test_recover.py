@@ -20,6 +20,7 @@ from tests.factories import event, event_id, sessions
 from tests.integration.enrichment_support import Enriched, said
 from tests.integration.stack import Stack
 from tests.memory_stack import Worker
+from tests.servers import kill_synced
 from tests.stages.enriched import stated
 from tests.waiting import wait_until
 
@@ -52,7 +53,7 @@ class Outage:
     def lose(self, count: int = LOST) -> None:
         """Kill the server and cut the last entries off its append-only file."""
         self.stack.close()
-        self.server.kill()
+        kill_synced(self.server)
         cut_entries(self.server, count)
         self.server.start()
         self.server.wait_ready()

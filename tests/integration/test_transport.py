@@ -12,6 +12,7 @@ import pytest
 from pipelines.local.servers import ValkeyServer
 from projections.events import content_digest
 from tests.integration.transport_support import LEASE_MS, PARTITIONS, Cluster, wait_for
+from tests.servers import kill_synced
 
 pytestmark = pytest.mark.integration
 
@@ -185,7 +186,7 @@ def test_a_server_restart_is_survived(cluster: Cluster, valkey: ValkeyServer) ->
     wait_for(lambda: cluster.shared_by(worker), PATIENCE_S, "the worker holds all")
     cluster.append(1_000)
     wait_for(cluster.appliers, PATIENCE_S, "work has begun")
-    valkey.kill()
+    kill_synced(valkey)
     time.sleep(1.5)  # long enough for several failed attempts
     valkey.start()
     valkey.wait_ready()
