@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.graph.client import connect_neo4j
@@ -14,6 +15,7 @@ from pipelines.local.servers import Neo4jServer, ValkeyServer, fetch_neo4j, lear
 from pipelines.work.settings import Settings
 from projections.errors import OperationFailed
 
+_ANSWERED_S = 300.0
 _ASSEMBLED_S = 600.0
 """For the server to end: a second Java process writes the file then."""
 
@@ -60,9 +62,11 @@ def _ask(folder: Path, valkey: ValkeyServer, server: Neo4jServer) -> None:
         Neo4jGraph(driver).ensure_schema()
     places = ("--data", str(folder), "--redis", valkey.url, "--neo4j", server.url)
     question = ("ask", "What happened before, and why?", "--user", "*")
-    subprocess.run(
-        python_command("pipelines.cli.main", *question, *places),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            python_command("pipelines.cli.main", *question, *places),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_ANSWERED_S,
+            check=False,
+        )
