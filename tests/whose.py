@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import orjson
 
-from enrichment.names import canonical_name
-from enrichment.payloads import ENTITY_CORRECTED
+from enrichment.names import canonical_name, entity_id
+from enrichment.payloads import ENTITY_CORRECTED, AliasDeclared, EntityCorrected, parse_statement
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.events import SYSTEM_EVENTS, Event
@@ -49,6 +49,7 @@ class Said:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.users: dict[str, str | None] = {}
+        self.corrected: set[str] = set()  # ids of entities that a correction told everybody of
         self._names: dict[str | None, set[str]] = {}
         self._foreign: dict[tuple[str, ...], tuple[set[str], set[str], list[str]]] = {}
         for event in events:
@@ -57,8 +58,16 @@ class Said:
                 continue
             self.users[event.event_id] = event.user_id
             # what a person corrected is everybody's to see
-            user_id = None if event.event_type == ENTITY_CORRECTED else event.user_id
-            names = _NAME.findall(orjson.dumps(event.payload or {}).decode())
+            user_id, payload = event.user_id, event.payload or {}
+            if event.event_type == ENTITY_CORRECTED:
+                user_id = None
+                told = parse_statement(ENTITY_CORRECTED, payload)
+                if isinstance(told, EntityCorrected):
+                    self.corrected.add(told.entity_id)
+                if isinstance(told, AliasDeclared):
+                    name = canonical_name(told.name)
+                    self.corrected.add(entity_id(event.tenant, name, told.type))
+            names = _NAME.findall(orjson.dumps(payload).decode())
             self._names.setdefault(user_id, set()).update(names)
 
     def foreign(self, text: object, user_ids: Collection[str]) -> list[str]:
@@ -133,7 +142,10 @@ def _texts(graph: Graph, tenant: str, said: Said) -> Iterator[str]:
                     yield f"{label} {name} of {user_ids} says {words}: {node.values[name]}"
             if label == SUMMARY.label:
                 for entity in orjson.loads(node.values["gist"])["entities"]:
-                    if said.foreign(called.get(entity["entity_id"], ""), user_ids):
+                    own_id = entity["entity_id"]
+                    if own_id not in said.corrected and said.foreign(
+                        called.get(own_id, ""), user_ids
+                    ):
                         yield f"{label} of {user_ids} names the entity {entity}"
 
 

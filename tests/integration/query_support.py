@@ -34,6 +34,13 @@ PATIENT = {"timeout_ms": 30_000}
 """Machines are shared, and the first plan of a question takes long."""
 
 
+def get(client: httpx.Client, path: str, **params: Any) -> httpx.Response:
+    """An answer with status 200, waited for as long as its first plan takes."""
+    answer = client.get(path, params={**PATIENT, **params})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
 class Memory(Graph):
     """A graph with what enrichment would have added."""
 

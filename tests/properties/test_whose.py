@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consolidation.decay import DAY_MS
@@ -29,6 +29,7 @@ USERS = ("ann", "bob", "cat", None)
 THINGS = ("zephyr", "quartz", "marble", "falcon", "indigo")
 """Known to several users, who write each of them in their own way."""
 TYPES = ("message.received", "agent.message.sent", "tool.call", "tool.result")
+CORRECTED = len(TYPES) + 2
 RELATIONS = ("knows", "works_at", "lives_in")
 OLD = RetentionPolicy(similar_score=0.8)
 
@@ -63,7 +64,7 @@ said = st.builds(
     Said,
     st.integers(0, len(USERS) - 1),
     st.integers(0, 2),
-    st.integers(0, len(TYPES) + 2),
+    st.integers(0, CORRECTED),
     st.integers(0, len(THINGS) - 1),
     st.integers(0, len(THINGS) - 1),
     st.integers(0, 90),
@@ -89,7 +90,7 @@ def made(number: int, one: Said) -> Event:
         "trace_id": f"trace-{one.session}",
         "agent_id": f"desk-{one.session % 2}",
     }
-    if one.kind > len(TYPES) + 1:
+    if one.kind == CORRECTED:
         return event(
             number,
             event_type=ENTITY_CORRECTED,
@@ -123,10 +124,16 @@ def events_of(drawn: list[Said], first: int) -> list[Event]:
     return [made(first + number, one) for number, one in enumerate(drawn)]
 
 
-# Drawn alike each time: one world in thousands shows a user another's spelling of a name in a
-# summary; that is to be mended before worlds are drawn at random again.
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(said, min_size=1, max_size=25), st.lists(said, max_size=8))
+@example(  # bob's quartz is, as somebody corrected, the entity that ann alone calls by its name
+    first=[
+        Said(0, 0, 0, thing=1, other=1, at=0, fails=False),
+        Said(0, 0, kind=CORRECTED, thing=0, other=1, at=0, fails=False),
+        Said(1, 0, 0, thing=1, other=1, at=0, fails=False),
+    ],
+    later=[Said(0, 0, 0, thing=0, other=0, at=0, fails=False)],
+)
 def test_nobody_is_shown_what_only_another_said(first: list[Said], later: list[Said]) -> None:
     with patch.object(enriching, "ThreadPoolExecutor", lambda *_, **__: AtOnce()):
         live = Telling()
