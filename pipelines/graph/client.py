@@ -137,6 +137,10 @@ class ClientTransaction:
         """Run a statement, planned once; `version` of Cypher, where it needs one."""
         return self._transaction.run(planned_once(text, version=version), log_safe(parameters))
 
+    def rollback(self) -> None:
+        """End it; nothing of it stays."""
+        self._transaction.rollback()
+
 
 class GraphClient:
     """Asks one database of one Neo4j, and writes to it; threads may share it.
@@ -247,14 +251,19 @@ class GraphClient:
             return list(session.run(text, log_safe(parameters)))
 
     @contextmanager
-    def transaction(self) -> Iterator[ClientTransaction]:
-        """One transaction: committed when the body ends, rolled back when it raises."""
+    def transaction(self, timeout_s: float | None = None) -> Iterator[ClientTransaction]:
+        """One transaction: committed when the body ends, rolled back when it raises or says so.
+
+        Args:
+            timeout_s: its limit; None: the client's.
+        """
         with (
             self._session(neo4j.WRITE_ACCESS) as session,
-            session.begin_transaction(timeout=self.timeout_s) as transaction,
+            session.begin_transaction(timeout=timeout_s or self.timeout_s) as transaction,
         ):
             yield ClientTransaction(transaction)
-            transaction.commit()
+            if not transaction.closed():
+                transaction.commit()
 
     @contextmanager
     def _session(

@@ -238,6 +238,11 @@ def _merge_earliest(row: NodeRow, stage: str, merge: str, settings: str) -> str:
 
 
 @cache
+def drop_index_text(name: str) -> str:
+    """Drop an index, by its name in the schema."""
+    return f"DROP INDEX {name} IF EXISTS"
+
+
 def set_nodes_text(label: str, stage: str) -> str:
     """Rows [key…, value…]; a node that is not there, or only a placeholder, stays so."""
     row = NODES[label]
@@ -434,6 +439,8 @@ CLEAR_MEMORY = (
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 )
 """The same without the checkpoints, which whoever empties the graph holds meanwhile."""
+HOLD_SCHEMA = "CREATE INDEX schema_being_created FOR (n:SchemaBeingCreated) ON (n.held)"
+"""Waits for whoever has run it in a transaction that is still open; never committed."""
 CREATE_DEAD_LETTER = (
     "MERGE (d:DeadLetter {stage: $stage, partition: $partition, seq: $seq}) "
     "SET d.position = $position, d.tenant = $tenant, d.event_id = $event_id, d.kind = $kind, "

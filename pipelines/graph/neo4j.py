@@ -14,7 +14,7 @@ from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
 from pipelines.graph.port import UNBOUNDED, scanned
 from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
-from projections.errors import Fenced, GraphRejected, GraphUnavailable
+from projections.errors import Fenced
 from projections.identity import START, Position
 from projections.operations import Checkpoint, Key, Operations
 from projections.schema import (
@@ -22,6 +22,7 @@ from projections.schema import (
     NODES,
     EdgeRow,
     NodeRow,
+    constraint_names,
     fulltext_statements,
     index_definitions,
     schema_statements,
@@ -34,7 +35,8 @@ Rows = list[list[Any]]
 _ROWS = 5_000
 """Rows of a question at once."""
 _PLACEHOLDERS = {row.placeholder for row in NODES.values() if row.placeholder}
-_OTHERS_CREATE = ("EquivalentSchemaRuleAlreadyExists", "DeadlockDetected")
+SCHEMA_TIMEOUT_S = 3_600.0
+"""An index of a graph that is there already is filled from all of it."""
 _VECTORS = 100
 """Searches of a question at once."""
 
@@ -489,32 +491,34 @@ class Neo4jGraph(_Neo4jReads):
         return self.client.stream(planned_once(text), **parameters)
 
     def ensure_schema(self) -> None:
-        """Create what is missing of constraints and indexes, and wait until they are online."""
+        """Create what is missing of constraints and indexes, and wait until they are online.
+
+        One worker at a time does so: of several that create one constraint at once, Neo4j can keep
+        an index that belongs to none of them, never comes online and bars the constraint. A worker
+        that is killed leaves the same; it is dropped here.
+        """
         statements = {
             **schema_statements(),
             **vector_statements(filtered=self.client.searches_within_tenants()),
             **fulltext_statements(),
         }
-        to_do = list(statements.values())
-        while to_do:
-            present = frozenset().union(*self._online())
-            missing = [text for name, text in statements.items() if name not in present]
-            to_do = [text for text in missing if not self._create(text)]
-            if missing:
-                self.client.write("CALL db.awaitIndexes($seconds)", seconds=300)
+        if not self._missing(statements):
+            return
+        with self.client.transaction(SCHEMA_TIMEOUT_S) as alone:
+            alone.run(cypher.HOLD_SCHEMA, {})
+            for name in self._column(questions.INDEXES_WITHOUT_CONSTRAINT):
+                if name in constraint_names():
+                    self.client.write(cypher.drop_index_text(name))
+            for name in self._missing(statements):
+                self.client.write(statements[name])
+            self.client.write("CALL db.awaitIndexes($seconds)", seconds=int(SCHEMA_TIMEOUT_S))
+            alone.rollback()
 
-    def _create(self, text: str) -> bool:
-        """Create a constraint or an index; False: another worker, who does so too, was in the way.
-
-        Of workers that meet at a label all but one are told so, in one of two ways.
-        """
-        try:
-            self.client.write(text)
-        except (GraphRejected, GraphUnavailable) as error:
-            if not any(code in error.reason for code in _OTHERS_CREATE):
-                raise
-            return False
-        return True
+    def _missing(self, names: Iterable[str]) -> list[str]:
+        """Those that are not online; a constraint has an index of its name, but is more."""
+        online, constraints = self._online()
+        present = online - constraint_names() | constraints
+        return [name for name in names if name not in present]
 
     def ensure_checkpoints(
         self, stage: str, partitions: int, fold_version: int, models: str = ""

@@ -467,6 +467,9 @@ ONLINE_INDEXES = (
     "SHOW INDEXES YIELD name, state, type, labelsOrTypes, properties "
     "WHERE state = 'ONLINE' AND type <> 'LOOKUP' RETURN name, labelsOrTypes, properties"
 )
+INDEXES_WITHOUT_CONSTRAINT = (
+    "SHOW INDEXES YIELD name, owningConstraint WHERE owningConstraint IS NULL RETURN name"
+)
 CONSTRAINTS = "SHOW CONSTRAINTS YIELD name, ownedIndex RETURN name, ownedIndex"
 
 
