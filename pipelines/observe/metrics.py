@@ -133,10 +133,13 @@ def _declare(kind: Kind, name: str, text: str, labels: tuple[str, ...]) -> str:
 def _counter(name: str, text: str, *labels: str, **closed: tuple[str, ...]) -> Counter:
     """A counter; `closed` are further labels, each with all the values that it can have.
 
+    `{label}` in its text stands for those values.
+
     A counter that first appears with the value 1 has no rate: with closed labels alone all its
     series exist from the start, with others as soon as `prepare_stage` knows those.
     """
     names = (*labels, *closed)
+    text = text.format_map({label: ", ".join(values) for label, values in closed.items()})
     counter = Counter(_declare("counter", name, text, names), text, names, registry=REGISTRY)
     series = [dict(zip(closed, values, strict=True)) for values in product(*closed.values())]
     _COUNTERS[name] = (counter, series)
@@ -238,15 +241,13 @@ REBUILD_NEEDED = _gauge(
 # What enrichment derives, the models it takes, and what is cached of them
 DERIVED = _counter(
     "derived_total",
-    "Items of enrichment written, again when folded again, by kind: "
-    + ", ".join(get_args(Derivation))
-    + ".",
+    "Items of enrichment written, again when folded again, by kind: {kind}.",
     "target",
     kind=get_args(Derivation),
 )
 MODEL_TEXTS = _counter(
     "model_texts_total",
-    "Texts a model computed, cached ones left out: " + ", ".join(get_args(Model)) + ".",
+    "Texts a model computed, cached ones left out: {model}.",
     model=get_args(Model),
 )
 MODEL_SECONDS = _counter(
@@ -254,9 +255,8 @@ MODEL_SECONDS = _counter(
 )
 CACHE_LOOKUPS = _counter(
     "cache_lookups_total",
-    "Look-ups in the caches, by cache and outcome: "
-    + ", ".join(get_args(CacheOutcome))
-    + " (lost: Redis did not answer, or what it held is damaged).",
+    "Look-ups in the caches, by cache and outcome: {outcome} "
+    "(lost: Redis did not answer, or what it held is damaged).",
     cache=get_args(Cache),
     outcome=get_args(CacheOutcome),
 )
@@ -267,16 +267,13 @@ CACHE_REFUSED = _counter(
 )
 DEGRADED = _counter(
     "degraded_total",
-    "Items that had to go without something, by what failed: "
-    + ", ".join(get_args(Degraded))
-    + ".",
+    "Items that had to go without something, by what failed: {kind}.",
     kind=get_args(Degraded),
 )
 LLM_QUESTIONS = _counter(
     "llm_questions_total",
-    "Questions to the language model that no cache could answer, by outcome: "
-    + ", ".join(get_args(LlmOutcome))
-    + " (refused: by the server, for good; suspended: not asked, after repeated failures).",
+    "Questions to the language model that no cache could answer, by outcome: {outcome} "
+    "(refused: by the server, for good; suspended: not asked, after repeated failures).",
     outcome=get_args(LlmOutcome),
 )
 
@@ -298,7 +295,7 @@ LAST_RUN = _gauge(
 )
 PASSES = _counter(
     "reconsolidation_runs_total",
-    "Passes of this worker that ended, by outcome: " + ", ".join(get_args(PassOutcome)) + ".",
+    "Passes of this worker that ended, by outcome: {outcome}.",
     "target",
     outcome=get_args(PassOutcome),
 )
@@ -307,7 +304,7 @@ PASS_SECONDS = _gauge(
 )
 TRIGGERS = _counter(
     "reconsolidation_triggers_total",
-    "Passes that this worker began, by reason: " + ", ".join(get_args(Trigger)) + ".",
+    "Passes that this worker began, by reason: {reason}.",
     "target",
     reason=get_args(Trigger),
 )
@@ -318,9 +315,7 @@ REFLECTION_TRIGGERS = _counter(
 )
 PRUNED = _counter(
     "graph_nodes_pruned_total",
-    "Events that left the graph, again when applied again, by tier: "
-    + ", ".join(get_args(NodeTier))
-    + ".",
+    "Events that left the graph, again when applied again, by tier: {tier}.",
     "target",
     tier=get_args(NodeTier),
 )
@@ -350,7 +345,7 @@ TARGET_ACTIVE = _gauge(
 # The ledger
 INGEST_EVENTS = _counter(
     "ingest_events_total",
-    "Events offered, by outcome: " + ", ".join(get_args(IngestOutcome)) + ".",
+    "Events offered, by outcome: {outcome}.",
     outcome=get_args(IngestOutcome),
 )
 INGEST_BYTES = _counter("ingest_bytes_total", "Bytes of accepted events, as canonical JSON.")
@@ -388,25 +383,21 @@ API_DURATION = _histogram(
 API_CONNECTIONS = _gauge("api_connections", "Connections of clients that are open.")
 API_CONNECTIONS_CUT = _counter(
     "api_connections_cut_total",
-    "Connections that the API ended, by reason: "
-    + ", ".join(get_args(Cut))
-    + " (evicted: it waited for its client, and made room for another one).",
+    "Connections that the API ended, by reason: {reason} "
+    "(evicted: it waited for its client, and made room for another one).",
     reason=get_args(Cut),
 )
 RATE_LIMITED = _counter(
     "api_rate_limited_total",
-    "Requests refused because a key, or a tenant, sent more than it may: "
-    + ", ".join(get_args(Limited))
-    + ".",
+    "Requests refused because a key, or a tenant, sent more than it may: {kind}.",
     kind=get_args(Limited),
 )
 
 # Retrieval
 QUERIES = _counter(
     "queries_total",
-    "Answers to `POST /v1/query/subgraph`, by method and outcome: "
-    + ", ".join(get_args(QueryOutcome))
-    + " (partial: time was over, or a channel had to be left out).",
+    "Answers to `POST /v1/query/subgraph`, by method and outcome: {outcome} "
+    "(partial: time was over, or a channel had to be left out).",
     method=get_args(QueryMethod),
     outcome=get_args(QueryOutcome),
 )
@@ -418,12 +409,12 @@ QUERY_STEP_DURATION = _histogram(
 )
 CHANNEL_NODES = _counter(
     "query_channel_nodes_total",
-    "Nodes of answers that a channel had found, by channel: " + ", ".join(get_args(Channel)) + ".",
+    "Nodes of answers that a channel had found, by channel: {channel}.",
     channel=get_args(Channel),
 )
 CHANNEL_FAILURES = _counter(
     "query_channel_failures_total",
-    "Channels that a query had to go without, by channel: " + ", ".join(get_args(Channel)) + ".",
+    "Channels that a query had to go without, by channel: {channel}.",
     channel=get_args(Channel),
 )
 OPERATOR_READS = _counter(
@@ -431,7 +422,7 @@ OPERATOR_READS = _counter(
 )
 PROACTIVE_NODES = _counter(
     "proactive_nodes_total",
-    "Nodes of answers that nobody asked for, by signal: " + ", ".join(get_args(Signal)) + ".",
+    "Nodes of answers that nobody asked for, by signal: {signal}.",
     signal=get_args(Signal),
 )
 PROACTIVE_READ = _counter(
