@@ -260,7 +260,8 @@ def hold(settings: Settings) -> None:
         if not processes.wait_ready(is_over):
             return
         state = holder_state(settings.data_dir)
-        write_json(state, {"pid": os.getpid(), **processes.as_dict()})
+        told = {"pid": os.getpid(), **processes.as_dict()}
+        write_json(state, told)
         try:
             with (
                 companions.watched(data_dir, HOLDER, holder_log(data_dir)),
@@ -268,6 +269,8 @@ def hold(settings: Settings) -> None:
             ):
                 while not stop.received:
                     time.sleep(POLL_S)
+                    if (now := told | processes.as_dict()) != told:  # a child was started again
+                        write_json(state, told := now)
         finally:
             state.unlink(missing_ok=True)
 

@@ -19,6 +19,7 @@ from pipelines.cli.invocation import settings_of
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.registry import Target, Targets
 from pipelines.local.companions import wanted
+from pipelines.local.data_folder import read_holder
 from pipelines.local.processes import is_alive
 from pipelines.local.python_process import python_command, python_environment
 from pipelines.operations.demo import EVENTS, FAILURE, scenario_path
@@ -176,6 +177,15 @@ def test_all_adds_worker_and_api_that_outlive_their_holders_and_down_leaves_noth
         os.kill(holder.pid, signal.SIGKILL)
         wait_for(lambda: wanted(data)[name].pid != holder.pid, f"{name} is back")  # noqa: B023
         wait_for(is_answered, f"the API answers after {name} was killed")
+    up = recollect("up", "--detach", "--all", data=data)
+    killed = up["processes"]["worker-projection"]["pid"]
+    os.kill(killed, signal.SIGKILL)
+
+    def is_told() -> bool:
+        told = read_holder(data) or up
+        return told["processes"]["worker-projection"]["pid"] not in (None, killed)
+
+    wait_for(is_told, "the worker that was started again is told")
     up = recollect("up", "--detach", "--all", data=data)
     state = json.loads((data / "run" / "services.json").read_text(encoding="utf-8"))
     started = [*up["processes"].values(), *state["servers"].values()]
