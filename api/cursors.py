@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import bz2
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -25,6 +25,7 @@ from pydantic import Field, TypeAdapter
 from api.retrieval.facts import FactScore, RankedFact
 from api.retrieval.ranking import MAX_RANKING, Ranked
 from projections.errors import InvalidInput
+from projections.events import LAST_MS
 
 T = TypeVar("T")
 
@@ -32,6 +33,7 @@ VERSION: Final = 2
 CURSOR_RULE: Final = "a `next_cursor` of the same question, as it was given"
 MAX_BYTES: Final = 120_000
 """Of what a cursor holds, unpacked."""
+_BY_TIME = TypeAdapter(tuple[int, str])
 _CHECKSUM = struct.Struct("<I")
 _HEAD = struct.Struct("<B8sq")
 _SCALE: Final = 65_535
@@ -112,6 +114,32 @@ def content_of(question: Sequence[Any], cursor: str, shape: TypeAdapter[T]) -> t
         return shape.validate_json(text, strict=True), now_ms
     except (ValueError, OSError, struct.error):
         raise InvalidInput((("cursor", CURSOR_RULE),)) from None
+
+
+def place_of(question: Sequence[Any], cursor: str | None, shape: TypeAdapter[T]) -> T | None:
+    """Where the page before ended; None: this is the first page."""
+    return None if cursor is None else content_of(question, cursor, shape)[0]
+
+
+def time_place(question: Sequence[Any], cursor: str | None) -> tuple[int, str] | None:
+    """The same of a list by time and id."""
+    place = place_of(question, cursor, _BY_TIME)
+    return place and (min(max(place[0], 0), LAST_MS), place[1])
+
+
+def page_of(
+    question: Sequence[Any], rows: Sequence[T], limit: int, place: Callable[[T], Any]
+) -> tuple[list[T], str | None]:
+    """A page of rows, and the cursor of the next one, if there is any.
+
+    Args:
+        question: see `cursor_of`.
+        rows: up to one more than the page has.
+        limit: rows of the page.
+        place: (row) → where it stands, for the next page to go on behind it.
+    """
+    page = list(rows[:limit])
+    return page, cursor_of(question, place(page[-1])) if len(rows) > limit else None
 
 
 def _question_digest(question: Sequence[Any]) -> bytes:

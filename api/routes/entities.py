@@ -1,0 +1,217 @@
+"""Entities: lists of them, and the page of each with its facts and events."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import APIRouter, Path, Query
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from api.answers import JsonResponse, page_meta
+from api.cursors import page_of, place_of, time_place
+from api.dependencies import Reader, ServicesOf
+from api.entity_answers import (
+    EntityPage,
+    entity_item,
+    entity_response,
+    nodes_around,
+    shown_nodes,
+)
+from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
+from api.read_schemas import (
+    EntitiesQuery,
+    EntityList,
+    EntityQuery,
+    EntityResponse,
+)
+from api.retrieval.facts import FactWalk, RecalledFact, recalled
+from api.retrieval.intent import Seed, match_score
+from api.retrieval.query_terms import name_terms
+from api.retrieval.recall import entity_named
+from api.services import ReadContext, begin_read
+from enrichment.names import canonical_name
+from pipelines.graph.reader import GraphNode, GraphRead
+from pipelines.graph.reads.entities import EntityReads
+from pipelines.graph.reads.facts import FactFilter, FactReads
+from pipelines.graph.reads.walk import edges_between
+from pipelines.graph.rows import ENTITY_PREFIX, EntityName
+from projections.events import LAST_MS, MAX_NAME_CHARACTERS
+
+MAX_MATCHES: Final = 1_000
+"""Of a search: what is found beyond is nobody's page."""
+_BY_NAME = TypeAdapter(tuple[str, str])
+_BY_SCORE = TypeAdapter(tuple[float, str, str])
+
+router = APIRouter(prefix="/v1", tags=["memory"])
+
+
+@router.get("/entities", response_model=EntityList, responses=problem_responses(*READ_PROBLEMS))
+async def list_entities(
+    caller: Reader, services: ServicesOf, query: Annotated[EntitiesQuery, Query()]
+) -> Response:
+    """Entities by name; with `query` those whose names have its words, the best first."""
+    context = await begin_read(services, caller, query)
+    search = _Search(context)
+    items, withheld = await context.answer(search.page)
+    shown, next_cursor = page_of(search.question, items, query.limit, attrgetter("place"))
+    return JsonResponse(
+        EntityList(
+            entities=[entity_item(item.entity, item.score) for item in shown],
+            next_cursor=next_cursor,
+            meta=page_meta(context, len(items), withheld=withheld, next_cursor=next_cursor),
+        )
+    )
+
+
+class _Item(NamedTuple):
+    """An entity of a list, and where it stands in it."""
+
+    entity: EntityName
+    score: float | None
+    place: tuple[Any, ...]
+
+
+class _Search:
+    """One question for entities; its order depends on names alone, so pages fit together."""
+
+    def __init__(self, context: ReadContext[EntitiesQuery]) -> None:
+        self._context = context
+        self._scope = scope = context.scope
+        self._query = query = context.query
+        self.question = ("entities", scope.tenant, scope.viewer, query.query, query.type)
+        shape: TypeAdapter[Any] = _BY_NAME if query.query is None else _BY_SCORE
+        self._after: tuple[Any, ...] | None = place_of(self.question, query.cursor, shape)
+
+    def page(self, graph: GraphRead) -> tuple[list[_Item], int | None]:
+        """The items of the page, and one more when there is a next page; how many were withheld."""
+        if self._query.query is not None:
+            items = self._matching(graph)
+            return items, self._context.withheld(lambda: self._withheld(graph))
+        name, own_id = after = self._after or ("", "")
+        reads, kind, limit = EntityReads(graph, self._scope), self._query.type, self._query.limit
+        rows = reads.listed((name, own_id), kind, limit + 1)
+        last = rows[limit - 1][0] if len(rows) > limit else None
+        return (
+            [_Item(entity, None, (name, entity.entity_id)) for name, entity in rows],
+            self._context.withheld(lambda: reads.withheld_entities(after, last, kind)),
+        )
+
+    def _withheld(self, graph: GraphRead) -> int:
+        """Entities by the words of the query that are kept back."""
+        terms = name_terms(self._query.query or "")
+        return FactReads(graph, self._scope).withheld_names(terms.words, terms.names, MAX_MATCHES)
+
+    def _matching(self, graph: GraphRead) -> list[_Item]:
+        words = self._query.query or ""
+        terms, facts = name_terms(words), FactReads(graph, self._scope)
+        candidates = {
+            entity.entity_id: entity
+            for entity in (
+                *facts.found(terms.words, terms.names, MAX_MATCHES),
+                *EntityReads(graph, self._scope).prefixed(canonical_name(words)),
+            )
+            if self._query.type in (None, entity.entity_type)
+        }
+        items = [
+            _Item(entity, score, (-score, entity.name, entity.entity_id))
+            for entity in candidates.values()
+            if (score := round(match_score(terms.words, entity.names), 6)) > 0
+        ]
+        ordered = sorted(items, key=lambda item: item.place)
+        if self._after is not None:
+            ordered = [item for item in ordered if item.place > self._after]
+        return ordered[: self._query.limit + 1]
+
+
+@router.get(
+    "/entities/{entity_id:path}",
+    response_model=EntityResponse,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_entity(
+    entity_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[EntityQuery, Query()],
+) -> Response:
+    """An entity, what is known about it, and the events that mention it, the newest first.
+
+    `entity_id` is `entity:<hash>`, the bare hash, or `entity:<name>`; of several by one name the
+    one that is mentioned most. What was found to be the same is one entity here. Of what more than
+    10,000 events mention, so many are looked through.
+    """
+    context = await begin_read(services, caller, query)
+    question = ("entity", caller.tenant, context.scope.viewer, entity_id, query.as_of)
+    first = (LAST_MS if query.as_of is None else context.now_ms, "")
+    before = time_place(question, query.cursor) or first
+
+    def read(graph: GraphRead) -> EntityPage | None:
+        return _entity_page(graph, context, entity_id.removeprefix(ENTITY_PREFIX), before)
+
+    page = await context.answer(read)
+    if page is None:
+        raise ApiProblem("not-found", "No entity of that id or name is in the graph.")
+    events, next_cursor = page_of(question, page.events, query.limit, _when)
+    own_id = page.around[0].node_id
+    context.record(
+        [own_id, *(node.node_id for node in events)],
+        [fact.key for fact in page.facts],
+    )
+    nodes = shown_nodes([*page.around, *events], context.now_ms)
+    meta = page_meta(
+        context,
+        len(page.events),
+        nodes,
+        withheld=page.withheld,
+        begun_at=[own_id],
+        next_cursor=next_cursor,
+    )
+    return JsonResponse(entity_response(page._replace(events=events), nodes, meta))
+
+
+def _entity_page(
+    graph: GraphRead, context: ReadContext[EntityQuery], name: str, before: tuple[int, str]
+) -> EntityPage | None:
+    reads, facts = EntityReads(graph, context.scope), FactReads(graph, context.scope)
+    query = context.query
+    group = entity_named(graph, context.scope, name)
+    if group is None:
+        return None
+    events = reads.events_of(group.ids, before, query.limit + 1)
+    around = nodes_around(group)
+    shown = [node.node_id for node in (*around, *events[: query.limit])]
+    return EntityPage(
+        group,
+        facts=_facts_about(facts, context, group.canonical),
+        around=around,
+        events=events,
+        edges=edges_between(graph, context.scope, shown),
+        withheld=context.withheld(
+            lambda: reads.withheld_mentions(group.ids) + facts.withheld(group.ids)
+        ),
+    )
+
+
+def _facts_about(
+    facts: FactReads, context: ReadContext[EntityQuery], entity_id: str
+) -> list[RecalledFact]:
+    """The facts that one entity stands in."""
+    query = context.query
+    if not query.max_facts:
+        return []
+    wanted = FactFilter(context.now_ms, per_entity=query.max_facts)
+    walk = FactWalk(wanted=wanted, max_depth=1)
+    walk.walk(facts, [entity_id])
+    return recalled(
+        walk,
+        [Seed(walk.of(entity_id), "", match=1.0, score=1.0)],
+        now_ms=context.now_ms,
+        decay_rate=context.settings.temporal_decay_rate,
+        limit=query.max_facts,
+    )
+
+
+def _when(event: GraphNode) -> tuple[int, str]:
+    return event.properties["occurred_at"], event.node_id
