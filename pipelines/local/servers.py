@@ -212,15 +212,24 @@ class Neo4jServer(ServerProcess):
         return self.data_dir / "console.log"
 
     def answers(self) -> bool:
-        """Whether it runs a query in its default database."""
-        return neo4j_answers(self.port, self.password)
+        """Whether it runs a query in its default database, and has not lost the files of it.
+
+        A server whose store was deleted answers from open files until it is stopped; started
+        again, it begins with nothing, and the workers fold the ledger into it.
+        """
+        return self._store.is_dir() and neo4j_answers(self.port, self.password)
+
+    @property
+    def _store(self) -> Path:
+        return self.data_dir / "data" / "databases"
 
     def _prepare(self) -> list[str]:
         cache = fetch_neo4j()
         class_path = os.pathsep.join(str(cache / jar.path) for jar in neo4j_jars())
         conf = self.data_dir / "conf"
         write_private(private_folder(conf) / "neo4j.conf", self._configuration())
-        if self.password is not None and not (self.data_dir / "password-set").exists():
+        is_set = (self.data_dir / "password-set").exists() and self._store.is_dir()
+        if self.password is not None and not is_set:
             self._set_password(class_path, self.password)
         return [
             str(JAVA),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from neo4j import GraphDatabase
 
 from pipelines.local.data_folder import (
     LocalState,
@@ -17,6 +19,7 @@ from pipelines.local.data_folder import (
     connection_settings,
     live_servers,
     read_state,
+    target_dir,
 )
 from pipelines.local.processes import is_alive
 from pipelines.local.servers import Neo4jServer, ValkeyServer, neo4j_answers, valkey_answers
@@ -142,3 +145,15 @@ def test_a_server_that_hangs_is_killed_and_started_again(
     assert not is_alive(pid)
     log = Path(data_dir / "log" / "supervisor-main.log").read_text(encoding="utf-8")
     assert "has not answered for" in log
+
+
+def test_a_graph_whose_files_were_deleted_begins_again(data_dir: Path, before: LocalState) -> None:
+    pid = before.targets["blue"].pid
+    shutil.rmtree(target_dir(data_dir, "blue") / "data")
+    patience_s = Neo4jServer.silence_s + 2 * SOON_S
+    wait_until(lambda: is_back(data_dir, "blue", pid), "Neo4j is back", patience_s)
+    assert not is_alive(pid)
+    settings = connection_settings(data_dir)
+    login = ("neo4j", settings["neo4j_password"])
+    with GraphDatabase.driver(settings["neo4j_url"], auth=login) as driver:
+        driver.execute_query("CREATE (:Event)")
