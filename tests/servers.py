@@ -43,16 +43,21 @@ def running(server: Server) -> Iterator[Server]:
         server.stop()
 
 
-def kill_synced(server: ValkeyServer) -> None:
-    """Kill a Valkey once all that it has answered is in its file.
+def wait_synced(client: redis.Redis) -> None:
+    """Return once all that a Valkey has answered is in its file, so that a kill costs nothing.
 
     While a sync is under way, what was answered may not have been written even to the file.
     """
+    client.set("the last", "write")  # a connection waits for its own writes and all before
+    client.delete("the last")
+    waited: Any = client.waitaof(1, 0, SYNCED_MS)
+    assert waited[0] == 1
+
+
+def kill_synced(server: ValkeyServer) -> None:
+    """Kill a Valkey once all that it has answered is in its file."""
     with redis.Redis(port=server.port) as client:
-        client.set("the last", "write")  # a connection waits for its own writes and all before
-        client.delete("the last")
-        waited: Any = client.waitaof(1, 0, SYNCED_MS)
-        assert waited[0] == 1
+        wait_synced(client)
     server.kill()
 
 

@@ -24,6 +24,7 @@ from neo4j import GraphDatabase
 from pipelines.cli.main import COMMANDS, load
 from pipelines.cli.outcome import EXIT_CODES
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from tests.waiting import wait_until
 
@@ -427,7 +428,11 @@ def test_an_interrupt_while_it_works_is_exit_130(
     sent = recollect("import", "-", stdin=lines(*(envelope(number) for number in range(1, 12_000))))
     assert sent.returncode == 0
     with GraphDatabase.driver(neo4j_url) as driver:  # what was never enriched has no passes
-        Neo4jGraph(driver).ensure_checkpoints(ENRICHMENT.name, 8, ENRICHMENT.fold_version)
+        Neo4jGraph(driver).ensure_checkpoints(
+            ENRICHMENT.name,
+            Settings.model_fields["partitions"].default,
+            ENRICHMENT.fold_version,
+        )
     with redis.from_url(redis_url) as client:
         looks = itertools.count(1)
 
