@@ -1,6 +1,6 @@
 """What each session was shown, and which nodes were shown although nobody asked for them.
 
-Kept with the caches in Redis, so that it is the same for every process of the API and outlives
+Kept in a cache in Redis, so that it is the same for every process of the API and outlives
 them. It may be lost at any moment without harm: a session is then shown once more what it knows,
 and the metrics of what nobody asked for miss a count.
 """
@@ -13,7 +13,8 @@ from typing import Final, cast
 import orjson
 
 from pipelines.graph.rows import is_event
-from pipelines.models.cache import ByteCache, digest_of
+from pipelines.models.cache import ByteCache
+from pipelines.models.derivations import digest_of
 from pipelines.observe import metrics
 
 MAX_SHOWN: Final = 100
@@ -94,8 +95,8 @@ class ShownNodes:
 
 
 def _session_key(tenant: str, session_id: str) -> str:
-    return digest_of("session", tenant, session_id)
+    return digest_of("session", tenant, session_id).hex()
 
 
 def _node_key(tenant: str, node_id: str) -> str:
-    return digest_of("node", tenant, node_id)
+    return digest_of("node", tenant, node_id).hex()

@@ -20,6 +20,7 @@ keep() {
 
 keep recollect_redis_password "$(random)"
 keep recollect_neo4j_password "$(random)"
+keep recollect_derivations_password "$(random)"
 keep neo4j_auth "neo4j/$(cat "$folder/recollect_neo4j_password")"
 keep grafana_password "$(random)"
 keep recollect_api_keys "[

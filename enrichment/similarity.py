@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from enrichment.vectors import cosines, levels
 from projections.operations import (
     MergeEdge,
     Operation,
@@ -55,7 +56,7 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
     others cannot get an edge, and there are as many of them as the square of the block.
 
     Args:
-        vectors: unit vectors, little-endian float32, by (tenant, event id).
+        vectors: as `vectors.unpack` gives them, by (tenant, event id).
     """
     pairs = []
     tenants: dict[str, list[str]] = {}
@@ -64,8 +65,8 @@ def pairs_within(vectors: Mapping[EventKey, bytes]) -> list[Pair]:
     for tenant, ids in tenants.items():
         if len(ids) < 2:
             continue
-        matrix = np.stack([np.frombuffer(vectors[tenant, each_id], dtype="<f4") for each_id in ids])
-        products = matrix @ matrix.T
+        rows = levels([vectors[tenant, each_id] for each_id in ids])
+        products = cosines(rows, rows)
         np.fill_diagonal(products, -1.0)
         near = products > THRESHOLD
         if len(ids) > NEIGHBOURS:

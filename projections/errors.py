@@ -219,6 +219,12 @@ class ModelFailed(ModelError):
     """The model {model} failed: {reason}"""
 
 
+class DerivationsUnavailable(RecollectError):
+    """What was derived before is not at hand: {reason}"""
+
+    retryable = True
+
+
 class InvalidOperation(RecollectError):
     """Operation on {element}: {field} {rule}"""
 

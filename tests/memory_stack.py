@@ -13,6 +13,7 @@ from pipelines.graph.rows import FoundEdge, FoundNode
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Appended, Entry
 from pipelines.ledger.registry import Target
+from pipelines.models.derivations import Derivations
 from pipelines.models.loaded import models_in_use
 from pipelines.operations import dead_letters
 from pipelines.work.folds import StageFold
@@ -131,10 +132,11 @@ class MemoryStack(LedgerStack):
         self.prepare()
 
     def models(self, **chosen: Any) -> Any:
-        """Without caches; also what commands on this target use from now on."""
+        """Nothing is kept; also what commands on this target use from now on."""
         self.services.models = SimpleNamespace(
             load=lambda: None,
             resolver=None,
+            derivations=Derivations(None),
             language_model=None,
             names=models_in_use(**chosen),
             **chosen,

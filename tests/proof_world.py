@@ -20,6 +20,7 @@ from consolidation.stage import consolidate, derive, reach
 from enrichment.names import entity_id
 from enrichment.ports import Analysis
 from enrichment.stage import enrich
+from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.rows import FoundEdge
 from pipelines.ledger.connect import Block
@@ -77,7 +78,7 @@ class WordEmbedder:
         """One vector a text; each word adds to two of its numbers."""
         if self.failing and any(self.failing in text for text in texts):
             raise RuntimeError("out of words")
-        return [self._vector(text) for text in texts]
+        return unpack(pack([self._vector(text) for text in texts]))
 
     def _vector(self, text: str) -> bytes:
         numbers = [0.0] * self.dimensions

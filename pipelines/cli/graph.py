@@ -273,12 +273,23 @@ def picture(document: dict[str, Any]) -> RenderableType:
     )
     if ledger["at_risk"]:
         parts.append(f"[red]events may get lost: {escape(ledger['at_risk'])}[/red]")
+    parts.append(f"[dim]derivations[/dim] {_derivations(document['derivations'])}")
     parts.append(f"[dim]recall of facts[/dim] {document['recall']}")
     for target in document["targets"]:
         mark = "[green]●[/green]" if target["active"] else "[dim]○[/dim]"
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
     parts.extend(f"[red]{error['message']}[/red]" for error in document["errors"])
     return Group(*parts)
+
+
+def _derivations(told: dict[str, Any]) -> str:
+    """How many events have theirs kept, or why that cannot be said."""
+    if told["error"]:
+        return f"[yellow]{escape(told['error'])}[/yellow]"
+    if told["store"] is None:
+        return "not kept: RECOLLECT_DERIVATIONS_URL says where"
+    counted = f"{told['kept']:,} of {told['events']:,} events"
+    return f"{counted}; {told['lacking']:,} lack one" if told["lacking"] else counted
 
 
 def _passes(passes: list[dict[str, Any]]) -> RenderableType:

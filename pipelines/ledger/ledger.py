@@ -164,6 +164,19 @@ class Ledger:
         call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
 
+    @property
+    def identity(self) -> str:
+        """What tells this ledger from any other: its prefix, and when it was made.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        made_at = call_patiently(
+            lambda: self._redis.hget(self.keys.format, "created_at_ms"),
+            patience_s=self._patience_s,
+        )
+        return f"{self.keys.prefix}:{(made_at or b'').decode()}"
+
     # appending
 
     def append(self, events: Sequence[Event], *, request_id: str = "") -> list[Outcome]:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
 from pipelines.local.private_files import (
     close_to_others,
@@ -34,7 +35,8 @@ VALKEY = "valkey"
 _LOOK_S = 2.0
 _API_KEY_FILE = "api-key"
 _NEO4J_FOLDER = "neo4j-"
-_OURS = ("run", "log", VALKEY, f"{_NEO4J_FOLDER}*", "faust")
+_DERIVATIONS_FILE = "derivations.sqlite"
+_OURS = ("run", "log", VALKEY, f"{_NEO4J_FOLDER}*", "faust", f"{_DERIVATIONS_FILE}*")
 """What Recollect writes directly in a data folder."""
 _TARGET_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
@@ -238,7 +240,7 @@ def connection_settings(data_dir: Path, neo4j_url: str | None = None) -> dict[st
     state = read_state(data_dir)
     if state is None:
         return {}
-    settings = {"redis_url": state.redis_url}
+    settings = {"redis_url": state.redis_url, "derivations_url": derivations_url(data_dir)}
     urls = [state.neo4j_urls[name] for name in sorted(state.targets)]
     if urls and neo4j_url is None:
         settings["neo4j_url"] = urls[0]
@@ -246,6 +248,11 @@ def connection_settings(data_dir: Path, neo4j_url: str | None = None) -> dict[st
         redis_password=password_of(data_dir, VALKEY),
         neo4j_password=password_of(data_dir, NEO4J) if neo4j_url in (None, *urls) else None,
     )
+
+
+def derivations_url(data_dir: Path) -> str:
+    """Where the embedded services keep what models and rules made of events."""
+    return f"sqlite://{quote(str(Path(data_dir).absolute() / _DERIVATIONS_FILE))}"
 
 
 def login_settings(redis_password: str | None, neo4j_password: str | None) -> dict[str, str]:

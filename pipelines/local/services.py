@@ -27,6 +27,7 @@ from pipelines.local.data_folder import (
     LocalState,
     ServerState,
     close_data_folder,
+    derivations_url,
     exclusive_lock,
     forget_target,
     is_locked,
@@ -149,6 +150,7 @@ class LocalServices:
         settings: dict[str, str] = {}
         if self.valkey is not None:
             settings["redis_url"] = self.valkey.url
+            settings["derivations_url"] = derivations_url(self.data_dir)
         for server in list(self.neo4j.values())[:1]:
             settings["neo4j_url"] = server.url
         return settings | login_settings(self._valkey_password, self._neo4j_password)

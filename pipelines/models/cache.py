@@ -1,28 +1,28 @@
-"""Values that models computed, kept in Redis by a digest of what they were computed from.
+"""Values that are kept in the ledger's Redis for a while, by a digest of what they are of.
 
 Redis holds the ledger, which must never run out of memory for a cache. Each value has a TTL, and
 what all caches wrote within the last TTL is counted: when that reaches the cap, nothing more is
 written until the oldest has expired. The count is of writes, so it is never below what is held;
-it lives in Redis beside the values, so that all workers share it and a flush empties both.
+it lives in Redis beside the values, so that all processes share it and a flush empties both.
 
-A cache may be lost at any moment: whatever goes wrong is counted, and the caller computes.
+A cache may be lost at any moment: whatever goes wrong is counted, and the caller goes without.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import redis
 
-from enrichment.ports import Embedder
 from pipelines.ledger.connect import LedgerKeys
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
+TTL_S: Final = 30 * 86_400
+"""Of what the settings make."""
 # The TTL is cut into so many stretches; the count covers one more than the TTL.
 _STRETCHES = 16
 # What a key costs Redis beside its name and value: measured 72 to 230 bytes, by rounding.
@@ -31,16 +31,6 @@ _OVERHEAD = 160
 _AT_ONCE = 256
 
 Item = TypeVar("Item")
-
-
-def digest_of(*parts: str | bytes) -> str:
-    """Hexadecimal digest (160 bits) of parts, kept apart: ("ab", "c") is not ("a", "bc")."""
-    digest = hashlib.blake2b(digest_size=20)
-    for part in parts:
-        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
 
 
 class ByteCache:
@@ -76,13 +66,13 @@ class ByteCache:
     def from_settings(
         cls, client: redis.Redis, settings: Settings, cache: metrics.Cache
     ) -> ByteCache:
-        """A cache with the TTL, the cap and the prefix of the settings."""
+        """A cache with the cap and the prefix of the settings."""
         return cls(
             client,
             LedgerKeys(settings.prefix),
             cache,
-            ttl_s=settings.cache_ttl_s,
-            max_bytes=settings.cache_bytes,
+            ttl_s=TTL_S,
+            max_bytes=settings.shown_cache_bytes,
         )
 
     def get_many(self, digests: Sequence[str]) -> list[bytes | None]:
@@ -153,46 +143,3 @@ def _chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
     remaining = iter(items)
     while chunk := list(islice(remaining, _AT_ONCE)):
         yield chunk
-
-
-class CachedEmbedder(Embedder):
-    """An embedder behind a cache, by model, revision and text.
-
-    Args:
-        embedder: computes what is not cached.
-        cache: where vectors are kept; it may be lost at any moment.
-    """
-
-    def __init__(self, embedder: Embedder, cache: ByteCache) -> None:
-        self.model: str = embedder.model
-        self.revision: str = embedder.revision
-        self.dimensions: int = embedder.dimensions
-        self._embedder = embedder
-        self._cache = cache
-
-    def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector of unit length for each text; of equal texts, one is computed.
-
-        Raises:
-            ModelUnavailable: a text is not cached and the model cannot be used.
-            ModelFailed: the runtime gave up.
-        """
-        digests = [digest_of(self.model, self.revision, text) for text in texts]
-        wanted = dict(zip(digests, texts, strict=True))
-        vectors = self._cached(list(wanted))
-        missing = [digest for digest in wanted if digest not in vectors]
-        if missing:
-            computed = self._embedder.embed([wanted[digest] for digest in missing])
-            fresh = dict(zip(missing, computed, strict=True))
-            self._cache.put_many(fresh)
-            vectors |= fresh
-        return [vectors[digest] for digest in digests]
-
-    def _cached(self, digests: list[str]) -> dict[str, bytes]:
-        values = self._cache.get_many(digests)
-        held = {digest: value for digest, value in zip(digests, values, strict=True) if value}
-        whole = {
-            digest: value for digest, value in held.items() if len(value) == 4 * self.dimensions
-        }
-        self._cache.damaged(len(held) - len(whole))
-        return whole

@@ -1,4 +1,4 @@
-"""A large language model behind the Protocols of enrichment: cached, bounded, and never needed.
+"""A large language model behind the Protocols of enrichment: bounded, kept, and never needed.
 
 Whatever goes wrong gives None: the caller goes on with what the rules derived, and a counter says
 so. A server that fails again and again is left alone for a while, so that enrichment without it is
@@ -41,8 +41,8 @@ from enrichment.prompts import (
     validated,
     versions,
 )
-from pipelines.models.cache import ByteCache, digest_of
 from pipelines.models.chat_completions import ChatCompletions, CompletionFailed
+from pipelines.models.derivations import Derivations, Digest, digest_of
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, Stopped
@@ -146,8 +146,8 @@ class ChatModel(LanguageModel, Summarizer):
 
     Args:
         completions: asks the server.
-        model: its name, part of what answers are cached by.
-        cache: of answers, by model, version of the prompt and question.
+        model: its name, part of what answers are kept by.
+        answers: those that were given, by model, version of the prompt and question.
         tasks: that may be asked; others are answered with None.
         max_characters: of a text.
         max_attempts: of one question, when the server is busy or away.
@@ -164,7 +164,7 @@ class ChatModel(LanguageModel, Summarizer):
         self,
         completions: Completions,
         model: str,
-        cache: ByteCache,
+        answers: Derivations,
         *,
         tasks: Collection[Task] = TASKS,
         max_characters: int = 4_000,
@@ -178,7 +178,7 @@ class ChatModel(LanguageModel, Summarizer):
         derives = tuple(task for task in self.tasks if task != "disambiguation")
         self.revision: str = f"{versions(derives)}/{max_characters}" if derives else ""
         self._completions = completions
-        self._cache = cache
+        self._answers = answers
         self._max_characters = max_characters
         self._asks = True
         self._breaker = breaker or Breaker()
@@ -206,7 +206,7 @@ class ChatModel(LanguageModel, Summarizer):
     ) -> list[dict[str, Any] | None]:
         """The validated answers to many questions, each as `answer` gives it.
 
-        Questions that are the same are asked once. An answer is cached as soon as it is there, so
+        Questions that are the same are asked once. An answer is kept as soon as it is there, so
         that a worker which is stopped half-way has not asked for nothing.
 
         Raises:
@@ -217,7 +217,7 @@ class ChatModel(LanguageModel, Summarizer):
             for task, question in batch
         ]
         wanted = {self._digest(*one): one for one in put if one is not None}
-        answers = self._cached(wanted)
+        answers = self._answered(wanted)
         missing = {digest: one for digest, one in wanted.items() if digest not in answers}
         if self._asks and missing:
             answers |= self._asked_together(missing)
@@ -225,7 +225,7 @@ class ChatModel(LanguageModel, Summarizer):
 
     @contextlib.contextmanager
     def asking_nobody(self) -> Iterator[None]:
-        """Answers come from the cache alone, for who checks what was derived before."""
+        """Answers come from the store alone, for who checks what was derived before."""
         self._asks = False
         try:
             yield
@@ -240,8 +240,8 @@ class ChatModel(LanguageModel, Summarizer):
         self._completions.close()
 
     def _asked_together(
-        self, missing: Mapping[str, tuple[Task, dict[str, Any]]]
-    ) -> dict[str, dict[str, Any] | None]:
+        self, missing: Mapping[Digest, tuple[Task, dict[str, Any]]]
+    ) -> dict[Digest, dict[str, Any] | None]:
         try:
             waiting = {d: self._pool.submit(self._asked, d, *one) for d, one in missing.items()}
             return {digest: self._awaited(future) for digest, future in waiting.items()}
@@ -262,29 +262,23 @@ class ChatModel(LanguageModel, Summarizer):
             raise Stopped
         return future.result()
 
-    def _digest(self, task: Task, question: Mapping[str, Any]) -> str:
+    def _digest(self, task: Task, question: Mapping[str, Any]) -> Digest:
         put = orjson.dumps(question, option=orjson.OPT_SORT_KEYS)
         return digest_of(self.model, task, str(PROMPTS[task].version), put)
 
-    def _cached(
-        self, wanted: Mapping[str, tuple[Task, dict[str, Any]]]
-    ) -> dict[str, dict[str, Any] | None]:
-        answers: dict[str, dict[str, Any] | None] = {}
-        damaged = 0
-        for digest, data in zip(wanted, self._cache.get_many(list(wanted)), strict=True):
-            if data is not None:
-                try:
-                    answer = validated(*wanted[digest], orjson.loads(data))
-                except orjson.JSONDecodeError:
-                    answer = None
-                if answer is None:
-                    damaged += 1
-                else:
-                    answers[digest] = answer
-        self._cache.damaged(damaged)
+    def _answered(
+        self, wanted: Mapping[Digest, tuple[Task, dict[str, Any]]]
+    ) -> dict[Digest, dict[str, Any] | None]:
+        answers: dict[Digest, dict[str, Any] | None] = {}
+        packed = self._answers.get("answer", wanted)
+        for digest, data in packed.items():
+            answer = _read(*wanted[digest], data)
+            if answer is not None:
+                answers[digest] = answer
+        self._answers.damaged("answer", packed.keys() - answers.keys())
         return answers
 
-    def _asked(self, digest: str, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
+    def _asked(self, digest: Digest, task: Task, question: dict[str, Any]) -> dict[str, Any] | None:
         if not self._breaker.allows():
             _count_degraded("suspended")
             return None
@@ -309,8 +303,10 @@ class ChatModel(LanguageModel, Summarizer):
             _count_degraded("malformed")
             return None
         metrics.LLM_QUESTIONS.labels(outcome="answered").inc()
-        self._cache.put_many({digest: orjson.dumps(answer)})
-        return answer
+        data = orjson.dumps(answer)
+        stands = self._answers.put("answer", {digest: data})[digest]
+        # another worker may have asked meanwhile
+        return answer if stands == data else _read(task, question, stands) or answer
 
     def _pause(self, seconds: float) -> None:
         wait((self._closed,), seconds)
@@ -330,7 +326,7 @@ class ChatModel(LanguageModel, Summarizer):
             logger.warning("language model left alone", model=self.model, pause_s=round(pause_s))
 
 
-def make_language_model(settings: Settings, cache: ByteCache) -> ChatModel | None:
+def make_language_model(settings: Settings, answers: Derivations) -> ChatModel | None:
     """The language model that the settings ask for; None, the default: there is none.
 
     Raises:
@@ -350,12 +346,20 @@ def make_language_model(settings: Settings, cache: ByteCache) -> ChatModel | Non
     return ChatModel(
         completions,
         settings.llm_model,
-        cache,
+        answers,
         tasks=settings.llm_tasks,
         max_characters=settings.llm_max_characters,
         max_attempts=settings.llm_max_attempts,
         concurrency=settings.llm_concurrency,
     )
+
+
+def _read(task: Task, question: dict[str, Any], data: bytes) -> dict[str, Any] | None:
+    """An answer that was kept; None: it is none."""
+    try:
+        return validated(task, question, orjson.loads(data))
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _count_degraded(outcome: metrics.LlmOutcome) -> None:

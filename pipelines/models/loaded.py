@@ -1,4 +1,4 @@
-"""The models of one process, behind the caches in Redis; loaded when first used."""
+"""The models of one process, behind the store of derivations; loaded when first used."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
-from pipelines.ledger.connect import RedisClient
 from pipelines.ledger.payloads import FsspecResolver
-from pipelines.models.cache import ByteCache, CachedEmbedder
+from pipelines.models.derivations import Derivations, make_store
 from pipelines.models.embedder import load_minilm, make_embedder
 from pipelines.models.installed import language_model_in_use
+from pipelines.models.kept import KeptEmbedder, KeptRecognizer
 from pipelines.models.llm import make_language_model
-from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
+from pipelines.models.nlp import EncodedRecognizer, make_recognizer
 from pipelines.work.settings import Settings
 
 
@@ -51,36 +51,31 @@ class Memory:
 
 
 class Models:
-    """The models of one process, behind the caches of a ledger; loaded when first used.
+    """The models of one process, behind the store of derivations; loaded when first used.
 
     Args:
-        settings: which models, and how large their caches may grow.
-        redis: keeps what models computed.
+        settings: which models, and where what they compute is kept.
         embedder, recognizer: instead of those that the settings name.
 
     Attributes:
+        derivations: what they computed, and the rules made of it.
         memory: noted in and heeded while nobody is asked; else None.
     """
 
     def __init__(
         self,
         settings: Settings,
-        redis: RedisClient,
         embedder: LoadedEmbedder | None = None,
         recognizer: LoadedRecognizer | None = None,
     ) -> None:
         embedder = embedder or make_embedder(settings)
         recognizer = recognizer or make_recognizer(settings)
-        self.embedder: Embedder = CachedEmbedder(
-            embedder, ByteCache.from_settings(redis, settings, "embedding")
-        )
-        self.recognizer: EntityRecognizer = CachedRecognizer(
-            recognizer, ByteCache.from_settings(redis, settings, "nlp")
-        )
+        self.derivations = Derivations(make_store(settings))
+        self.embedder: Embedder = KeptEmbedder(embedder, self.derivations)
+        self.recognizer: EntityRecognizer = KeptRecognizer(recognizer, self.derivations)
         self.resolver: PayloadResolver | None = FsspecResolver.from_settings(settings)
         self._settings = settings
-        answers = ByteCache.from_settings(redis, settings, "llm")
-        self.language_model = make_language_model(settings, answers)
+        self.language_model = make_language_model(settings, self.derivations)
         self.memory: Memory | None = None
         self._load = (embedder.load, recognizer.load)
         self._close = recognizer.close
@@ -96,7 +91,7 @@ class Models:
 
     @contextmanager
     def from_memory(self) -> Iterator[Memory]:
-        """Ask no language model meanwhile: what it answered comes from its cache alone."""
+        """Ask no language model meanwhile: what it answered before is all it says."""
         self.memory = Memory()
         try:
             if self.language_model is None:
@@ -112,6 +107,7 @@ class Models:
         self._close()
         if self.language_model is not None:
             self.language_model.close()
+        self.derivations.close()
 
     @property
     def names(self) -> str:

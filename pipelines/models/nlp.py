@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError
 from typing import Protocol, Self
@@ -14,7 +13,6 @@ import orjson
 from enrichment.ports import Analysis, EntityRecognizer
 from pipelines.local.python_process import ChildGone, FramedChild, python_command
 from pipelines.models.analyst import decode_analysis
-from pipelines.models.cache import ByteCache, digest_of
 from pipelines.models.installed import MODEL_START_TIMEOUT_S, recognizer_revision
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
@@ -172,54 +170,6 @@ class SpacyRecognizer(EntityRecognizer):
         child, self._child = self._child, None
         if child is not None:
             child.end()
-
-
-class CachedRecognizer(EntityRecognizer):
-    """A recogniser behind a cache, by model, revision and text.
-
-    An analysis that had to be left out is not cached: the next time it may succeed.
-
-    Args:
-        recognizer: analyses what is not cached.
-        cache: where analyses are kept; it may be lost at any moment.
-    """
-
-    def __init__(self, recognizer: EncodedRecognizer, cache: ByteCache) -> None:
-        self.model: str = recognizer.model
-        self.revision: str = recognizer.revision
-        self._recognizer = recognizer
-        self._cache = cache
-
-    def analyze(self, texts: Sequence[str]) -> list[Analysis]:
-        """One analysis for each text; of equal texts, one is computed.
-
-        Raises:
-            ModelUnavailable: a text is not cached and the model cannot be used.
-            ModelFailed: the recogniser does not start.
-        """
-        digests = [digest_of(self.model, self.revision, text) for text in texts]
-        wanted = dict(zip(digests, texts, strict=True))
-        analyses = self._cached(list(wanted))
-        missing = [digest for digest in wanted if digest not in analyses]
-        if missing:
-            computed = self._recognizer.analyze_encoded([wanted[digest] for digest in missing])
-            pairs = list(zip(missing, computed, strict=True))
-            # Level 1: the others take three times as long for a tenth.
-            self._cache.put_many({digest: zlib.compress(data, 1) for digest, data in pairs if data})
-            analyses |= {digest: _decoded(data) for digest, data in pairs}
-        return [analyses[digest] for digest in digests]
-
-    def _cached(self, digests: list[str]) -> dict[str, Analysis]:
-        analyses: dict[str, Analysis] = {}
-        damaged = 0
-        for digest, value in zip(digests, self._cache.get_many(digests), strict=True):
-            if value is not None:
-                try:
-                    analyses[digest] = decode_analysis(zlib.decompress(value))
-                except (zlib.error, ValueError):
-                    damaged += 1
-        self._cache.damaged(damaged)
-        return analyses
 
 
 def make_recognizer(settings: Settings) -> SpacyRecognizer:

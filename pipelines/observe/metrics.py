@@ -43,8 +43,10 @@ Kind = Literal["counter", "gauge", "histogram"]
 Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
 Model = Literal["embedding", "nlp"]
-Cache = Literal["embedding", "nlp", "llm", "query_embedding", "passage", "result", "shown"]
+Cache = Literal["query_embedding", "passage", "result", "shown"]
 CacheOutcome = Literal["hit", "miss", "lost"]
+KeptKind = Literal["vector", "analysis", "answer", "event"]
+KeptOutcome = Literal["hit", "miss", "damaged", "lost"]
 Trigger = Literal["timer", "request", "reflection"]
 PassOutcome = Literal["complete", "out_of_time", "failed"]
 Degraded = Literal["embedding", "nlp", "payload", "llm", "query_embedding"]
@@ -247,11 +249,23 @@ DERIVED = _counter(
 )
 MODEL_TEXTS = _counter(
     "model_texts_total",
-    "Texts a model computed, cached ones left out: {model}.",
+    "Texts a model computed, kept ones left out: {model}.",
     model=get_args(Model),
 )
 MODEL_SECONDS = _counter(
     "model_seconds_total", "Time a model has computed, loading it left out.", model=get_args(Model)
+)
+DERIVATION_LOOKUPS = _counter(
+    "derivation_lookups_total",
+    "Look-ups of what models and rules made before, by kind and outcome: {outcome} "
+    "(damaged: computed again; lost: the store did not answer).",
+    kind=get_args(KeptKind),
+    outcome=get_args(KeptOutcome),
+)
+DERIVATIONS_UNKEPT = _counter(
+    "derivations_unkept_total",
+    "Derivations that the store did not take, so that the next one who wants them computes them.",
+    kind=get_args(KeptKind),
 )
 CACHE_LOOKUPS = _counter(
     "cache_lookups_total",
@@ -272,7 +286,7 @@ DEGRADED = _counter(
 )
 LLM_QUESTIONS = _counter(
     "llm_questions_total",
-    "Questions to the language model that no cache could answer, by outcome: {outcome} "
+    "Questions to the language model that were not answered before, by outcome: {outcome} "
     "(refused: by the server, for good; suspended: not asked, after repeated failures).",
     outcome=get_args(LlmOutcome),
 )

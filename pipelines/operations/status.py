@@ -7,7 +7,7 @@ a ledger that fell behind its graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from threading import Thread
 from typing import Any, cast
@@ -16,10 +16,16 @@ from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
+from pipelines.models.derivations import shown_url, tally
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from pipelines.work.stages import STAGES, Stage
-from projections.errors import GraphError, GraphUnavailable, RecollectError
+from pipelines.work.stages import ENRICHMENT, STAGES, Stage
+from projections.errors import (
+    DerivationsUnavailable,
+    GraphError,
+    GraphUnavailable,
+    RecollectError,
+)
 from projections.events import timestamp_text
 from projections.identity import Position
 from projections.operations import Checkpoint
@@ -29,6 +35,8 @@ TIMEOUT_S = 30.0
 """Of one question, when nobody looks."""
 PATIENCE_S = 2.0
 """For a graph to say anything at all, before it is told that it does not answer."""
+STORE_PATIENCE_S = 0.5
+"""For the store of derivations."""
 TENANTS = 100
 """Of which the last pass is told."""
 
@@ -101,6 +109,7 @@ def status(services: Services) -> dict[str, Any]:
             "held_out": held_out._asdict(),
             "at_risk": risk or None,
         },
+        "derivations": _derivations(services.settings, ledger, tails),
         "active": target.name,
         "recall": recall_mode(services.settings),
         "targets": [
@@ -116,6 +125,34 @@ def status(services: Services) -> dict[str, Any]:
         "errors": [
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
         ],
+    }
+
+
+def _derivations(settings: Settings, ledger: Ledger, tails: Sequence[Tail]) -> dict[str, Any]:
+    """How many events have their derivations kept, by the rules and models of this installation.
+
+    An entry that no enrichment has read since the store was begun counts as an event that lacks
+    them: what it is, nobody has looked.
+    """
+    url, models = settings.derivations_url, ENRICHMENT.models_here(settings)
+    told: dict[str, Any] = {
+        "store": None if url is None else shown_url(url),
+        **dict.fromkeys(("kept", "events", "lacking", "error")),
+    }
+    if models is None:
+        return told | {"error": "not all models are installed here"}
+    last_seqs = [tail.seq for tail in tails]
+    try:
+        counts = tally(settings, ledger.identity, models, last_seqs, within_s=STORE_PATIENCE_S)
+    except DerivationsUnavailable as error:
+        return told | {"error": str(error)}
+    if counts is None:
+        return told
+    events = sum(last_seqs) - counts.passed
+    return told | {
+        "kept": counts.derived,
+        "events": events,
+        "lacking": events - counts.derived,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import structlog
 
 from enrichment.model_answers import same_by_model, with_answers
-from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
+from enrichment.ports import Embedder, EntityRecognizer, EventText, PayloadResolver
 from enrichment.resolution import Comparison, answered, open_cases
 from enrichment.stage import (
     Derived,
+    EventKey,
     derive_event,
     derive_statement,
     enrich,
@@ -24,6 +25,7 @@ from enrichment.stage import (
 from enrichment.text import event_text
 from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
+from pipelines.models.kept import KeptEvents, Source
 from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Memory, Models
 from pipelines.observe import metrics
@@ -59,6 +61,7 @@ class Deriver:
         recognizer: of tokens, entities and dependencies.
         resolver: reads payloads behind `payload_ref`.
         language_model: adds to what the rules find in messages; None: off.
+        events: what the rules found before; None: it is derived anew.
         memory: of a process that asks nobody; gives None in one that does.
     """
 
@@ -68,6 +71,7 @@ class Deriver:
         recognizer: EntityRecognizer,
         resolver: PayloadResolver | None = None,
         language_model: ChatModel | None = None,
+        events: KeptEvents | None = None,
         memory: Callable[[], Memory | None] = lambda: None,
     ) -> None:
         self._memory = memory
@@ -75,8 +79,10 @@ class Deriver:
         self._recognizer = recognizer
         self._resolver = resolver
         self._language_model = language_model
+        self._kept = events
         self._model = f"{embedder.model}@{embedder.revision}"
-        self._cache: OrderedDict[tuple[str, str], Derived] = OrderedDict()
+        self._cache: OrderedDict[EventKey, Derived] = OrderedDict()
+        self._lacking: set[EventKey] = set()
         self._guard = Lock()
         self._beside = ThreadPoolExecutor(2, thread_name_prefix="embed")
 
@@ -96,12 +102,32 @@ class Deriver:
                 event.key: self._cache[event.key] for _, event in ours if event.key in self._cache
             }
         new = [(position, event) for position, event in ours if event.key not in cached]
+        before = self._kept.unkept if self._kept is not None else 0
+        with self._guard:
+            self._lacking.difference_update(event.key for _, event in new)
         derived = cached | {one.event.key: one for one in self._derive(new)}
+        if self._kept is not None and self._kept.unkept != before:
+            self._note_lacking(event.key for _, event in new)
         with self._guard:
             self._cache.update(derived)
             while len(self._cache) > REMEMBERED:
-                self._cache.popitem(last=False)
+                gone, _ = self._cache.popitem(last=False)
+                self._lacking.discard(gone)
         return [derived[event.key] for _, event in ours]
+
+    def note(self, entries: Sequence[tuple[int, int, Event]]) -> None:
+        """Mark the entries that have all that is derived from them, and those that need nothing.
+
+        Args:
+            entries: partition, number within it and event of each, whose batch was just derived.
+        """
+        if self._kept is None:
+            return
+        passed = {event.key for *_, event in entries if is_system_event(event.event_type)}
+        with self._guard:
+            whole = {event.key for *_, event in entries if event.key in self._cache}
+            whole -= passed | self._lacking
+        self._kept.mark(entries, whole, passed)
 
     def _derive(self, batch: Sequence[Placed]) -> list[Derived]:
         statements = [
@@ -110,36 +136,61 @@ class Deriver:
             if is_system_event(event.event_type)
         ]
         events = [placed for placed in batch if not is_system_event(placed[1].event_type)]
-        contents = [self._content(event) for _, event in events]
-        texts = [
-            event_text(event, content) for (_, event), content in zip(events, contents, strict=True)
-        ]
+        sources = [Source((position, event), self._content(event)) for position, event in events]
+        held = self._kept.read(sources) if self._kept is not None else {}
+        texts = {
+            event.key: held[event.key].text if event.key in held else event_text(event, content)
+            for (_, event), content in sources
+        }
         # The recognizer runs in a process of its own, so the two models use two cores.
-        vectors = self._beside.submit(self._embed, [text.text for text in texts])
-        analyses = self._recognizer.analyze([text.text for text in texts])
+        spoken = list(texts.values())
+        vectors = self._beside.submit(self._embed, [text.text for text in spoken])
+        missing = [source for source in sources if source.placed[1].key not in held]
+        by_rules = held | self._by_rules(missing, texts)
+        by_key = dict(zip(texts, vectors.result(), strict=True))
         derived = [
-            derive_event(
-                position,
-                event,
-                text,
-                analysis,
-                embedding=vector,
-                model=self._model,
-                content=content,
+            by_rules[event.key]._replace(
+                embedding=by_key[event.key],
+                model=None if by_key[event.key] is None else self._model,
             )
-            for ((position, event), content), (text, analysis), vector in zip(
-                zip(events, contents, strict=True),
-                zip(texts, analyses, strict=True),
-                vectors.result(),
-                strict=True,
-            )
+            for _, event in events
         ]
+        self._note_lacking(one.event.key for one in derived if _lacks_vector(one))
         if self._language_model is not None:
             derived = self._with_answers(self._language_model, derived)
         return statements + self._with_names(derived)
 
+    def _by_rules(
+        self, sources: Sequence[Source], texts: Mapping[EventKey, EventText]
+    ) -> dict[EventKey, Derived]:
+        """What the rules find in events, without vectors; kept unless an analysis is missing."""
+        read = [texts[event.key] for (_, event), _ in sources]
+        analyses = self._recognizer.analyze([text.text for text in read])
+        derived = {
+            event.key: derive_event(position, event, text, analysis, content=content)
+            for ((position, event), content), text, analysis in zip(
+                sources, read, analyses, strict=True
+            )
+        }
+        # a text that says something has a token, unless its analysis had to be left out
+        without = {
+            event.key
+            for ((_, event), _), text, analysis in zip(sources, read, analyses, strict=True)
+            if text.text and not analysis.tokens
+        }
+        self._note_lacking(without)
+        if self._kept is not None:
+            whole = {key: one for key, one in derived.items() if key not in without}
+            derived |= self._kept.write(sources, whole)
+        return derived
+
+    def _note_lacking(self, keys: Iterable[EventKey]) -> None:
+        with self._guard:
+            self._lacking.update(keys)
+
     def _with_answers(self, model: ChatModel, derived: Sequence[Derived]) -> list[Derived]:
         answers, unanswered = with_answers(model, derived)
+        self._note_lacking(unanswered)
         memory = self._memory()
         if memory is None:
             return answers
@@ -185,6 +236,11 @@ class Deriver:
         wanted = [wanted_names(one) for one in derived]
         names = sorted({name for ids in wanted for name in ids.values()})
         vectors = dict(zip(names, self._embed(names), strict=True)) if names else {}
+        self._note_lacking(
+            one.event.key
+            for one, ids in zip(derived, wanted, strict=True)
+            if any(vectors[name] is None for name in ids.values())
+        )
         return [
             one._replace(
                 names={
@@ -195,6 +251,10 @@ class Deriver:
             )
             for one, ids in zip(derived, wanted, strict=True)
         ]
+
+
+def _lacks_vector(derived: Derived) -> bool:
+    return derived.embedding is None and bool(derived.text.text)
 
 
 def enrichment_fold(
@@ -210,6 +270,23 @@ def enrichment_fold(
     models.load()
     remembered = RememberedFeatures(services.ledger, models.resolver)
     language_model = models.language_model
+    recognizer = models.recognizer
+    events = None
+    if models.derivations.keeps:
+        events = KeptEvents(
+            models.derivations,
+            recognizer=f"{recognizer.model}@{recognizer.revision}",
+            ledger=services.ledger.identity,
+            models=models.names,
+        )
+    deriver = Deriver(
+        models.embedder,
+        recognizer,
+        models.resolver,
+        language_model,
+        events=events,
+        memory=lambda: models.memory,
+    )
     return StageFold(
         stage,
         EnrichmentFacts(
@@ -218,17 +295,12 @@ def enrichment_fold(
             upstream=str(stage.upstream),
         ),
         enrich,
-        Deriver(
-            models.embedder,
-            models.recognizer,
-            models.resolver,
-            language_model,
-            memory=lambda: models.memory,
-        ),
+        deriver,
         models=models.names,
         answer=_answers_of(language_model),
         interrupt=None if language_model is None else language_model.close,
         count=count_derived,
+        note=deriver.note,
     )
 
 

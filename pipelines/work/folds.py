@@ -26,6 +26,10 @@ def within_partitions(_: Sequence[Any]) -> None:
     """What an entry says is about its own session."""
 
 
+def unnoted(_: Sequence[tuple[int, int, Event]]) -> None:
+    """Nothing is noted of what is derived."""
+
+
 def uncounted(target: str, operations: Operations) -> None:
     """Nothing of a batch is counted but its operations."""
 
@@ -47,6 +51,7 @@ class StageFold:
         interrupt: ends what `derive` and `answer` wait for; from then on they raise Stopped where
             they would have to wait.
         count: counts in metrics what a batch does to a target, by its name.
+        note: called with what was derived: partition, number within it and event of each entry.
     """
 
     stage: Stage
@@ -58,6 +63,7 @@ class StageFold:
     answer: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     interrupt: Callable[[], None] | None = None
     count: Callable[[str, Operations], None] = uncounted
+    note: Callable[[Sequence[tuple[int, int, Event]]], None] = unnoted
 
     def refuse_other(self, checkpoint: Checkpoint) -> None:
         """See that a graph was folded by these rules and models: never are two mixed in one.

@@ -171,12 +171,12 @@ class Runner:
     def _advance_all(self, blocks: Sequence[Block]) -> list[tuple[Block, Checkpoint]]:
         """One transaction for several partitions, their checkpoints locked in order."""
         moves = []
-        events: list[Placed] = []
+        entries: list[Entry] = []
         for block in blocks:
             start = self._start_of(block)
             moves.append((block, start, _end_of(start, block.entries)))
-            events += self._decode(block.entries)
-        derived = self._derive(events)
+            entries += block.entries
+        derived = self._derive(entries)
         self._await_upstream([end for _, _, end in moves], derived)
         with self.graph.transaction() as transaction:
             for _, start, end in moves:
@@ -307,7 +307,7 @@ class Runner:
         """One transaction. With `poison` (kind, reason) the entry is recorded, not folded."""
         end = _end_of(start, entries)
         operations = Operations()
-        derived = self._derive(self._decode(entries)) if poison is None else []
+        derived = self._derive(entries) if poison is None else []
         self._await_upstream([end], derived)
         try:
             with self.graph.transaction() as transaction:
@@ -337,7 +337,7 @@ class Runner:
                 )
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
-        derived = self._derive(self._decode(entries))  # models run before the lock is taken
+        derived = self._derive(entries)  # models run before the lock is taken
         with self.graph.transaction() as transaction:
             current = transaction.lock(self.stage.name, partition)
             if current is None:
@@ -345,7 +345,7 @@ class Runner:
             self.rules.refuse_other(current)
             passed = [entry for entry in entries if entry.position <= current.position]
             if len(passed) < len(entries):
-                derived = self._derive(self._decode(passed))
+                derived = self._derive(passed)
             self._write(transaction, derived)
             transaction.drop_dead_letters(
                 self.stage.name, partition, [entry.seq for entry in passed]
@@ -377,9 +377,16 @@ class Runner:
         """The entry, or what the ledger says of it by now."""
         return entry
 
-    def _derive(self, events: Sequence[Placed]) -> Sequence[Any]:
+    def _derive(self, entries: Sequence[Entry]) -> Sequence[Any]:
+        events = self._decode(entries)
         begun = perf_counter()
         derived = self.rules.derive(events)
+        self.rules.note(
+            [
+                (entry.partition, entry.seq, event)
+                for entry, (_, event) in zip(entries, events, strict=True)
+            ]
+        )
         self._observe("derive", begun)
         return derived
 

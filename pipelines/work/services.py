@@ -103,7 +103,7 @@ class Services:
         """What enriches: one set of models for all that this process does; loaded when used."""
         from pipelines.models.loaded import Models  # half a second, which few commands need
 
-        models = Models(self.settings, self.redis)
+        models = Models(self.settings)
         self._open.callback(models.close)
         return models
 

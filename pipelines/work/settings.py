@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import (
     BaseModel,
@@ -36,6 +37,10 @@ TenantName = Annotated[str, StringConstraints(pattern=r"^(\*|[a-z0-9][a-z0-9_-]{
 Role = Literal["read", "write", "admin"]
 IntentWeight = Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
 EdgeCap = Annotated[int, Field(ge=1, le=100)]
+SQLITE_SCHEME = "sqlite://"
+_LOOPBACK = "127.0.0.1"
+_LOOPBACKS = (_LOOPBACK, "localhost", "::1")
+_REDIS_PORT = 6_379
 _RATE = re.compile(r"\s*[1-9]\d{0,11}\s*/\s*(\d{1,6}\s*)?(second|minute|hour|day|month)s?\s*")
 
 
@@ -88,6 +93,15 @@ class Settings(BaseSettings):
         default="blue",
         pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$",
         description="name of the target at `neo4j_url`, registered when nothing is yet",
+    )
+    derivations_url: str | None = Field(
+        default=None,
+        description="what models and rules made of events is kept there: sqlite:///PATH, or "
+        "redis://HOST:PORT/DB, which is not the ledger's; none: nothing is kept, but under "
+        "`recollect up` in DATA/derivations.sqlite",
+    )
+    derivations_password: SecretStr | None = Field(
+        default=None, description="password of the Redis at `derivations_url`"
     )
     data_dir: Path = Field(
         default=Path(".recollect"), description="data, logs and state of the embedded services"
@@ -169,14 +183,6 @@ class Settings(BaseSettings):
         ge=0,
         le=19,
         description="how far a worker that runs models steps back for others (nice)",
-    )
-    cache_ttl_s: int = Field(
-        default=30 * 86_400, ge=60, description="of embeddings, analyses and answers in Redis"
-    )
-    cache_bytes: int = Field(
-        default=256 * 2**20,
-        ge=0,
-        description="of all of them in Redis, which holds the ledger too; 0: nothing is cached",
     )
     payload_prefixes: tuple[str, ...] = Field(
         default=(),
@@ -340,6 +346,12 @@ class Settings(BaseSettings):
         ge=0,
         description="of what events say that a process remembers for five minutes; 0: nothing",
     )
+    shown_cache_bytes: int = Field(
+        default=16 * 2**20,
+        ge=0,
+        description="of what sessions were shown, in the ledger's Redis for 30 days; 0: nothing is "
+        "remembered",
+    )
     record_accesses: bool = Field(
         default=True, description="what reads return is counted, unless they ask otherwise"
     )
@@ -395,6 +407,21 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
 
+    @field_validator("derivations_url")
+    @classmethod
+    def _a_store_of_its_own(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        if value.startswith(SQLITE_SCHEME):
+            parts = urlsplit(value)
+            if parts.netloc or not parts.path.strip("/") or parts.query or parts.fragment:
+                raise ValueError("Input should be like sqlite:///absolute/path")
+        elif not value.startswith(("redis://", "rediss://")):
+            raise ValueError("Input should begin with sqlite:///, redis:// or rediss://")
+        elif _database(value) in _databases(info.data.get("redis_url", "")):
+            raise ValueError("the ledger is there (redis_url); it takes a Redis of its own")
+        return value
+
     @field_validator("request_limits", "event_limits", "overload_reserve")
     @classmethod
     def _rates(cls, value: dict[str, str] | str) -> dict[str, str] | str:
@@ -442,6 +469,24 @@ class Settings(BaseSettings):
         if value <= info.data.get("activation_threshold", 0.0):
             raise ValueError("Input should be greater than activation_threshold")
         return value
+
+
+def _database(url: str) -> tuple[str, int, str]:
+    """Server and database that a URL of Redis names.
+
+    Raises:
+        ValueError: its port is no number.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "localhost").lower()
+    query = dict(parse_qsl(parts.query))
+    database = query.get("db") or parts.path.strip("/") or "0"
+    return _LOOPBACK if host in _LOOPBACKS else host, parts.port or _REDIS_PORT, database
+
+
+def _databases(url: str) -> set[tuple[str, int, str]]:
+    """The same of the ledger's URL; none where Sentinels are asked for the server."""
+    return {_database(url)} if url.startswith(("redis://", "rediss://")) else set()
 
 
 def _retention_of(by_tenant: Mapping[str, Mapping[str, Any]], tenant: str) -> RetentionPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,10 +29,11 @@ pytestmark = [
     ],
 )
 def test_conversations_become_a_memory_that_can_be_skimmed_and_forgets(
-    redis_url: str, neo4j_url: str, events: Callable[[], Iterator[Event]]
+    redis_url: str, neo4j_url: str, tmp_path: Path, events: Callable[[], Iterator[Event]]
 ) -> None:
     said: list[str] = []
-    stack = Stack(redis_url, neo4j_url)
+    kept = f"sqlite://{tmp_path}/derivations.sqlite"
+    stack = Stack(redis_url, neo4j_url, derivations_url=kept)
     try:
         figures = story.tell(stack, list(events()), said.append)
     finally:

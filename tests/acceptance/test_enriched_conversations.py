@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +23,13 @@ pytestmark = [
 
 
 @pytest.fixture
-def make_stack(redis_url: str, neo4j_url: str) -> Iterator[Callable[..., Stack]]:
+def make_stack(redis_url: str, neo4j_url: str, tmp_path: Path) -> Iterator[Callable[..., Stack]]:
     """Stacks on the session's services."""
+    kept = f"sqlite://{tmp_path}/derivations.sqlite"
     with ExitStack() as opened:
 
         def make(**options: Any) -> Stack:
-            made = Stack(redis_url, neo4j_url, **options)
+            made = Stack(redis_url, neo4j_url, **{"derivations_url": kept, **options})
             opened.callback(made.close)
             return made
 

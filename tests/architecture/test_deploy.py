@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -32,6 +33,7 @@ DASHBOARD = DEPLOY / "grafana/dashboards/recollect.json"
 SECRETS = {
     "recollect_redis_password",
     "recollect_neo4j_password",
+    "recollect_derivations_password",
     "recollect_api_keys",
     "neo4j_auth",
     "grafana_password",
@@ -393,7 +395,8 @@ def test_compose_accepts_the_file(tmp_path: Path, compose: dict[str, Any]) -> No
 
 
 def test_all_parts_are_there(compose: dict[str, Any]) -> None:
-    parts = {"redis", "neo4j", "prometheus", "alertmanager", "grafana", *OWN_SERVICES}
+    served = {"redis", "derivations", "neo4j", "prometheus", "alertmanager", "grafana"}
+    parts = {*served, *OWN_SERVICES}
     assert compose["services"].keys() == parts
 
 
@@ -401,9 +404,10 @@ def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict
     paths = {name: {"file": f"./deploy/secrets/{name}"} for name in SECRETS}
     assert compose["secrets"] == paths
     named = {name: set(service.get("secrets", [])) for name, service in compose["services"].items()}
-    passwords = {"recollect_redis_password", "recollect_neo4j_password"}
+    passwords = {name for name in SECRETS if re.fullmatch(r"recollect_\w+_password", name)}
     assert {name: secrets for name, secrets in named.items() if secrets} == {
         "redis": {"recollect_redis_password"},
+        "derivations": {"recollect_derivations_password"},
         "neo4j": {"neo4j_auth"},
         "grafana": {"grafana_password"},
         "api": passwords | {"recollect_api_keys"},
@@ -441,6 +445,7 @@ def test_secrets_are_made_once_of_a_kind_that_the_services_take(
     settings = load_settings()
     assert settings.redis_password
     assert settings.neo4j_password
+    assert settings.derivations_password
     assert settings.redis_password.get_secret_value() == secrets["recollect_redis_password"]
     assert secrets["neo4j_auth"] == f"neo4j/{settings.neo4j_password.get_secret_value()}"
     assert [(key.name, key.tenant, key.role) for key in settings.api_keys] == [
@@ -557,8 +562,21 @@ def test_mounted_files_exist(compose: dict[str, Any]) -> None:
                 assert source in compose["volumes"], f"{name}: {source}"
 
 
-def test_redis_is_a_database_and_not_a_cache() -> None:
-    lines = (DEPLOY / "redis/redis.conf").read_text("utf-8").splitlines()
+def test_derivations_have_a_redis_of_their_own(compose: dict[str, Any]) -> None:
+    for name in OWN_SERVICES:
+        given = compose["services"][name]["environment"]
+        settings = Settings(
+            redis_url=given["RECOLLECT_REDIS_URL"],
+            derivations_url=given["RECOLLECT_DERIVATIONS_URL"],
+        )
+        assert urlsplit(str(settings.derivations_url)).hostname == "derivations"
+    volumes = [compose["services"][name]["volumes"][0] for name in ("redis", "derivations")]
+    assert volumes == ["redis-data:/data", "derivations-data:/data"]
+
+
+@pytest.mark.parametrize("name", ["redis", "derivations"])
+def test_redis_is_a_database_and_not_a_cache(name: str) -> None:
+    lines = (DEPLOY / f"redis/{name}.conf").read_text("utf-8").splitlines()
     conf = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
     assert (conf["appendonly"], conf["maxmemory-policy"]) == ("yes", "noeviction")
     assert "requirepass" not in conf

@@ -22,6 +22,7 @@ import neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.ledger.registry import Target
+from pipelines.local.data_folder import derivations_url
 from pipelines.local.processes import free_port
 from pipelines.local.services import LocalServices
 from pipelines.work.services import Services
@@ -48,6 +49,7 @@ class Stack:
         return Settings(
             redis_url=self.local.valkey.url,
             neo4j_url=self.local.neo4j["blue"].url,
+            derivations_url=derivations_url(self.local.data_dir),
             data_dir=self.folder,
             log_level="warning",
         )
@@ -97,6 +99,8 @@ class Stack:
 
     def clear(self) -> None:
         """Empty everything: an empty ledger, empty graphs, JVMs that stay warm."""
+        for path in self.local.data_dir.glob("derivations.sqlite*"):
+            path.unlink()
         for driver in (self.blue, self.green):
             Neo4jGraph(driver).clear()
         self.redis.flushall()
@@ -148,6 +152,7 @@ class Stack:
             **os.environ,
             "RECOLLECT_REDIS_URL": self.settings.redis_url,
             "RECOLLECT_NEO4J_URL": self.settings.neo4j_url,
+            "RECOLLECT_DERIVATIONS_URL": str(self.settings.derivations_url),
             "RECOLLECT_DATA_DIR": str(self.folder),
             "RECOLLECT_LOG_LEVEL": "warning",
             **(environment or {}),

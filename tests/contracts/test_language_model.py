@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import structlog
 from pydantic import SecretStr
 
@@ -24,9 +25,8 @@ from enrichment.prompts import PROMPTS, Task
 from enrichment.resolution import Candidate, KnownEntity
 from enrichment.stage import Derived, derive_event
 from enrichment.text import event_text
-from pipelines.ledger.connect import LedgerKeys
-from pipelines.models.cache import ByteCache
 from pipelines.models.chat_completions import ChatCompletions
+from pipelines.models.derivations import Derivations, SqliteStore
 from pipelines.models.llm import FAILURES, FIRST_PAUSE_S, Breaker, ChatModel, make_language_model
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
@@ -69,9 +69,10 @@ class Clock:
 
 
 @pytest.fixture
-def cache(redis_url: str) -> Iterator[ByteCache]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield ByteCache(client, LedgerKeys("rc"), "llm", ttl_s=600, max_bytes=2**20)
+def kept(tmp_path: Path) -> Iterator[Derivations]:
+    made = Derivations(SqliteStore(tmp_path / "derivations.sqlite"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def model(server: ChatServer, cache: ByteCache) -> Iterator[Callable[..., ChatModel]]:
+def model(server: ChatServer, kept: Derivations) -> Iterator[Callable[..., ChatModel]]:
     made: list[ChatModel] = []
 
     def make(url: str | None = None, timeout_s: float = 30.0, **options: Any) -> ChatModel:
@@ -94,7 +95,7 @@ def model(server: ChatServer, cache: ByteCache) -> Iterator[Callable[..., ChatMo
         )
         name = options.pop("name", "tiny")
         options.setdefault("sleep", lambda seconds: None)
-        made.append(ChatModel(asking, name, cache, **options))
+        made.append(ChatModel(asking, name, kept, **options))
         return made[-1]
 
     yield make
@@ -337,7 +338,7 @@ def test_malformed_answers_do_not_suspend_a_server(
     assert ask(asking, 100) == SAME
 
 
-# cache
+# kept
 
 
 def test_what_was_answered_is_not_asked_again(
@@ -363,24 +364,30 @@ def test_another_model_another_prompt_or_another_text_is_asked(
     assert len(server.asked) == 4
 
 
-def test_a_failure_is_not_cached(model: Callable[..., ChatModel], server: ChatServer) -> None:
+def test_a_failure_is_not_kept(model: Callable[..., ChatModel], server: ChatServer) -> None:
     server.does(says("no"), says(SAME))
     assert [ask(model()), ask(model())] == [None, SAME]
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", b"[]", b'{"same": 1, "confidence": 2}'])
 def test_a_damaged_answer_is_asked_for_again(
-    model: Callable[..., ChatModel], server: ChatServer, redis_url: str, damage: bytes
+    model: Callable[..., ChatModel],
+    server: ChatServer,
+    kept: Derivations,
+    tmp_path: Path,
+    damage: bytes,
 ) -> None:
     ask(model())
-    with redis.Redis.from_url(redis_url) as client:
-        (name,) = (key for key in client.keys("*") if client.type(key) == b"string")
-        client.set(name, damage)
+    with sqlite3.connect(tmp_path / "derivations.sqlite") as db:
+        ((digest,),) = db.execute("SELECT digest FROM derivation WHERE kind = 'answer'")
+    db.close()
+    kept.forget("answer", [digest])
+    kept.put("answer", {digest: damage})
     assert ask(model()) == SAME
     assert len(server.asked) == 2
 
 
-def test_a_check_takes_answers_from_the_cache_alone(
+def test_a_check_takes_kept_answers_alone(
     model: Callable[..., ChatModel], server: ChatServer, counted: Counted
 ) -> None:
     ask(model(), 1)
@@ -508,7 +515,7 @@ def test_a_stop_waits_for_no_connection(model: Callable[..., ChatModel], counted
     assert counted() == {}
 
 
-def test_what_is_cached_is_told_after_a_stop(model: Callable[..., ChatModel]) -> None:
+def test_what_is_kept_is_told_after_a_stop(model: Callable[..., ChatModel]) -> None:
     asking = model()
     assert ask(asking) == SAME
     asking.close()
@@ -609,25 +616,25 @@ def test_an_url_that_is_none_is_refused(url: str) -> None:
         ChatCompletions(url, "tiny")
 
 
-def test_without_settings_there_is_none(cache: ByteCache) -> None:
-    assert make_language_model(Settings(), cache) is None
-    assert make_language_model(Settings(llm_url="http://127.0.0.1:1", llm_tasks=()), cache) is None
+def test_without_settings_there_is_none(kept: Derivations) -> None:
+    assert make_language_model(Settings(), kept) is None
+    assert make_language_model(Settings(llm_url="http://127.0.0.1:1", llm_tasks=()), kept) is None
     with pytest.raises(ConfigurationError):
-        make_language_model(Settings(llm_url="http://127.0.0.1:1"), cache)
+        make_language_model(Settings(llm_url="http://127.0.0.1:1"), kept)
 
 
 def test_who_only_disambiguates_derives_nothing(model: Callable[..., ChatModel]) -> None:
     assert model(tasks=("disambiguation",)).revision == ""
 
 
-def test_the_settings_make_one(server: ChatServer, cache: ByteCache) -> None:
+def test_the_settings_make_one(server: ChatServer, kept: Derivations) -> None:
     settings = Settings(
         llm_url=server.url + "/",
         llm_model="tiny",
         llm_api_key=SECRET,
         llm_tasks=("disambiguation", "summary"),
     )
-    made = make_language_model(settings, cache)
+    made = make_language_model(settings, kept)
     assert made is not None
     assert (made.model, made.revision) == ("tiny", "summary1/4000")
     assert ask(made) == SAME

@@ -1,23 +1,25 @@
-"""The caches of what models computed, on a real Valkey: bounded, shared, and never missed."""
+"""The cache beside the ledger, on a real Valkey: bounded, shared, and never missed."""
 
 from __future__ import annotations
 
 import math
-import struct
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
-from enrichment.ports import Analysis, Embedder, Span
 from pipelines.ledger.connect import LedgerKeys, connect_redis
 from pipelines.local.processes import free_port
-from pipelines.models.analyst import encode_analysis
-from pipelines.models.cache import ByteCache, CachedEmbedder, digest_of
-from pipelines.models.nlp import CachedRecognizer
+from pipelines.models import derivations
+from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
+
+
+def digest_of(text: str) -> str:
+    """As long as the digests of those who use the cache."""
+    return derivations.digest_of(text).hex()
+
 
 pytestmark = pytest.mark.integration
 
@@ -35,34 +37,6 @@ class Clock:
         return self.now_s
 
 
-class CountingEmbedder(Embedder):
-    """Vectors made of the text's length; remembers what it was asked for."""
-
-    def __init__(self, revision: str = "r1") -> None:
-        self.model, self.revision, self.dimensions = "model", revision, 4
-        self.asked: list[str] = []
-
-    def embed(self, texts: Sequence[str]) -> list[bytes]:
-        self.asked += texts
-        return [struct.pack("<4f", len(text), 0, 0, 1) for text in texts]
-
-
-class CountingRecognizer:
-    """Finds the whole text as an entity; goes without for `bad`."""
-
-    model, revision = "nlp", "r1"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
-        self.asked += texts
-        return [
-            None if text == "bad" else encode_analysis(Analysis(entities=(Span(0, 1, text),)))
-            for text in texts
-        ]
-
-
 @pytest.fixture
 def client(redis_url: str) -> Iterator[redis.Redis]:
     with redis.Redis.from_url(redis_url) as made:
@@ -71,7 +45,7 @@ def client(redis_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def cache(client: redis.Redis) -> Callable[..., ByteCache]:
-    def make(name: metrics.Cache = "embedding", **options: object) -> ByteCache:
+    def make(name: metrics.Cache = "shown", **options: object) -> ByteCache:
         arguments = {"ttl_s": TTL_S, "max_bytes": 2**20, **options}
         return ByteCache(client, KEYS, name, **arguments)  # type: ignore[arg-type]  # a pass-through
 
@@ -82,23 +56,17 @@ def cache(client: redis.Redis) -> Callable[..., ByteCache]:
 def lost() -> ByteCache:
     """A cache whose server is away."""
     away = connect_redis(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"))
-    return ByteCache(away, KEYS, "embedding", ttl_s=TTL_S, max_bytes=2**20)
+    return ByteCache(away, KEYS, "shown", ttl_s=TTL_S, max_bytes=2**20)
 
 
-def lookups(outcome: str, name: str = "embedding") -> float:
+def lookups(outcome: str, name: str = "shown") -> float:
     value: float = metrics.CACHE_LOOKUPS.labels(cache=name, outcome=outcome)._value.get()
     return value
 
 
 def refused() -> float:
-    value: float = metrics.CACHE_REFUSED.labels(cache="embedding")._value.get()
+    value: float = metrics.CACHE_REFUSED.labels(cache="shown")._value.get()
     return value
-
-
-def test_digests_keep_their_parts_apart() -> None:
-    parts = [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ("x\ud800",), ("x?",)]
-    assert len({digest_of(*given) for given in parts}) == len(parts)
-    assert digest_of("a", b"b") == digest_of(b"a", "b")
 
 
 def test_what_was_put_is_got_and_counted(cache: Callable[..., ByteCache]) -> None:
@@ -111,8 +79,8 @@ def test_what_was_put_is_got_and_counted(cache: Callable[..., ByteCache]) -> Non
 
 
 def test_caches_do_not_see_each_other(cache: Callable[..., ByteCache]) -> None:
-    cache("embedding").put_many({digest_of("a"): b"vector"})
-    assert cache("nlp").get_many([digest_of("a")]) == [None]
+    cache("shown").put_many({digest_of("a"): b"vector"})
+    assert cache("result").get_many([digest_of("a")]) == [None]
 
 
 def test_every_key_of_the_cache_expires(
@@ -134,8 +102,8 @@ def test_nothing_is_written_beyond_the_cap_until_the_oldest_expired(
     for digest in digests:
         bounded.put_many({digest: bytes(1_000)})
     kept = sum(value is not None for value in bounded.get_many(digests))
-    # 1,000 of value, 59 of name and 160 of what a key costs
-    assert kept == 100_000 // (1_000 + len(KEYS.cached("embedding", digests[0])) + 160)
+    # 1,000 of value, 47 of name and 160 of what a key costs
+    assert kept == 100_000 // (1_000 + len(KEYS.cached("shown", digests[0])) + 160)
     assert refused() - before == 200 - kept
     clock.now_s += TTL_S / 2
     bounded.put_many({digest_of("too early"): bytes(1_000)})
@@ -146,9 +114,9 @@ def test_nothing_is_written_beyond_the_cap_until_the_oldest_expired(
 
 
 def test_all_caches_and_workers_share_one_cap(cache: Callable[..., ByteCache]) -> None:
-    cache("embedding", max_bytes=10_000).put_many({digest_of("a"): bytes(6_000)})
-    cache("nlp", max_bytes=10_000).put_many({digest_of("b"): bytes(6_000)})
-    assert cache("nlp").get_many([digest_of("b")]) == [None]
+    cache("shown", max_bytes=10_000).put_many({digest_of("a"): bytes(6_000)})
+    cache("result", max_bytes=10_000).put_many({digest_of("b"): bytes(6_000)})
+    assert cache("result").get_many([digest_of("b")]) == [None]
 
 
 @pytest.mark.parametrize("size", [40, 300, 1_536, 5_000])
@@ -190,74 +158,6 @@ def test_a_full_server_refuses_and_nobody_is_stopped(
         client.config_set("maxmemory", 0)
     assert refused() - before == 1
     assert cache().get_many([digest_of("a")]) == [None]
-
-
-def test_a_text_is_embedded_once(cache: Callable[..., ByteCache]) -> None:
-    embedder = CountingEmbedder()
-    first = CachedEmbedder(embedder, cache()).embed(["a", "bb", "a", ""])
-    again = CachedEmbedder(embedder, cache()).embed(["bb", "a", "", "a"])
-    assert embedder.asked == ["a", "bb", ""]
-    assert [struct.unpack("<4f", vector)[0] for vector in first] == [1, 2, 1, 0]
-    assert [first[1], first[0], first[3], first[2]] == again
-
-
-def test_another_revision_is_another_vector(cache: Callable[..., ByteCache]) -> None:
-    CachedEmbedder(CountingEmbedder("r1"), cache()).embed(["a"])
-    newer = CountingEmbedder("r2")
-    assert (CachedEmbedder(newer, cache()).revision, newer.asked) == ("r2", [])
-    CachedEmbedder(newer, cache()).embed(["a"])
-    assert newer.asked == ["a"]
-
-
-def test_a_lost_cache_is_computed_again(
-    cache: Callable[..., ByteCache], client: redis.Redis
-) -> None:
-    embedder = CountingEmbedder()
-    cached = CachedEmbedder(embedder, cache())
-    before = cached.embed(["a", "b"])
-    client.flushall()
-    assert cached.embed(["a", "b"]) == before
-    assert embedder.asked == ["a", "b", "a", "b"]
-
-
-def test_without_redis_embedding_goes_on(lost: ByteCache) -> None:
-    embedder = CountingEmbedder()
-    assert len(CachedEmbedder(embedder, lost).embed(["a", "b"])) == 2
-    assert embedder.asked == ["a", "b"]
-
-
-def test_a_damaged_vector_is_computed_again(
-    cache: Callable[..., ByteCache], client: redis.Redis
-) -> None:
-    embedder = CountingEmbedder()
-    cached = CachedEmbedder(embedder, cache())
-    expected = cached.embed(["a"])
-    before = lookups("lost")
-    client.set(KEYS.cached("embedding", digest_of("model", "r1", "a")), b"short")
-    assert cached.embed(["a"]) == expected
-    assert (embedder.asked, lookups("lost") - before) == (["a", "a"], 1)
-
-
-def test_a_text_is_analysed_once_and_a_failed_one_again(
-    cache: Callable[..., ByteCache],
-) -> None:
-    recognizer = CountingRecognizer()
-    cached = CachedRecognizer(recognizer, cache("nlp"))
-    expected = [Analysis(entities=(Span(0, 1, "a"),)), Analysis()]
-    assert [cached.analyze(["a", "bad"]), cached.analyze(["a", "bad"])] == [expected] * 2
-    assert recognizer.asked == ["a", "bad", "bad"]
-
-
-@pytest.mark.parametrize("damage", [b"", b"junk", zlib.compress(b"{}"), zlib.compress(b"[[[]]")])
-def test_a_damaged_analysis_is_made_again(
-    cache: Callable[..., ByteCache], client: redis.Redis, damage: bytes
-) -> None:
-    recognizer = CountingRecognizer()
-    cached = CachedRecognizer(recognizer, cache("nlp"))
-    expected = cached.analyze(["a"])
-    client.set(KEYS.cached("nlp", digest_of("nlp", "r1", "a")), damage)
-    assert cached.analyze(["a"]) == expected
-    assert recognizer.asked == ["a", "a"]
 
 
 def test_the_count_of_writes_ends_with_the_stretches(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,12 +22,14 @@ def client(api: Api) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def make_stack(redis_url: str, neo4j_url: str) -> Iterator[Callable[..., Stack]]:
+def make_stack(redis_url: str, neo4j_url: str, tmp_path: Path) -> Iterator[Callable[..., Stack]]:
     """Makes stacks on the session's services: `make_stack(prefix="other")`."""
+    kept = f"sqlite://{tmp_path}/derivations.sqlite"
     with ExitStack() as opened:
 
         def make(**options: Any) -> Stack:
-            made = Stack(**{"redis_url": redis_url, "neo4j_url": neo4j_url, **options})
+            places = {"redis_url": redis_url, "neo4j_url": neo4j_url, "derivations_url": kept}
+            made = Stack(**{**places, **options})
             opened.callback(made.close)
             return made
 

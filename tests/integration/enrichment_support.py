@@ -1,4 +1,4 @@
-"""A stack whose ledger is enriched too: real models behind the caches of its ledger."""
+"""A stack whose ledger is enriched too: real models behind a store of what they computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,5 @@ class Enriched(EnrichedLedger[Stack]):
     def __init__(self, stack: Stack, **options: Any) -> None:
         services = stack.services
         # The models of the tests' process, also for what verify and rebuild do in it.
-        services.__dict__["models"] = Models(
-            services.settings, services.redis, embedder(), recognizer()
-        )
+        services.__dict__["models"] = Models(services.settings, embedder(), recognizer())
         super().__init__(stack, {"embedder": embedder(), "recognizer": recognizer()}, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,8 +49,17 @@ class ValkeyStack(LedgerStack):
         self.services.close()
 
     def models(self, **chosen: Any) -> Models:
-        """Models behind the caches of this ledger, as those of a worker that has just started."""
-        return Models(self.services.settings, self.services.redis, **chosen)
+        """Models behind the store of derivations, as those of a worker that has just started."""
+        return Models(self.services.settings, **chosen)
+
+    def lose(self, kind: str) -> int:
+        """Delete all derivations of a kind; returns how many there were."""
+        url = str(self.services.settings.derivations_url)
+        db = sqlite3.connect(url.removeprefix("sqlite://"))
+        with db:
+            gone = db.execute("DELETE FROM derivation WHERE kind = ?", (kind,)).rowcount
+        db.close()
+        return gone
 
     def dump(self) -> Any:
         return dump(self.graph)

@@ -205,7 +205,7 @@ def test_a_folder_of_before_passwords_keeps_its_data_and_gets_them(tmp_path: Pat
     folder = tmp_path / "data"
     with LocalServices(folder, auth=False, quick=True) as services:
         settings = services.settings
-        assert set(settings) == {"redis_url", "neo4j_url"}
+        assert set(settings) == {"redis_url", "neo4j_url", "derivations_url"}
         with redis.from_url(settings["redis_url"]) as client:
             client.set("kept", "yes")
         with GraphDatabase.driver(settings["neo4j_url"]) as driver:

@@ -63,7 +63,15 @@ def spoken() -> list[Event]:
 @pytest.fixture
 def worker(stack: Stack, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     settings = stack.services.settings
-    names = ("redis_url", "neo4j_url", "partitions", "id_buckets", "llm_url", "llm_model")
+    names = (
+        "redis_url",
+        "neo4j_url",
+        "partitions",
+        "id_buckets",
+        "derivations_url",
+        "llm_url",
+        "llm_model",
+    )
     environment = {f"RECOLLECT_{name.upper()}": str(getattr(settings, name)) for name in names}
     process = subprocess.Popen(
         [*(sys.executable, "-m", "pipelines.cli.main", "worker"), "enrichment", "--target", "blue"],

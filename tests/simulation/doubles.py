@@ -15,9 +15,11 @@ from zlib import crc32
 import numpy
 
 from enrichment.ports import Analysis, Span, Token
+from enrichment.vectors import pack, unpack
 from pipelines.graph.memory import MemoryTransaction
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
 from pipelines.ledger.registry import Target
+from pipelines.models.derivations import Derivations
 from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable
 from projections.operations import Checkpoint, Key
@@ -97,7 +99,8 @@ def _vector(text: str) -> bytes:
     for word in text.lower().split():
         vector[crc32(word.encode()) % DIMENSIONS] += 1.0
     norm = float(numpy.linalg.norm(vector)) or 1.0
-    return (vector / numpy.float32(norm)).astype("<f4").tobytes()
+    (kept,) = unpack(pack([(vector / numpy.float32(norm)).astype("<f4").tobytes()]))
+    return kept
 
 
 @lru_cache(maxsize=4_096)
@@ -148,6 +151,7 @@ def make_models() -> Any:
         recognizer=WordRecognizer(),
         resolver=None,
         language_model=None,
+        derivations=Derivations(None),
         names="words@1+capitals@1",
     )
 

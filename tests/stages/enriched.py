@@ -10,7 +10,9 @@ import orjson
 
 from enrichment.ports import Analysis
 from pipelines.graph.rows import FoundEdge
+from pipelines.models.derivations import Derivations
 from pipelines.models.embedder import OnnxEmbedder
+from pipelines.models.kept import KeptEmbedder
 from pipelines.models.nlp import SpacyRecognizer
 from pipelines.work.enriching import enrichment_fold
 from pipelines.work.folds import StageFold
@@ -64,7 +66,7 @@ class OnceEmbedder:
     """The real one, asked once about a text."""
 
     def __init__(self) -> None:
-        real = embedder()
+        real = KeptEmbedder(embedder(), Derivations(None))
         self.model, self.revision, self.dimensions = real.model, real.revision, real.dimensions
         self.embed: Callable[[Sequence[str]], list[bytes]] = _Once(real.embed)
 

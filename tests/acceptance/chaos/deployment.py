@@ -88,7 +88,13 @@ class Deployment:
         self.neo4j = neo4j or self._started(Neo4jServer(folder / "neo4j", quick=True))
         for server in self._own:
             server.wait_ready()
-        self._options = {"lease_ms": LEASE_MS, "batch_size": 64, **options}
+        kept = f"sqlite://{folder.absolute()}/derivations.sqlite"
+        self._options = {
+            "lease_ms": LEASE_MS,
+            "batch_size": 64,
+            "derivations_url": kept,
+            **options,
+        }
         self.settings = Settings(
             redis_url=self.valkey.url,
             neo4j_url=self.neo4j.url,

@@ -47,8 +47,7 @@ def _run(folder: Path, events: list[Any]) -> dict[str, Any]:
         LocalServices(folder, auth=False, heap_mb=1_024) as services,
         ExitStack() as opened,
     ):
-        assert services.valkey is not None
-        urls = {"redis_url": services.valkey.url, "neo4j_url": services.neo4j["blue"].url}
+        urls = services.settings
 
         def make_stack(**options: Any) -> Stack:
             made = Stack(**{**urls, "partitions": 4, "log_level": "warning", **options})

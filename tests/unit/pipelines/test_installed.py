@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,8 +24,7 @@ def test_the_models_are_named_as_a_worker_writes_them_into_checkpoints(
     given: dict[str, Any],
 ) -> None:
     settings = Settings(**given)
-    services: Any = SimpleNamespace(settings=settings, redis=None)
-    assert installed_models(settings) == Models(services.settings, services.redis).names
+    assert installed_models(settings) == Models(settings).names
 
 
 def test_without_the_model_nothing_can_be_said() -> None:
