@@ -11,18 +11,21 @@ from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
 from pipelines.ledger.connect import RedisClient
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.cache import ByteCache, CachedEmbedder
-from pipelines.models.embedder import load_minilm, make_embedder
-from pipelines.models.installed import language_model_in_use
+from pipelines.models.installed import embedder_folder, language_model_in_use
 from pipelines.models.llm import make_language_model
+from pipelines.models.model_client import SharedEmbedder
 from pipelines.models.nlp import CachedRecognizer, EncodedRecognizer, make_recognizer
 from pipelines.work.settings import Settings
 
 
 class LoadedEmbedder(Embedder, Protocol):
-    """An embedder that can be loaded before it is needed."""
+    """An embedder that can be loaded before it is needed, and let go."""
 
     def load(self) -> None:
         """Raises ModelUnavailable."""
+
+    def close(self) -> None:
+        """It is not needed for now; the next use loads it again."""
 
 
 class LoadedRecognizer(EncodedRecognizer, Protocol):
@@ -69,7 +72,7 @@ class Models:
         embedder: LoadedEmbedder | None = None,
         recognizer: LoadedRecognizer | None = None,
     ) -> None:
-        embedder = embedder or make_embedder(settings)
+        embedder = embedder or SharedEmbedder(settings)
         recognizer = recognizer or make_recognizer(settings)
         self.embedder: Embedder = CachedEmbedder(
             embedder, ByteCache.from_settings(redis, settings, "embedding")
@@ -83,7 +86,7 @@ class Models:
         self.language_model = make_language_model(settings, answers)
         self.memory: Memory | None = None
         self._load = (embedder.load, recognizer.load)
-        self._close = recognizer.close
+        self._close = (embedder.close, recognizer.close)
 
     def load(self) -> None:
         """Load them, so that one that is missing is told before any event is touched.
@@ -108,8 +111,9 @@ class Models:
             self.memory = None
 
     def close(self) -> None:
-        """End the recognizer's process, and whoever waits for a language model."""
-        self._close()
+        """Let the models' processes go, and whoever waits for a language model."""
+        for close in self._close:
+            close()
         if self.language_model is not None:
             self.language_model.close()
 
@@ -132,5 +136,5 @@ def require_models(settings: Settings) -> None:
     Raises:
         ModelUnavailable: naming the command that helps.
     """
-    load_minilm(settings.embedding_folder)
+    embedder_folder(settings.embedding_folder)
     make_recognizer(settings)
