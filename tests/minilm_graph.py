@@ -13,7 +13,8 @@ import numpy
 from onnx import TensorProto, helper, numpy_helper
 
 from pipelines.models import embedder
-from pipelines.models.embedder import DIMENSIONS, LAYERS, MAX_TOKENS
+from pipelines.models.embedder import LAYERS, MAX_TOKENS
+from pipelines.models.installed import DIMENSIONS
 
 GRAPH = Path(embedder.__file__).with_name("minilm.onnx")
 

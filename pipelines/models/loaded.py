@@ -10,19 +10,22 @@ from typing import Protocol
 from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.derivations import Derivations, make_store
-from pipelines.models.embedder import load_minilm, make_embedder
-from pipelines.models.installed import language_model_in_use
+from pipelines.models.installed import embedder_folder, language_model_in_use
 from pipelines.models.kept import KeptEmbedder, KeptRecognizer
 from pipelines.models.llm import make_language_model
+from pipelines.models.model_client import SharedEmbedder
 from pipelines.models.nlp import EncodedRecognizer, make_recognizer
 from pipelines.work.settings import Settings
 
 
 class LoadedEmbedder(Embedder, Protocol):
-    """An embedder that can be loaded before it is needed."""
+    """An embedder that can be loaded before it is needed, and let go."""
 
     def load(self) -> None:
         """Raises ModelUnavailable."""
+
+    def close(self) -> None:
+        """It is not needed for now; the next use loads it again."""
 
 
 class LoadedRecognizer(EncodedRecognizer, Protocol):
@@ -68,7 +71,7 @@ class Models:
         embedder: LoadedEmbedder | None = None,
         recognizer: LoadedRecognizer | None = None,
     ) -> None:
-        embedder = embedder or make_embedder(settings)
+        embedder = embedder or SharedEmbedder(settings)
         recognizer = recognizer or make_recognizer(settings)
         self.derivations = Derivations(make_store(settings))
         self.embedder: Embedder = KeptEmbedder(embedder, self.derivations)
@@ -78,7 +81,7 @@ class Models:
         self.language_model = make_language_model(settings, self.derivations)
         self.memory: Memory | None = None
         self._load = (embedder.load, recognizer.load)
-        self._close = recognizer.close
+        self._close = (embedder.close, recognizer.close)
 
     def load(self) -> None:
         """Load them, so that one that is missing is told before any event is touched.
@@ -103,8 +106,9 @@ class Models:
             self.memory = None
 
     def close(self) -> None:
-        """End the recognizer's process, and whoever waits for a language model."""
-        self._close()
+        """Let the models' processes go, and whoever waits for a language model."""
+        for close in self._close:
+            close()
         if self.language_model is not None:
             self.language_model.close()
         self.derivations.close()
@@ -128,5 +132,5 @@ def require_models(settings: Settings) -> None:
     Raises:
         ModelUnavailable: naming the command that helps.
     """
-    load_minilm(settings.embedding_folder)
+    embedder_folder(settings.embedding_folder)
     make_recognizer(settings)

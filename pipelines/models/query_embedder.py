@@ -1,7 +1,7 @@
-"""Queries to vectors by a model in a process beside this one, for whoever must load no model.
+"""Queries to vectors by the model process of the machine, for whoever must not wait.
 
 It never keeps a query waiting for long: what is not there within its time is answered without (by
-keywords), and the process is started, or started again, in the background.
+keywords), and the process is looked for, or started, in the background.
 """
 
 from __future__ import annotations
@@ -10,25 +10,22 @@ import threading
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Final
 
-import orjson
-
-from pipelines.local.python_process import ChildGone, ChildLate, FramedChild, python_command
-from pipelines.models.installed import MODEL_START_TIMEOUT_S
+from pipelines.local.python_process import ChildGone, ChildLate
+from pipelines.models.model_client import ModelConnection, ModelHost
+from pipelines.models.wire import Question
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Settings
+from projections.errors import ModelFailed, ModelUnavailable
 
 MAX_CHARACTERS: Final = 4_000
 PAUSE_S: Final = 30.0
 """After a process that did not get ready, until the next try."""
 HANGS_S: Final = 10.0
-"""A process that has not answered for so long is ended."""
-MAX_OWED: Final = 8
-"""Answers that were given up and are still to come; from then on nothing more is asked."""
-
-_PROGRAM = python_command("pipelines.models.embedder")
+"""A process that was waited for so long, and answered nothing meanwhile, is ended."""
+_TRIES: Final = 2
+"""A process that is found dead is started again, and asked once more if there is time."""
 
 _log = logs.get_logger(__name__)
 
@@ -40,48 +37,39 @@ class QueryEmbedder:
 
     Args:
         settings: which model, and how many vectors are remembered.
-        program: command line of the process, to which the model's settings are added.
+        host: where it is; None: as the settings say.
     """
 
-    def __init__(self, settings: Settings, *, program: Sequence[str] = _PROGRAM) -> None:
-        folder = settings.embedding_folder
-        chosen = {
-            "embedding_backend": settings.embedding_backend,
-            "embedding_folder": None if folder is None else str(folder),
-            "embedding_threads": settings.embedding_threads,
-        }
-        self._command = (*program, orjson.dumps(chosen).decode())
+    def __init__(self, settings: Settings, *, host: ModelHost | None = None) -> None:
+        self._host = host or ModelHost(settings)
         self._most = settings.query_embedding_cache
         self._known: OrderedDict[str, bytes] = OrderedDict()
         self._guard = threading.RLock()
         self._turn = threading.Lock()
-        self._child: FramedChild | None = None
-        self._starting: threading.Thread | None = None
-        self._ready = False
         self._changed = threading.Condition(self._guard)
+        self._connection: ModelConnection | None = None
+        self._connecting: threading.Thread | None = None
         self._not_before_s = 0.0
         self._closed = False
-        self._number = 0
-        self._owed = 0
-        self._answered_at_s = 0.0
+        self._waited_s = 0.0
 
     @property
     def pid(self) -> int | None:
-        """Of the process, if one runs."""
-        child = self._child
-        return None if child is None else child.pid
+        """Of the process, if it takes queries as far as is known."""
+        connection = self._connection
+        return None if connection is None else connection.pid
 
     def warm_up(self) -> None:
-        """Have the process started, without waiting for it."""
+        """Have the process looked for, or started, without waiting for it."""
         with self._guard:
-            if self._closed or self._starting is not None or self._ready:
+            if self._closed or self._connecting is not None or self._connection is not None:
                 return
             if time.monotonic() < self._not_before_s:
                 return
-            self._starting = threading.Thread(
-                target=self._start, name="start-query-encoder", daemon=True
+            self._connecting = threading.Thread(
+                target=self._connect, name="find-model-process", daemon=True
             )
-            self._starting.start()
+            self._connecting.start()
 
     def embed(self, text: str, *, timeout_ms: int) -> list[float] | None:
         """The vector of a text, of unit length, 384 long; None: not within the time.
@@ -101,14 +89,11 @@ class QueryEmbedder:
         return array("f", vector).tolist()
 
     def close(self) -> None:
-        """End the process."""
-        with self._guard:
+        """Hang up, waiting for nothing; the process ends when nobody else needs it."""
+        with self._changed:
             self._closed = True
-            starting = self._starting
-        if starting is not None:
-            self._end()  # whoever waits for it to get ready hears that it is gone
-            starting.join()
-        self._end()
+            self._changed.notify_all()
+        self._hang_up()
 
     def _remembered(self, text: str) -> bytes | None:
         with self._guard:
@@ -126,83 +111,77 @@ class QueryEmbedder:
                 self._known.popitem(last=False)
 
     def _asked(self, text: str, deadline_s: float) -> bytes | None:
-        self.warm_up()
-        if not self._is_ready(deadline_s):
-            return None
         if not self._turn.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
             return None
         try:
-            return self._answer(text, deadline_s)
-        except ChildLate:
-            if time.monotonic() - self._answered_at_s > HANGS_S:
-                self._restart()
-            return None
-        except ChildGone:
-            self._restart()
+            for _ in range(_TRIES):
+                connection = self._ready(deadline_s)
+                if connection is None:
+                    return None
+                try:
+                    return self._answer(connection, text, deadline_s)
+                except ChildLate:
+                    self._end_one_that_hangs(connection)
+                    return None
+                except ChildGone:
+                    self._hang_up()
+                except (ModelFailed, ModelUnavailable):
+                    return None
             return None
         finally:
             self._turn.release()
 
-    def _is_ready(self, deadline_s: float) -> bool:
-        """Whether the process takes texts; waits for one that is being started, and no longer."""
+    def _ready(self, deadline_s: float) -> ModelConnection | None:
+        """A connection to the process; waits for one that is being made, and no longer."""
+        self.warm_up()
         with self._changed:
-            while not self._ready:
+            while self._connection is None:
                 left_s = deadline_s - time.monotonic()
-                if self._starting is None or left_s <= 0:
-                    return False
+                if self._connecting is None or self._closed or left_s <= 0:
+                    return None
                 self._changed.wait(left_s)
-            return True
+            return self._connection
 
-    def _answer(self, text: str, deadline_s: float) -> bytes | None:
-        child = self._child
-        if child is None:
-            return None
-        if not self._owed:
-            self._answered_at_s = time.monotonic()
-        sent = self._owed < MAX_OWED
-        if sent:
-            self._number = (self._number + 1) % 2**32
-            child.send(self._number.to_bytes(4, "little") + text.encode())
-            self._owed += 1
-        # Answers that came too late for their own query come first.
-        while self._owed:
-            frame = child.receive(max(0.0, deadline_s - time.monotonic()))
-            self._owed -= 1
-            self._answered_at_s = time.monotonic()
-            if sent and frame[:4] == self._number.to_bytes(4, "little"):
-                return frame[4:] or None
-        return None
+    def _answer(self, connection: ModelConnection, text: str, deadline_s: float) -> bytes:
+        begun_s = time.monotonic()
+        connection.send(Question([text], is_urgent=True), max(deadline_s - begun_s, 1e-3))
+        try:
+            vector, _ = connection.vector(max(0.0, deadline_s - time.monotonic()))
+        except ChildLate:
+            self._waited_s += time.monotonic() - begun_s
+            raise
+        self._waited_s = 0.0
+        return vector
 
-    def _restart(self) -> None:
-        self._end()
+    def _end_one_that_hangs(self, connection: ModelConnection) -> None:
+        if self._waited_s > HANGS_S:
+            connection.kill_process()
+            self._waited_s = 0.0
+        # What comes too late must not be taken for the next answer.
+        self._hang_up()
         self.warm_up()
 
-    def _start(self) -> None:
-        child = FramedChild(self._command)
-        with self._guard:
-            self._child = child
-            closed = self._closed
-        reason = "closed"
-        if not closed:
-            try:
-                reason = child.wait_ready(MODEL_START_TIMEOUT_S)
-            except ChildGone:
-                reason = "its process ended, or did not get ready"
+    def _connect(self) -> None:
+        connection: ModelConnection | None = None
+        reason = ""
+        try:
+            connection = self._host.connect()
+        except ModelUnavailable as error:
+            reason = str(error)
         with self._changed:
-            self._starting = None
-            self._ready = not reason and not self._closed
+            self._connecting = None
+            if connection is None:
+                self._not_before_s = time.monotonic() + PAUSE_S
+            elif not self._closed:
+                self._connection, connection = connection, None
             self._changed.notify_all()
-            if self._ready:
-                return
-            self._not_before_s = time.monotonic() + PAUSE_S
-        self._end()
-        if not self._closed:
+        if connection is not None:  # closed meanwhile
+            connection.close()
+        elif reason and not self._closed:
             _log.warning("queries go without embeddings", reason=reason)
 
-    def _end(self) -> None:
+    def _hang_up(self) -> None:
         with self._guard:
-            child, self._child = self._child, None
-            self._ready = False
-            self._owed = 0
-        if child is not None:
-            child.end()
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

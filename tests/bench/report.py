@@ -157,8 +157,9 @@ def _enrichment_rows(figures: Mapping[str, Any]) -> list[str]:
                 f"≥ {AIMS['enrichment']}",
             ),
             _row(
-                "its processor time an event, worker + analyst + Neo4j",
-                f"{cpu['worker']:,} + {cpu['analyst']:,} + {cpu['neo4j']:,} µs",
+                "its processor time an event, worker + embedder + analyst + Neo4j",
+                " + ".join(f"{cpu[name]:,}" for name in ("worker", "embedder", "analyst", "neo4j"))
+                + " µs",
                 f"{cpu['embedder_alone']:,} µs",
             ),
         ]
@@ -175,6 +176,7 @@ def _enrichment_rows(figures: Mapping[str, Any]) -> list[str]:
     events = sum(figures[source].get("events", 0) for source in ("conversations", "sample"))
     rows = [
         _row("memory of its worker, peak", f"{figures['worker_peak_mb']} MB"),
+        _row("memory of the process of the embedder, peak", f"{figures['embedder_peak_mb']} MB"),
         _row("memory of the worker's analyst, peak", f"{figures['analyst_peak_mb']} MB"),
     ]
     return lines + [f"| {events:,} {row}" for row in rows]

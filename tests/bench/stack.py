@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -34,6 +34,7 @@ HEAP_MB = 1_024
 PAGE_CACHE_MB = 512
 PATIENCE_S = 900.0
 _APPENDED_AT_ONCE = 500
+_MODEL_PROCESS = b"pipelines.models.model_process"
 
 
 @dataclass
@@ -245,15 +246,27 @@ def _status_mb(pid: int, name: str) -> float:
 def child_pids(pid: int) -> list[int]:
     """Running children of a process; none where the system does not tell.
 
-    Without one that has only been forked: all its memory is still the parent's.
+    Without one that has only been forked: all its memory is still the parent's. Without the model
+    process, which is everybody's, whoever started it.
     """
     try:
         program = Path(f"/proc/{pid}/cmdline").read_bytes()
         texts = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/children")]
         pids = [int(number) for text in texts for number in text.split()]
-        return [child for child in pids if Path(f"/proc/{child}/cmdline").read_bytes() != program]
+        others = [child for child in pids if Path(f"/proc/{child}/cmdline").read_bytes() != program]
     except OSError:
         return []
+    return [child for child in others if child not in model_process_pids()]
+
+
+def model_process_pids() -> list[int]:
+    """Of the process that holds the embedder; more than one where several installations run."""
+    pids = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if _MODEL_PROCESS in file.read_bytes().split(b"\0"):
+                pids.append(int(file.parent.name))
+    return pids
 
 
 def cpu_seconds(pid: int) -> float:

@@ -11,12 +11,13 @@ import orjson
 from enrichment.ports import Analysis
 from pipelines.graph.rows import FoundEdge
 from pipelines.models.derivations import Derivations
-from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.kept import KeptEmbedder
+from pipelines.models.model_client import SharedEmbedder
 from pipelines.models.nlp import SpacyRecognizer
 from pipelines.work.enriching import enrichment_fold
 from pipelines.work.folds import StageFold
 from pipelines.work.runner import Runner
+from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from projections.events import Event
 from projections.schema import (
@@ -37,9 +38,9 @@ Answer = TypeVar("Answer")
 
 
 @cache
-def embedder() -> OnnxEmbedder:
-    """The model, loaded once."""
-    return OnnxEmbedder()
+def embedder() -> SharedEmbedder:
+    """The machine's, for all processes of the tests; it ends after the last of them."""
+    return SharedEmbedder(Settings())
 
 
 @cache

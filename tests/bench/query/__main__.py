@@ -37,7 +37,7 @@ from pipelines.work.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import SESSION, TENANT, Memory, fill
 from tests.bench.query.load import Latency, measured
-from tests.bench.stack import child_pids, cpu_seconds
+from tests.bench.stack import cpu_seconds, model_process_pids
 
 RATES = (5.0, 10.0)
 BY_HAND = f"""CYPHER 25
@@ -201,7 +201,7 @@ def used(process: ApiProcess, graph: Neo4jServer) -> Used:
     """Since they were started."""
     assert process.pid is not None
     assert graph.pid is not None
-    embedders = sum(map(cpu_seconds, child_pids(process.pid)))
+    embedders = sum(map(cpu_seconds, model_process_pids()))
     return Used(cpu_seconds(process.pid), embedders, cpu_seconds(graph.pid))
 
 

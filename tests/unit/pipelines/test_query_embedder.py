@@ -1,112 +1,132 @@
-"""Queries are embedded by a child process that may be away, slow, dead or lost."""
+"""Queries are embedded by a process that may be away, slow, dead or lost."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
-import time
+import tempfile
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
+import pytest
+
+from pipelines.local.processes import is_alive, wait_until
+from pipelines.models import query_embedder
+from pipelines.models.model_client import ModelHost
 from pipelines.models.query_embedder import QueryEmbedder
 from pipelines.work.settings import Settings
+from tests.fakes.model_process import fake_program, vector_of
 
-PATIENT_MS = 60_000
+PATIENT_MS = 120_000
+BROKEN = [sys.executable, "-c", "import sys; sys.exit(3)"]
 
-# A child that answers each text with its length, slowly when asked to.
-ECHO = """
-import sys, time, struct
-out, inp = sys.stdout.buffer, sys.stdin.buffer
-def write(data):
-    out.write(len(data).to_bytes(4, "little") + data); out.flush()
-write(b'{"ready": true}')
-while head := inp.read(4):
-    frame = inp.read(int.from_bytes(head, "little"))
-    text = frame[4:].decode()
-    if text.startswith("die"):
-        sys.exit(1)
-    if text.startswith("slow"):
-        time.sleep(1.0)
-    write(frame[:4] + (b"" if text == "nothing" else struct.pack("<2f", len(text), 1.0)))
-"""
-BROKEN = "import sys; sys.exit(3)"
-UNABLE = """
-import sys
-data = b'{"error": "no model"}'
-sys.stdout.buffer.write(len(data).to_bytes(4, "little") + data)
-"""
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
 
 
 @contextmanager
-def embedder(program: str, **options: int) -> Iterator[QueryEmbedder]:
-    command: Sequence[str] = (sys.executable, "-c", program)
-    made = QueryEmbedder(Settings(**options), program=command)  # type: ignore[arg-type]  # settings of ours
+def embedder(
+    folder: Path, program: Sequence[str] | None = None, *, cache: int = 2, linger_s: float = 0.2
+) -> Iterator[QueryEmbedder]:
+    settings = Settings(query_embedding_cache=cache, model_process_dir=folder, data_dir=folder)
+    host = ModelHost(settings, program=program or fake_program(folder), linger_s=linger_s)
+    made = QueryEmbedder(settings, host=host)
     try:
         yield made
     finally:
         made.close()
+    started = folder / "started"
+    for pid in started.read_text().split() if started.exists() else ():
+        assert wait_until(partial(_is_gone, int(pid)), PATIENT_MS / 1000)
 
 
-def test_a_text_has_a_vector_and_the_last_ones_are_remembered() -> None:
-    with embedder(ECHO, query_embedding_cache=2) as made:
-        assert made.embed("abc", timeout_ms=PATIENT_MS) == [3.0, 1.0]
+def _is_gone(pid: int) -> bool:
+    return not is_alive(pid)
+
+
+def expected(text: str) -> list[float]:
+    return array("f", vector_of(text)).tolist()
+
+
+def test_a_text_has_a_vector_and_the_last_ones_are_remembered(folder: Path) -> None:
+    with embedder(folder) as made:
+        assert made.embed("abc", timeout_ms=PATIENT_MS) == expected("abc")
         pid = made.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
-            assert made.embed("abc", timeout_ms=1) == [3.0, 1.0]
+            assert made.embed("abc", timeout_ms=1) == expected("abc")
         finally:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_what_comes_too_late_is_not_taken_for_the_next_answer() -> None:
-    with embedder(ECHO) as made:
+def test_what_comes_too_late_is_not_taken_for_the_next_answer(folder: Path) -> None:
+    with embedder(folder, linger_s=5.0) as made:
         assert made.embed("a", timeout_ms=PATIENT_MS) is not None
-        assert made.embed("slow", timeout_ms=50) is None
-        assert made.embed("four", timeout_ms=PATIENT_MS) == [4.0, 1.0]
-        assert made.embed("nothing", timeout_ms=PATIENT_MS) is None
-        assert made.embed("seven..", timeout_ms=PATIENT_MS) == [7.0, 1.0]
+        pid = made.pid
+        assert made.embed("wait gate", timeout_ms=50) is None
+        (folder / "gate").touch()
+        assert made.embed("four", timeout_ms=PATIENT_MS) == expected("four")
+        assert made.embed("fail", timeout_ms=PATIENT_MS) is None
+        assert made.embed("seven..", timeout_ms=PATIENT_MS) == expected("seven..")
+        assert made.pid == pid
 
 
-def test_a_child_that_dies_is_started_again() -> None:
-    with embedder(ECHO) as made:
-        assert made.embed("die", timeout_ms=PATIENT_MS) is None
-        assert made.embed("back", timeout_ms=PATIENT_MS) == [4.0, 1.0]
-        first = made.pid
-        assert first is not None
-        os.kill(first, signal.SIGKILL)
-        made.embed("gone", timeout_ms=PATIENT_MS)
-        assert made.embed("again", timeout_ms=PATIENT_MS) == [5.0, 1.0]
-        assert made.pid != first
+def test_a_process_that_dies_is_started_again_and_asked_again(folder: Path) -> None:
+    with embedder(folder) as made:
+        assert made.embed("kill once", timeout_ms=PATIENT_MS) == expected("kill once")
+        pid = made.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        assert made.embed("again", timeout_ms=PATIENT_MS) == expected("again")
+        assert made.pid != pid
+        assert made.embed("kill always", timeout_ms=PATIENT_MS) is None
+        assert made.embed("back", timeout_ms=PATIENT_MS) == expected("back")
 
 
-def test_without_a_model_nobody_waits_and_it_is_not_tried_again_at_once() -> None:
-    for program in (BROKEN, UNABLE):
-        with embedder(program) as made:
-            made.warm_up()
-            begun = time.monotonic()
-            while made.embed("x", timeout_ms=200) is None and made.pid is not None:
-                assert time.monotonic() < begun + 60
-            assert made.embed("x", timeout_ms=1) is None
-            assert made.pid is None
+def test_a_process_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_embedder, "HANGS_S", 0.0)
+    with embedder(folder) as made:
+        assert made.embed("a", timeout_ms=PATIENT_MS) is not None
+        pid = made.pid
+        assert pid is not None
+        assert made.embed("wait for ever", timeout_ms=50) is None
+        assert made.embed("c", timeout_ms=PATIENT_MS) == expected("c")
+        assert made.pid != pid
 
 
-def test_any_text_can_be_asked_for() -> None:
-    with embedder(ECHO) as made:
+@pytest.mark.parametrize("missing", [True, False], ids=["no model", "a process that ends"])
+def test_without_a_model_nobody_waits_and_it_is_not_tried_again_at_once(
+    folder: Path, missing: bool
+) -> None:
+    if missing:
+        (folder / "missing").touch()
+    with embedder(folder, None if missing else BROKEN) as made:
+        # As soon as it is known, whatever the time that a query has.
+        assert made.embed("x", timeout_ms=PATIENT_MS) is None
+        (folder / "missing").unlink(missing_ok=True)
+        assert made.embed("x", timeout_ms=PATIENT_MS) is None
+        assert made.pid is None
+
+
+def test_any_text_can_be_asked_for(folder: Path) -> None:
+    with embedder(folder) as made:
         for text in ("", "\ud800", "\x00", "x" * 100_000):
             assert made.embed(text, timeout_ms=PATIENT_MS) is not None
 
 
-def test_the_process_ends_with_its_owner() -> None:
-    with embedder(ECHO) as made:
+def test_nothing_is_asked_after_the_end(folder: Path) -> None:
+    with embedder(folder) as made:
         assert made.embed("x", timeout_ms=PATIENT_MS) is not None
-        pid = made.pid
     assert made.pid is None
     assert made.embed("y", timeout_ms=100) is None
-    assert pid is not None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return
-    raise AssertionError("the process is still there")
+    assert wait_until(lambda: not list(folder.glob("*.sock")), PATIENT_MS / 1000)

@@ -1,0 +1,299 @@
+"""The process that holds the embedder of a machine: `python -P -m pipelines.models.model_process`.
+
+Whoever needs it first starts it (`model_client`), with the listening socket made already; it ends
+by itself some seconds after its last client has gone. Only processes of its own user are served.
+
+An urgent question is computed on the thread that reads it, beside the batches, which are computed
+text by text, in turn when there are several, on a thread with the priority of whoever asks (Linux
+counts priorities by thread, and the runtime computes on the thread that calls it). So a question
+waits for no batch, and a batch of a process that steps back takes nothing from anybody.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Generator
+from contextlib import closing, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import BinaryIO, Protocol, cast
+
+import orjson
+
+from enrichment.ports import Embedder
+from pipelines.local.data_folder import locked
+from pipelines.local.python_process import read_frame, write_frame
+from pipelines.models.embedder import make_embedder
+from pipelines.models.installed import EmbedderChoice
+from pipelines.models.wire import (
+    LOADED,
+    MAX_FRAME_BYTES,
+    Question,
+    hello,
+    is_refusal,
+    lock_of,
+    refusal,
+    vector_answer,
+)
+from projections.errors import ModelError
+
+_LOOK_S = 0.5
+_BROKEN = 70
+"""Exit code: a mistake of ours."""
+
+
+class LoadedEmbedder(Embedder, Protocol):
+    """An embedder that is loaded before it is needed."""
+
+    def load(self) -> None:
+        """Raises ModelUnavailable."""
+
+
+class _Job:
+    """A question that is being answered.
+
+    Args:
+        texts: at least one.
+    """
+
+    def __init__(self, texts: list[str]) -> None:
+        self.texts = deque(texts)
+        self.answers: SimpleQueue[bytes] = SimpleQueue()
+        self.is_given_up = False
+
+
+class _Lane:
+    """A thread that computes: one text of each job in turn.
+
+    Args:
+        embedder: computes.
+        nice: priority of the thread, as far as the process has not a lower one.
+    """
+
+    def __init__(self, embedder: Embedder, nice: int) -> None:
+        self._embedder = embedder
+        self._nice = nice
+        self._jobs: deque[_Job] = deque()
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name=f"lane-{nice}", daemon=True).start()
+
+    def put(self, job: _Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        if sys.platform.startswith("linux"):
+            me = threading.get_native_id()
+            if os.getpriority(os.PRIO_PROCESS, me) < self._nice:
+                os.setpriority(os.PRIO_PROCESS, me, self._nice)
+        while True:
+            with self._changed:
+                while not self._jobs:
+                    self._changed.wait()
+                job = self._jobs.popleft()
+            if job.is_given_up:
+                continue
+            answer = answered(self._embedder, job.texts.popleft())
+            job.answers.put(answer)
+            if job.texts and not is_refusal(answer):
+                self.put(job)
+
+
+def answered(embedder: Embedder, text: str) -> bytes:
+    """What a client is told of one text."""
+    begun = time.perf_counter()
+    try:
+        (vector,) = embedder.embed([text])
+    except ModelError as error:
+        return refusal(error)
+    return vector_answer(vector, time.perf_counter() - begun)
+
+
+class ModelServer:
+    """Answers the clients of one socket until none is left.
+
+    Args:
+        embedder: computes; it need not be loaded.
+        linger_s: after the last client has gone.
+    """
+
+    def __init__(self, embedder: LoadedEmbedder, *, linger_s: float) -> None:
+        self._embedder = embedder
+        self._linger_s = linger_s
+        self._guard = threading.Lock()
+        self._urgent = threading.Lock()
+        """Urgent ones are computed one by one: together each would take longer."""
+        self._lanes: dict[int, _Lane] = {}
+        self._clients = 0
+        self._idle_since_s = time.monotonic()
+
+    def serve(self, listener: socket.socket, path: Path, lock: Path) -> None:
+        """Take clients until there has been none for a while, then take the socket away.
+
+        Args:
+            listener: bound to `path`, listening.
+            path: of the socket.
+            lock: held by whoever makes the socket, or takes it away.
+        """
+        inode = path.stat().st_ino
+        listener.settimeout(min(_LOOK_S, self._linger_s))
+        while True:
+            try:
+                client, _ = listener.accept()
+            except TimeoutError:
+                if self._is_idle() and self._ended(listener, path, lock, inode=inode):
+                    return
+                continue
+            self._take(client)
+
+    def _ended(self, listener: socket.socket, path: Path, lock: Path, *, inode: int) -> bool:
+        """End, unless a client comes at the last moment; one that comes later finds no socket."""
+        if not lock.exists():  # nor the socket: somebody has deleted the folder
+            return True
+        with locked(lock):
+            listener.setblocking(False)
+            try:
+                client, _ = listener.accept()
+            except BlockingIOError:
+                # Another process has the path if its folder was deleted meanwhile.
+                with suppress(FileNotFoundError):
+                    if path.stat().st_ino == inode:
+                        path.unlink()
+                listener.close()
+                return True
+        listener.settimeout(min(_LOOK_S, self._linger_s))
+        self._take(client)
+        return False
+
+    def _is_idle(self) -> bool:
+        with self._guard:
+            return not self._clients and time.monotonic() - self._idle_since_s >= self._linger_s
+
+    def _take(self, client: socket.socket) -> None:
+        if not is_ours(client):
+            client.close()
+            return
+        with self._guard:
+            self._clients += 1
+        threading.Thread(target=self._attend, args=(client,), name="client", daemon=True).start()
+
+    def _attend(self, client: socket.socket) -> None:
+        # What a client does not read, or does not send whole, waits on its own thread.
+        try:
+            # A client that has gone, or that says what is no question, is nobody's trouble.
+            with suppress(OSError), client, client.makefile("rwb") as stream:
+                client.setblocking(True)
+                self._talk(cast(BinaryIO, stream))
+        finally:
+            with self._guard:
+                self._clients -= 1
+                self._idle_since_s = time.monotonic()
+
+    def _talk(self, stream: BinaryIO) -> None:
+        write_frame(stream, hello(os.getpid()))
+        while (frame := read_frame(stream, MAX_FRAME_BYTES)) is not None:
+            try:
+                question = Question.decode(frame)
+            except ValueError:
+                return
+            self._serve_question(question, stream)
+
+    def _serve_question(self, question: Question, stream: BinaryIO) -> None:
+        if not question.texts:
+            write_frame(stream, self._loaded())
+            return
+        if question.is_urgent:
+            answers = self._at_once(question.texts)
+        else:
+            answers = self._in_turn(question.texts, question.nice)
+        # Closed at once when the client has gone, not when somebody tidies up.
+        with closing(answers):
+            for answer in answers:
+                write_frame(stream, answer)
+                if is_refusal(answer):
+                    return
+
+    def _at_once(self, texts: list[str]) -> Generator[bytes, None, None]:
+        for text in texts:
+            with self._urgent:
+                answer = answered(self._embedder, text)
+            yield answer
+
+    def _in_turn(self, texts: list[str], nice: int) -> Generator[bytes, None, None]:
+        job = _Job(texts)
+        self._lane(nice).put(job)
+        try:
+            for _ in texts:
+                yield job.answers.get()
+        finally:
+            job.is_given_up = True
+
+    def _loaded(self) -> bytes:
+        try:
+            self._embedder.load()
+        except ModelError as error:
+            return refusal(error)
+        return LOADED
+
+    def _lane(self, nice: int) -> _Lane:
+        with self._guard:
+            if nice not in self._lanes:
+                self._lanes[nice] = _Lane(self._embedder, nice)
+            return self._lanes[nice]
+
+
+def is_ours(client: socket.socket) -> bool:
+    """Whether a process of our own user connected; elsewhere than on Linux its folder says so."""
+    if not sys.platform.startswith("linux"):
+        return True
+    size = struct.calcsize("3i")
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, user, _ = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())
+
+
+def _end_broken(problem: threading.ExceptHookArgs) -> None:
+    """A mistake of ours on a thread: clients start another process rather than wait for this."""
+    traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
+    os._exit(_BROKEN)
+
+
+def _warm(embedder: LoadedEmbedder) -> None:
+    # At the priority of the process: a question would wait for what a batch began to load.
+    with suppress(ModelError):  # told to whoever asks
+        embedder.load()
+        embedder.embed(["ready"])  # what is slow the first time is not the first question's
+
+
+def serve(embedder: LoadedEmbedder, descriptor: str, path: str, linger_s: str) -> None:
+    """Serve until nobody is left.
+
+    Args:
+        embedder: computes.
+        descriptor: of the listening socket.
+        path: of the socket; its lock is beside it.
+        linger_s: seconds after the last client.
+    """
+    threading.excepthook = _end_broken
+    threading.Thread(target=_warm, args=(embedder,), name="load", daemon=True).start()
+    server = ModelServer(embedder, linger_s=float(linger_s))
+    with socket.socket(fileno=int(descriptor)) as listener:
+        server.serve(listener, Path(path), lock_of(Path(path)))
+
+
+def main(descriptor: str, path: str, linger_s: str, choice: str) -> None:
+    """`serve` with the embedder that was chosen, an `EmbedderChoice` as JSON."""
+    embedder = make_embedder(EmbedderChoice(**orjson.loads(choice)))
+    serve(embedder, descriptor, path, linger_s)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
