@@ -25,6 +25,7 @@ RecollectError
 ├── ModelError
 │   ├── ModelUnavailable       a model is not installed, or its files are damaged
 │   └── ModelFailed            a model gave up on a text                         (poison)
+├── DerivationsUnavailable     the store of derivations is away: they are made again
 ├── InvalidOperation           a fold wrote what the schema's rows do not allow   (poison)
 ├── UnknownSystemEvent         a `memory.*` type that no stage owns               (poison)
 ├── StageHeld                  too many different entries fail: none is given up
@@ -221,8 +222,6 @@ class ModelFailed(ModelError):
 
 class DerivationsUnavailable(RecollectError):
     """What was derived before is not at hand: {reason}"""
-
-    retryable = True
 
 
 class InvalidOperation(RecollectError):
