@@ -56,8 +56,9 @@ RECOLLECT = python_command("pipelines.cli.main")
 HOLDER = "processes"
 """The detached holder of workers and API, among its companions."""
 _HEALTH_TIMEOUT_S = 5.0
-_PORT_PATIENCE_S = 5.0
-"""For the port of an API whose holder was killed: its clients look for it where it was."""
+_PORT_PATIENCE_S = 30.0
+"""For the port of an API whose holder was killed: its clients look for it where it was, and on a
+busy machine it takes many seconds to end."""
 
 
 def holder_log(data_dir: Path) -> Path:
