@@ -18,11 +18,11 @@ import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from consolidation.decay import DAY_MS
 from enrichment.names import canonical_name
+from enrichment.stems import plain, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 MAX_SPANS: Final = 64
@@ -160,7 +160,6 @@ MIN_PREFIX: Final = 3
 MAX_WORDS: Final = 32
 """Of one search; what a question says it says in fewer."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
 _NAME_WORD = re.compile(r"\w+")
 _NAME_PART = re.compile(r"[^\W_]+")
 _EDGE = re.compile(r"^[^\w]+|[^\w]+$")
@@ -170,13 +169,6 @@ _IDENTIFIER = re.compile(r"(?<![^\W_])(?=[^\W_]*\d)(?=[^\W_]*[^\W\d_])[^\W_]{4,}
 _MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
 """A number and its unit or ending ("250ms", "18th") names nothing."""
 _JOINTS = re.compile(r"[\s_-]+")
-_SHORTEST = 4
-"""Letters of a word that endings are taken off; and a stem keeps three."""
-_VOWEL = re.compile("[aeiouy]")
-_LONG_WITH_LL = re.compile(r"\w*[aeiouy][^\Waeiouy]+[aeiouy]ll")
-"""Ends with a doubled letter that its other forms may not have: "cancelled" and "cancel"."""
-_HISSING = ("sses", "shes", "ches", "xes", "zes")
-_NO_PLURAL = ("ss", "us", "is")
 
 
 class QueryTerms(NamedTuple):
@@ -229,7 +221,7 @@ def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = N
         query=query,
         words=words,
         full_text=" ".join(words),
-        embedding_text=text if _WORD.search(text) else " ".join(query.split()),
+        embedding_text=text if words_in(text) else " ".join(query.split()),
         agents=frozenset(named),
         spans=() if now_ms is None else time_spans(query, now_ms),
         identifiers=_identifiers(text),
@@ -253,12 +245,7 @@ def _name_pattern(normal: str) -> re.Pattern[str]:
 
 
 def _plain_words(text: str) -> Iterable[str]:
-    return map(_plain, words_in(text.lower()))
-
-
-def _plain(word: str) -> str:
-    """A word in lower case with the typewriter's apostrophe, and without a possessive."""
-    return word.replace("\u2019", "'").removesuffix("'s")
+    return map(plain, words_in(text.lower()))
 
 
 class NameTerms(NamedTuple):
@@ -319,49 +306,3 @@ def name_parts(text: str) -> list[str]:
 def is_plural(word: str) -> bool:
     """Whether a word looks like the plural of the same word without its last letter."""
     return len(word) > MIN_PREFIX + 1 and word.endswith("s") and not word.endswith("ss")
-
-
-def words_in(text: str) -> list[str]:
-    """The words of a text as they stand there: letters, digits and inner apostrophes."""
-    return _WORD.findall(text)
-
-
-def stem_in(word: str) -> str:
-    """The stem of a word of a text in lower case."""
-    return stem(_plain(word))
-
-
-@lru_cache(maxsize=65_536)
-def stem(word: str) -> str:
-    """A word without the endings of number and tense, the same for `family` and `families`.
-
-    Coarse on purpose: both sides of a comparison go through it. Words with digits and words of
-    fewer than four letters stay as they are.
-
-    Args:
-        word: in lower case.
-    """
-    if len(word) < _SHORTEST or not word.isalpha():
-        return word
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith(_HISSING):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(_NO_PLURAL):
-        word = word[:-1]
-    for ending in ("ing", "ed"):
-        bare = word.removesuffix(ending)
-        if bare != word and len(bare) >= _SHORTEST - 1 and _VOWEL.search(bare):
-            word = _single(bare)
-            break
-    if len(word) >= _SHORTEST and word.endswith("e"):
-        word = word[:-1]
-    if _LONG_WITH_LL.fullmatch(word):
-        word = word[:-1]
-    return word[:-1] + "i" if len(word) >= _SHORTEST and word.endswith("y") else word
-
-
-def _single(word: str) -> str:
-    """Without the letter that `stopped` and `running` double."""
-    doubled = len(word) >= _SHORTEST and word[-1] == word[-2] and word[-1] not in "lsz"
-    return word[:-1] if doubled else word

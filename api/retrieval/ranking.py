@@ -21,7 +21,7 @@ import numpy
 from api.retrieval.graph_scores import path_scores, ways_of
 from api.retrieval.intent import Intent, fused_ranks
 from api.retrieval.policy import DEFAULT_POLICY, Policy
-from api.retrieval.query_terms import QueryTerms, stem
+from api.retrieval.query_terms import QueryTerms
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
     Candidate,
@@ -32,6 +32,7 @@ from api.retrieval.relevance import (
 )
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
+from enrichment.stems import stem
 from pipelines.graph.rows import Hit, Signal, Signalled, StepEdge, is_event
 
 MAX_WITH_NEIGHBOURS: Final = 120

@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy
 
-from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name, stem, stem_in, words_in
+from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name
 from consolidation.decay import DAY_MS
+from enrichment.stems import stem, stem_in, words_in
 from pipelines.graph.rows import DEFAULT_IMPORTANCE, Content
 
 Column = numpy.ndarray[Any, numpy.dtype[numpy.float64]]

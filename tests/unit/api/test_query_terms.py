@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.query_terms import MAX_WORDS, agent_name, query_terms, stem
+from api.retrieval.query_terms import MAX_WORDS, agent_name, query_terms
+from enrichment.stems import stem
 
 
 def test_words_that_say_little_are_left_out() -> None:

@@ -1,0 +1,66 @@
+"""Words of texts and of questions, and their stems: both sides of a comparison go through it."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
+_SHORTEST = 4
+"""Letters of a word that endings are taken off; and a stem keeps three."""
+_VOWEL = re.compile("[aeiouy]")
+_LONG_WITH_LL = re.compile(r"\w*[aeiouy][^\Waeiouy]+[aeiouy]ll")
+"""Ends with a doubled letter that its other forms may not have: "cancelled" and "cancel"."""
+_HISSING = ("sses", "shes", "ches", "xes", "zes")
+_NO_PLURAL = ("ss", "us", "is")
+
+
+def plain(word: str) -> str:
+    """A word in lower case with the typewriter's apostrophe, and without a possessive."""
+    return word.replace("\u2019", "'").removesuffix("'s")
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text as they stand there: letters, digits and inner apostrophes."""
+    return _WORD.findall(text)
+
+
+def stem_in(word: str) -> str:
+    """The stem of a word of a text in lower case."""
+    return stem(plain(word))
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """A word without the endings of number and tense, the same for `family` and `families`.
+
+    Coarse on purpose: both sides of a comparison go through it. Words with digits and words of
+    fewer than four letters stay as they are.
+
+    Args:
+        word: in lower case.
+    """
+    if len(word) < _SHORTEST or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(_HISSING):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(_NO_PLURAL):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        bare = word.removesuffix(ending)
+        if bare != word and len(bare) >= _SHORTEST - 1 and _VOWEL.search(bare):
+            word = _single(bare)
+            break
+    if len(word) >= _SHORTEST and word.endswith("e"):
+        word = word[:-1]
+    if _LONG_WITH_LL.fullmatch(word):
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) >= _SHORTEST and word.endswith("y") else word
+
+
+def _single(word: str) -> str:
+    """Without the letter that `stopped` and `running` double."""
+    doubled = len(word) >= _SHORTEST and word[-1] == word[-2] and word[-1] not in "lsz"
+    return word[:-1] if doubled else word

@@ -1,0 +1,106 @@
+"""Edges between rows as linked lists in arrays: 29 bytes each, whatever their ends hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pipelines.columns.tables import NOBODY, Table
+
+
+class Edge(NamedTuple):
+    """An edge: its ends by row, how good it is (NaN: not said), and a mark of its type's own."""
+
+    source: int
+    target: int
+    score: float
+    mark: bool
+
+
+class Edges:
+    """Edges of one type; those added last come first."""
+
+    def __init__(self) -> None:
+        self._edges = Table(
+            {
+                **dict.fromkeys(("source", "target", "next_out", "next_in"), "i4"),
+                "score": "f8",
+                "mark": "?",
+            }
+        )
+        self._first_out = _Heads()
+        self._first_in = _Heads()
+
+    def add(self, edge: Edge) -> None:
+        """Add an edge; parallel ones are kept apart."""
+        place = self._edges.add()
+        for name, value in zip(Edge._fields, edge, strict=True):
+            self._edges[name][place] = value
+        self._edges["next_out"][place] = self._first_out.push(edge.source, place)
+        self._edges["next_in"][place] = self._first_in.push(edge.target, place)
+
+    def out(self, source: int) -> Iterator[Edge]:
+        """Edges that begin at a row."""
+        return self._follow(self._first_out[source], "next_out")
+
+    def into(self, target: int) -> Iterator[Edge]:
+        """Edges that end at a row."""
+        return self._follow(self._first_in[target], "next_in")
+
+    def drop(self, source: int, target: int | None = None) -> None:
+        """Drop the edges that begin at a row; with `target` those that end there alone."""
+        targets, place = self._edges["target"], self._first_out[source]
+        before = NOBODY
+        while place != NOBODY:
+            behind = int(self._edges["next_out"][place])
+            if target is None or targets[place] == target:
+                self._edges["source"][place] = NOBODY  # its target's list still leads through it
+                if before == NOBODY:
+                    self._first_out[source] = behind
+                else:
+                    self._edges["next_out"][before] = behind
+            else:
+                before = place
+            place = behind
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        return self._edges.nbytes + self._first_out.nbytes + self._first_in.nbytes
+
+    def _follow(self, place: int, along: str) -> Iterator[Edge]:
+        edges = self._edges
+        sources, targets, behind = edges["source"], edges["target"], edges[along]
+        scores, marks = edges["score"], edges["mark"]
+        while place != NOBODY:
+            source = int(sources[place])
+            if source != NOBODY:
+                yield Edge(source, int(targets[place]), float(scores[place]), bool(marks[place]))
+            place = int(behind[place])
+
+
+class _Heads:
+    """The first edge of each row."""
+
+    def __init__(self) -> None:
+        self._table = Table({"first": "i4"})
+
+    def __getitem__(self, row: int) -> int:
+        return int(self._table["first"][row]) if row < self._table.size else NOBODY
+
+    def __setitem__(self, row: int, place: int) -> None:
+        self._table["first"][row] = place
+
+    def push(self, row: int, place: int) -> int:
+        """Put an edge first; the one that was."""
+        while self._table.size <= row:
+            added = self._table.add()
+            self._table["first"][added] = NOBODY
+        before = self[row]
+        self[row] = place
+        return before
+
+    @property
+    def nbytes(self) -> int:
+        """What the array takes."""
+        return self._table.nbytes

@@ -1,0 +1,172 @@
+"""The events of one tenant: what ranking must know of each, the order of sessions, texts, vectors.
+
+A row is an event; it keeps its number. An event that leaves the graph keeps its row too, and is
+not seen; it may come back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from enrichment.stems import stem_in, words_in
+from pipelines.columns.tables import NOBODY, Names, Table
+from pipelines.columns.texts import Texts
+from pipelines.columns.vectors import Vectors
+from pipelines.graph.rows import DEFAULT_IMPORTANCE
+from projections.identity import Position
+from projections.schema import VECTOR_DIMENSIONS
+
+PROPERTIES: Final = (
+    *("occurred_at", "session_id", "agent_id", "tool_name", "status", "user_id", "kind"),
+    *("importance_hint", "global_position", "text", "speaker", "importance_score", "embedding"),
+    *("importance_boost", "access_count", "last_accessed_at"),
+)
+"""Of an event, that are read from the graph."""
+TEXT_CHARACTERS: Final = 1_000
+"""Of an event's text that are compared with a question."""
+
+
+_LAST: Final = Position(2**63 - 1, 0)
+"""Of an event whose position somebody has damaged: it is known now, and not as of any position."""
+
+
+class Events:
+    """The events of one tenant.
+
+    Attributes:
+        ids: by row.
+        table: a row each; `user`, `session`, `author`, `agent`, `tool`, `status` and `kind` are
+            numbers of `names`; `score` is the importance that a stage gave, 0 before; `previous`
+            and `following` are rows of the session's order.
+        names: texts that several events share.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.rows: dict[str, int] = {}
+        self.names = Names()
+        self.texts = Texts()
+        self.vectors = Vectors(VECTOR_DIMENSIONS)
+        self.table = Table(
+            {
+                **dict.fromkeys(
+                    ("occurred_ms", "position_ms", "position_seq", "accessed_ms"), "i8"
+                ),
+                **dict.fromkeys(("user", "session", "author", "agent", "tool"), "i4"),
+                **dict.fromkeys(("status", "kind"), "i4"),
+                **dict.fromkeys(("previous", "following", "accesses", "words"), "i4"),
+                **dict.fromkeys(("importance", "score"), "i2"),
+                "boost": "f4",
+                **dict.fromkeys(("asks", "stands", "is_enriched"), "?"),
+            }
+        )
+        self.sessions: dict[int, list[int]] = {}
+        """Rows that stand, in the order of (occurred_at, event id), by session."""
+        self._said: dict[int, int] = {}
+
+    def row(self, event_id: str) -> int:
+        """The row of an event, a new one if need be, which nobody sees yet."""
+        row = self.rows.get(event_id)
+        if row is None:
+            row = self.rows[event_id] = self.table.add()
+            self.ids.append(event_id)
+            for name in ("previous", "following", "user", "session"):
+                self.table[name][row] = NOBODY
+        return row
+
+    def put(self, event_id: str, values: Mapping[str, Any]) -> None:
+        """Set everything of an event that is in the graph, values by PROPERTIES."""
+        row, table = self.row(event_id), self.table
+        position = _position(values["global_position"])
+        author = values["speaker"] or values["agent_id"]
+        importance = values["importance_score"] or values["importance_hint"] or DEFAULT_IMPORTANCE
+        self._leave(row)
+        numbers = {
+            "occurred_ms": values["occurred_at"] or 0,
+            "position_ms": position.ms,
+            "position_seq": position.seq,
+            "accessed_ms": values["last_accessed_at"] or 0,
+            "accesses": values["access_count"] or 0,
+            "importance": int(importance),
+            "boost": values["importance_boost"] or 0.0,
+            "score": values["importance_score"] or 0,
+            "user": self.names.number(values["user_id"]),
+            "session": self.names.number(values["session_id"]),
+            "author": self.names.number(author),
+            "agent": self.names.number(values["agent_id"]),
+            "tool": self.names.number(values["tool_name"]),
+            "status": self.names.number(values["status"]),
+            "kind": self.names.number(values["kind"]),
+            "is_enriched": values["text"] is not None,
+            "stands": True,
+        }
+        for name, number in numbers.items():
+            table[name][row] = number
+        self._join(row)
+        self._say(row, author, values["tool_name"], values["text"])
+        self.vectors.put(row, values["embedding"])
+
+    def remove(self, event_id: str) -> None:
+        """An event is not in the graph, or as a placeholder alone."""
+        row = self.rows.get(event_id)
+        if row is not None and self.table["stands"][row]:
+            self._leave(row)
+            self.texts.drop(row)
+            self._said.pop(row, None)
+            self.vectors.put(row, None)
+
+    def place(self, row: int) -> tuple[int, str]:
+        """Where an event stands in time."""
+        return int(self.table["occurred_ms"][row]), self.ids[row]
+
+    def _say(self, row: int, author: str | None, tool: str | None, text: str | None) -> None:
+        """What an event says: its text, who says it, and by what tool."""
+        text = (text or "")[:TEXT_CHARACTERS]
+        said = hash((author, tool, text))
+        if self._said.get(row) == said:
+            return
+        self._said[row] = said
+        self.table["words"][row] = len(text.split())
+        self.table["asks"][row] = text.rstrip().endswith("?")
+        called = "" if tool is None or tool == author else tool
+        words = [*words_in(f"{author or ''} {called}".lower()), *words_in(text.lower())]
+        self.texts.put(row, Counter(map(stem_in, words)))
+
+    # -- the order of sessions ---------------------------------------------------------------------
+
+    def _join(self, row: int) -> None:
+        """Take an event's place in the order of its session."""
+        order = self.sessions.setdefault(int(self.table["session"][row]), [])
+        at = bisect_left(order, self.place(row), key=self.place)
+        before = order[at - 1] if at else NOBODY
+        after = order[at] if at < len(order) else NOBODY
+        order.insert(at, row)
+        self._link(before, row)
+        self._link(row, after)
+
+    def _leave(self, row: int) -> None:
+        """Give up an event's place, if it has one."""
+        if not self.table["stands"][row]:
+            return
+        order = self.sessions[int(self.table["session"][row])]
+        del order[bisect_left(order, self.place(row), key=self.place)]
+        self._link(int(self.table["previous"][row]), int(self.table["following"][row]))
+        self.table["previous"][row] = self.table["following"][row] = NOBODY
+        self.table["stands"][row] = False
+
+    def _link(self, before: int, after: int) -> None:
+        if before != NOBODY:
+            self.table["following"][before] = after
+        if after != NOBODY:
+            self.table["previous"][after] = before
+
+
+def _position(text: str | None) -> Position:
+    try:
+        position = Position.parse(text or "")
+    except ValueError:
+        return _LAST
+    return min(position, _LAST)

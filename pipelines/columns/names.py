@@ -1,0 +1,110 @@
+"""Entities as a viewer of the columns finds them: by name, by meaning, and who is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy
+
+from enrichment.names import edges_of_sameness
+from pipelines.columns.view import View
+from pipelines.graph.reads.facts import Surroundings
+from pipelines.graph.reads.scope import OVER_FETCH
+from pipelines.graph.rows import EntityName
+
+
+class ColumnNames:
+    """The questions of `FactReads` about entities, answered from columns.
+
+    Args:
+        view: who looks.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._entities = view.tenant.entities
+
+    def found(self, words: Sequence[str], names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities by the words of their names, then by a canonical name; each once.
+
+        Args:
+            words: a name has one that begins with one of them.
+            names: canonical ones.
+            limit: of either kind.
+        """
+        scored = self._entities.with_words(words)
+        ids = self._entities.all
+        order = sorted(scored, key=lambda row: (-scored[row], ids[row].entity_id))
+        rows = self._seen(order[: OVER_FETCH * limit])[:limit]
+        rows += self._seen(self._entities.named(names))[:limit]
+        return [self._named(row) for row in dict.fromkeys(rows)]
+
+    def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities with one of the canonical names."""
+        return [self._named(row) for row in self._seen(self._entities.named(names))[:limit]]
+
+    def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
+        """Entities of the ids."""
+        return [self._named(row) for row in self._seen(self._rows(ids))]
+
+    def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
+        """Entities with the nearest names, and the plain cosine, the nearest first."""
+        stands = numpy.array([entity.stands for entity in self._entities.all], dtype=bool)
+        wanted = numpy.array(vector, dtype=numpy.float32)
+        rows, cosines = self._entities.vectors.nearest(wanted, stands, OVER_FETCH * limit)
+        scored = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
+        near = [(self._named(row), scored[row]) for row in self._seen(scored)]
+        return sorted(near, key=lambda match: (-match[1], match[0].entity_id))[:limit]
+
+    def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs that were found to be the same, from the ids on as far as five steps lead."""
+        rows = edges_of_sameness(ids, self._same)
+        return [(row["one"], row["other"]) for row in rows]
+
+    def _same(self, ids: Sequence[str]) -> list[dict[str, str]]:
+        found = self._entities.all
+        return [
+            {"one": found[row].entity_id, "other": found[other].entity_id}
+            for row in self._seen(self._rows(ids))
+            for other in self._seen(found[row].same)
+        ]
+
+    def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:
+        """How an entity stands in the graph of facts, by id."""
+        return {
+            self._entities.all[row].entity_id: self._surroundings(row)
+            for row in self._seen(self._rows(ids))
+        }
+
+    def _surroundings(self, row: int) -> Surroundings:
+        entity, view = self._entities.all[row], self._view
+        seen = [fact for fact in entity.facts if view.sees_fact(fact)]
+        communities = view.tenant.communities
+        mine = sorted(one for one in entity.communities if view.sees_made(communities.get(one)))
+        return Surroundings(
+            degree=len(seen),
+            edge_types=len({fact.edge_type for fact in seen}),
+            community_id=mine[0] if mine else None,
+            is_same=bool(entity.same),
+        )
+
+    def _rows(self, ids: Iterable[str]) -> list[int]:
+        rows = self._entities.rows
+        return [rows[one] for one in dict.fromkeys(ids) if one in rows]
+
+    def _seen(self, rows: Iterable[int]) -> list[int]:
+        return [row for row in rows if self._view.sees_entity(row)]
+
+    def _named(self, row: int) -> EntityName:
+        """An entity as the viewer may know it."""
+        entity = self._entities.all[row]
+        first = self._view.scope.sees_user(entity.first_user_id)
+        name = entity.name if first else None
+        names = (entity.canonical_name, name, entity.display_name)
+        return EntityName(
+            entity_id=entity.entity_id,
+            name=entity.display_name or name or entity.canonical_name,
+            entity_type=entity.corrected_type or entity.entity_type,
+            subtype=entity.subtype if first else None,
+            names=tuple(dict.fromkeys(one for one in names if one)),
+        )

@@ -1,0 +1,107 @@
+"""Arrays that grow: rows of numbers, one array a column, room doubled when it is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+Bits = NDArray[numpy.bool_]
+Rows = NDArray[numpy.signedinteger[Any]]
+"""Numbers of rows."""
+
+NOBODY: Final = -1
+"""In a column of row numbers or of interned names: none."""
+_FIRST_ROOM: Final = 64
+
+
+class Table:
+    """Rows of numbers by column.
+
+    Args:
+        columns: type of each; a pair of type and width for a column of several numbers a row.
+        room: rows that there is room for at first, at least 1.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, DTypeLike | tuple[DTypeLike, int]], room: int = _FIRST_ROOM
+    ) -> None:
+        self.size = 0
+        self._room = room
+        self._arrays: dict[str, Array] = {}
+        for name, kind in columns.items():
+            if isinstance(kind, tuple):
+                self._arrays[name] = numpy.zeros((self._room, kind[1]), dtype=kind[0])
+            else:
+                self._arrays[name] = numpy.zeros(self._room, dtype=kind)
+
+    def __getitem__(self, name: str) -> Array:
+        """A column, as long as there are rows; written through it, never kept: growing moves it."""
+        return self._arrays[name][: self.size]
+
+    def add(self) -> int:
+        """A row of zeros; its number."""
+        if self.size == self._room:
+            self._grow()
+        self.size += 1
+        return self.size - 1
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take; the room for more is not counted."""
+        return sum(array[: self.size].nbytes for array in self._arrays.values())
+
+    def _grow(self) -> None:
+        for name, array in self._arrays.items():
+            wider = numpy.zeros((2 * self._room, *array.shape[1:]), dtype=array.dtype)
+            wider[: self._room] = array
+            self._arrays[name] = wider
+        self._room *= 2
+
+
+class Names:
+    """Texts by a small number each, the same for the same text."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str | None) -> int:
+        """The number of a text, a new one if need be; NOBODY of None."""
+        if text is None:
+            return NOBODY
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def find(self, text: str | None) -> int:
+        """The number of a text; NOBODY where it has none."""
+        return NOBODY if text is None else self._numbers.get(text, NOBODY)
+
+    def text(self, number: int) -> str | None:
+        """The text of a number; None of NOBODY."""
+        return None if number == NOBODY else self.texts[number]
+
+
+def best(scores: Array, most: int) -> Rows:
+    """Places of the largest scores, the largest first, of equal ones the first.
+
+    Args:
+        scores: one a place.
+        most: at most so many.
+    """
+    if len(scores) > most:
+        # of those that equal the last one taken, the first: a partition would take any of them
+        least = numpy.partition(scores, len(scores) - most)[len(scores) - most]
+        above = numpy.flatnonzero(scores > least)
+        equal = numpy.flatnonzero(scores == least)[: most - len(above)]
+        chosen = numpy.concatenate([above, equal])
+        chosen.sort()
+    else:
+        chosen = numpy.arange(len(scores))
+    order = numpy.argsort(-scores[chosen], kind="stable")
+    return chosen[order]

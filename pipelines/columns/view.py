@@ -1,0 +1,262 @@
+"""What one viewer sees of a tenant's columns, as of now or of a position: masks, then questions.
+
+The one test of visibility of `pipelines.graph.reads.scope`, here for columns: what comes from the
+events of a user is that user's alone, what comes from nobody's is shared, what was made from those
+of several is for operators; what is behind a position is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy
+
+from pipelines.columns.entities import Entity, Fact
+from pipelines.columns.standings import Standings
+from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
+from pipelines.columns.tenant import Made, Tenant
+from pipelines.graph.reads.channels import CONTEXT_EVENTS, NEIGHBOUR_STEPS
+from pipelines.graph.reads.scope import OVER_FETCH, Scope
+from pipelines.graph.rows import Hit, Hits, SessionEvent
+
+SPEAKING: Final = ("agent", "user")
+"""Types of entities that may speak or act."""
+
+
+class View:
+    """Questions about one tenant in one scope; made for each, while the columns do not change.
+
+    Args:
+        tenant: whose columns.
+        scope: who looks, and as of when.
+    """
+
+    def __init__(self, tenant: Tenant, scope: Scope) -> None:
+        self.tenant = tenant
+        self.scope = scope
+        self._met: dict[int, bool] = {}
+
+    # -- who may see what --------------------------------------------------------------------------
+
+    @cached_property
+    def known(self) -> Bits:
+        """Of each event whether it stands, whoever may see it."""
+        table = self.tenant.events.table
+        known = table["stands"].copy()
+        until = self.scope.until
+        if until is not None:
+            ms = table["position_ms"]
+            known &= (ms < until.ms) | ((ms == until.ms) & (table["position_seq"] <= until.seq))
+        return known
+
+    @cached_property
+    def seen(self) -> Bits:
+        """Of each event whether the viewer sees it."""
+        return numpy.asarray(self.known & self._of_viewer)
+
+    @cached_property
+    def _of_viewer(self) -> Bits:
+        users = self.tenant.events.table["user"]
+        if self.scope.everyone:
+            return numpy.ones(len(users), dtype=bool)
+        mine = self.tenant.events.names.find(self.scope.user_id)
+        return numpy.asarray((users == NOBODY) | (users == mine))
+
+    def sees_event(self, row: int) -> bool:
+        """Whether the viewer sees an event."""
+        return bool(self.seen[row])
+
+    def sees_fact(self, fact: Fact) -> bool:
+        """Whether the viewer sees a fact, whether it holds or not."""
+        if not self.scope.sees_user(fact.user_id):
+            return False
+        if self.scope.until is None:
+            return True
+        said = self.tenant.events.rows.get(fact.event_id)
+        table = self.tenant.events.table
+        return said is None or not table["stands"][said] or bool(self.known[said])
+
+    def sees_entity(self, row: int) -> bool:
+        """Whether the viewer sees an entity: through events that mention it, or facts about it."""
+        if row not in self._met:
+            entity = self.tenant.entities.all[row]
+            self._met[row] = entity.stands and (
+                (self.scope.everyone and self.scope.until is None)
+                or bool(self.seen[entity.mentioned_in()].any())
+                or any(map(self.sees_fact, entity.facts))
+            )
+        return self._met[row]
+
+    def sees_made(self, made: Made | None) -> bool:
+        """Whether the viewer sees what consolidation made."""
+        if made is None or not made.stands:
+            return False
+        until, sources = self.scope.until, made.user_ids
+        if until is not None and (made.decided_at is None or made.decided_at > tuple(until)):
+            return False
+        if self.scope.everyone:
+            return True
+        return sources is not None and all(one == self.scope.user_id for one in sources)
+
+    # -- channels ----------------------------------------------------------------------------------
+
+    def text_hits(self, stems: Sequence[str], limit: int) -> Hits:
+        """Events whose text holds the stems, the best first, and those kept from the viewer.
+
+        Args:
+            stems: of the question.
+            limit: at most so many; those kept are among the best OVER_FETCH times as many.
+        """
+        scores = self.tenant.events.texts.scores(stems, len(self.known))
+        rows = numpy.flatnonzero((scores > 0) & self.known)
+        return self._hits(rows, scores[rows], limit)
+
+    def vector_hits(self, vector: Array, limit: int) -> Hits:
+        """The nearest events by plain cosine, the nearest first; see `text_hits`."""
+        vectors = self.tenant.events.vectors
+        rows, cosines = vectors.nearest(vector, self.known, OVER_FETCH * limit)
+        hits = self._hits(rows, cosines, limit)
+        if len(hits.shown) < limit and hits.withheld:
+            rows, cosines = vectors.nearest(vector, self.seen, limit)
+            hits = Hits(self._hits(rows, cosines, limit).shown, hits.withheld)
+        return hits
+
+    def _hits(self, rows: Rows, scores: Array, limit: int) -> Hits:
+        ids = self.tenant.events.ids
+        seen = self.seen[rows]
+        first = best(scores, OVER_FETCH * limit)
+        withheld = [ids[row] for row in rows[first[~seen[first]]].tolist()]
+        rows, scores = rows[seen], scores[seen]
+        order = best(scores, limit)
+        found = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
+        return Hits([Hit(ids[row], score) for row, score in found], withheld)
+
+    # -- what ranking must know --------------------------------------------------------------------
+
+    def standings(
+        self,
+        around: Iterable[str],
+        ids: Iterable[str],
+        *,
+        stems: Sequence[str],
+        vector: Array | None,
+    ) -> Standings:
+        """Events that the viewer sees, in the order of their rows.
+
+        Args:
+            around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
+            ids: these alone.
+            stems: of the question.
+            vector: of the question, of unit length; None: it has none.
+        """
+        events = self.tenant.events
+        chosen = self._with_neighbours(self._rows(around))
+        rows = numpy.union1d(chosen, self._rows(ids)).astype(numpy.int32)
+        table = {name: events.table[name][rows] for name in _OF_STANDINGS}
+        places = numpy.full(events.table.size + 1, NOBODY)  # the last one is nobody's
+        places[rows] = numpy.arange(len(rows))
+        authors = events.names.texts
+        unknown = numpy.full(len(rows), numpy.nan)
+        return Standings(
+            ids=[events.ids[row] for row in rows.tolist()],
+            authors=[authors[number] for number in table["author"].tolist()],
+            occurred_ms=table["occurred_ms"],
+            importance=table["importance"] + table["boost"],
+            accesses=table["accesses"],
+            accessed_ms=table["accessed_ms"],
+            words=table["words"],
+            asks=table["asks"],
+            previous=places[self._before(rows)],
+            counts=events.texts.counts(stems, rows),
+            stems=events.texts.distinct(rows),
+            cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
+        )
+
+    def _rows(self, event_ids: Iterable[str]) -> Rows:
+        """Rows of the events that the viewer sees, each once, sorted."""
+        rows = self.tenant.events.rows
+        found = {rows[one] for one in event_ids if one in rows}
+        sorted_rows = numpy.array(sorted(found), dtype=numpy.int32)
+        return sorted_rows[self.seen[sorted_rows]]
+
+    def _with_neighbours(self, rows: Rows) -> Rows:
+        """Rows, and those within a few steps that lead through seen events alone."""
+        met = [rows]
+        for step in (self._before, self._behind):
+            at = rows
+            for _ in range(NEIGHBOUR_STEPS):
+                at = step(at)
+                at = at[at != NOBODY]
+                at = at[self.seen[at]]
+                met.append(at)
+        return numpy.unique(numpy.concatenate(met))
+
+    def _before(self, rows: Rows) -> Rows:
+        return self._stepped(rows, "previous")
+
+    def _behind(self, rows: Rows) -> Rows:
+        return self._stepped(rows, "following")
+
+    def _stepped(self, rows: Rows, side: str) -> Rows:
+        """The next event of the session on one side, over those behind the position."""
+        column = self.tenant.events.table[side]
+        steps = column[rows]
+        if self.scope.until is not None:
+            while (later := (steps != NOBODY) & ~self.known[steps]).any():
+                steps = numpy.where(later, column[steps], steps)
+        return steps
+
+    def neighbours(self, row: int) -> tuple[int, int]:
+        """Rows of the events before and behind one in its session; NOBODY: there is none."""
+        at = numpy.array([row])
+        return int(self._before(at)[0]), int(self._behind(at)[0])
+
+    # -- where is asked ----------------------------------------------------------------------------
+
+    def session_events(self, session_id: str) -> list[SessionEvent]:
+        """The last events of a session, the newest first."""
+        events = self.tenant.events
+        order = events.sessions.get(events.names.find(session_id), ())
+        known = (row for row in reversed(order) if self.known[row])
+        last = [row for _, row in zip(range(CONTEXT_EVENTS), known, strict=False)]
+        table, names = events.table, events.names
+        return [
+            SessionEvent(
+                events.ids[row],
+                int(table["occurred_ms"][row]),
+                int(table["importance"][row]),
+                names.text(int(table["user"][row])),
+                names.texts[int(table["agent"][row])],
+            )
+            for row in last
+            if self.seen[row]
+        ]
+
+    def speaking(self, names: Iterable[str]) -> list[str]:
+        """Those of the canonical names under which somebody speaks or acts, sorted."""
+        entities = self.tenant.entities
+        return sorted(
+            {
+                entity.canonical_name
+                for row in entities.named(names)
+                if (entity := entities.all[row]).entity_type in SPEAKING
+                and self.sees_entity(row)
+                and self._acts(row, entity)
+            }
+        )
+
+    def _acts(self, row: int, entity: Entity) -> bool:
+        seen = entity.mentioned_in()
+        mentions = self.tenant.mentions
+        return any(
+            mention.target == row and mention.mark
+            for event in seen[self.seen[seen]][::-1].tolist()
+            for mention in mentions.out(event)
+        )
+
+
+_OF_STANDINGS: Final = (
+    *("author", "occurred_ms", "importance", "boost", "accesses", "accessed_ms", "words", "asks"),
+)
