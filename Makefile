@@ -22,7 +22,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-query bench-retrieval chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-columns bench-query bench-retrieval chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ bench: setup ## measure beside hand-written limits; BENCH_ARGS=--help lists the 
 
 bench-query: setup ## latency of reads at 10,000 and 100,000 events, beside a search by hand
 	$(BIN)/python -m tests.bench.query $(BENCH_ARGS)
+
+bench-columns: setup ## what a question costs in the columns (an index in memory), beside a comparison by hand
+	$(BIN)/python -m tests.bench.columns $(BENCH_ARGS)
 
 bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
 	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)

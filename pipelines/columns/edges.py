@@ -69,6 +69,8 @@ class Edges:
         return self._edges.nbytes + self._first_out.nbytes + self._first_in.nbytes
 
     def _follow(self, place: int, along: str) -> Iterator[Edge]:
+        if place == NOBODY:  # as of most rows
+            return
         edges = self._edges
         sources, targets, behind = edges["source"], edges["target"], edges[along]
         scores, marks = edges["score"], edges["mark"]

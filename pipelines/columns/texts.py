@@ -65,7 +65,9 @@ class Texts:
         """
         texts = self._texts
         scores = numpy.zeros(texts.size, dtype=numpy.float32)
-        mean = self._words / max(1, len(self._of_row))
+        share = _SATURATION * _LENGTH_SHARE / max(1.0, self._words / max(1, len(self._of_row)))
+        bounds = texts["words"] * numpy.float32(share)
+        bounds += numpy.float32(_SATURATION * (1 - _LENGTH_SHARE))
         for stem in dict.fromkeys(stems):
             postings = self._postings.get(stem)
             if postings is None:
@@ -73,9 +75,8 @@ class Texts:
             held, count = postings["text"], postings["count"].astype(numpy.float32)
             total = max(len(self._of_row), postings.size)
             rarity = numpy.log1p((total - postings.size + 0.5) / (postings.size + 0.5))
-            relative = texts["words"][held] * numpy.float32(_LENGTH_SHARE / max(mean, 1.0))
-            bound = count + _SATURATION * (1 - _LENGTH_SHARE + relative)
-            scores[held] += numpy.float32(rarity) * count * (1 + _SATURATION) / bound
+            weight = numpy.float32(rarity * (1 + _SATURATION))
+            scores[held] += weight * count / (count + bounds[held])
         by_row = numpy.zeros(rows, dtype=numpy.float32)
         found = numpy.flatnonzero(scores)
         owners = texts["row"][found]

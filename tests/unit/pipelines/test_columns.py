@@ -58,7 +58,8 @@ def held(tenant: Tenant) -> dict[str, Any]:
         "mentions": edges(tenant.mentions, names),
         "entities": {
             names[row]: {
-                "mentions": [ids[event] for event in entity.mentions],
+                "mentions": [ids[e] for e in entity.mentions if events.table["stands"][e]],
+                "unseen": {ids[e] for e in entity.mentions if not events.table["stands"][e]},
                 "facts": sorted(
                     str((names[fact.source], names[fact.target], fact[2:])) for fact in entity.facts
                 ),
