@@ -42,6 +42,8 @@ MAX_CAUSES: Final = 8
 MAX_EVIDENCE_CHARACTERS: Final = 200
 
 RuleName = Literal["value_flow", "tool_result", "retry", "reply"]
+RETRY: Final[RuleName] = "retry"
+"""The rule by which a later event tells that an earlier one failed."""
 
 
 class Rule(NamedTuple):
@@ -274,7 +276,7 @@ def _retries(window: Sequence[Features], effect: Features) -> Iterator[InferredC
             if outcome.failed:
                 alike = "same" if confidence == _SAME_ARGUMENTS_CONFIDENCE else "nearly the same"
                 evidence = f"{effect.tool_name} failed, then was called with {alike} arguments"
-                yield _cause(outcome, "retry", confidence, evidence)
+                yield _cause(outcome, RETRY, confidence, evidence)
             return
 
 

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
+_NAME_WORD = re.compile(r"\w+")
 _SHORTEST = 4
 """Letters of a word that endings are taken off; and a stem keeps three."""
 _VOWEL = re.compile("[aeiouy]")
@@ -23,6 +24,11 @@ def plain(word: str) -> str:
 def words_in(text: str) -> list[str]:
     """The words of a text as they stand there: letters, digits and inner apostrophes."""
     return _WORD.findall(text)
+
+
+def name_words(text: str) -> list[str]:
+    """The words of a name or of a question as names are searched: `_` joins."""
+    return _NAME_WORD.findall(text)
 
 
 def stem_in(word: str) -> str:

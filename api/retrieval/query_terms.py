@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from consolidation.decay import DAY_MS
 from enrichment.names import canonical_name
-from enrichment.stems import plain, words_in
+from enrichment.stems import name_words, plain, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 MAX_SPANS: Final = 64
@@ -160,7 +160,6 @@ MIN_PREFIX: Final = 3
 MAX_WORDS: Final = 32
 """Of one search; what a question says it says in fewer."""
 
-_NAME_WORD = re.compile(r"\w+")
 _NAME_PART = re.compile(r"[^\W_]+")
 _EDGE = re.compile(r"^[^\w]+|[^\w]+$")
 _POSSESSIVE = re.compile(r"['\u2019]s$", re.IGNORECASE)
@@ -263,7 +262,7 @@ class NameTerms(NamedTuple):
 def name_terms(query: str) -> NameTerms:
     """The words and the possible names of a query's first 512 characters."""
     text = query[:MAX_NAMING_CHARACTERS]
-    words = list(dict.fromkeys(_NAME_WORD.findall(text.lower())))
+    words = list(dict.fromkeys(name_words(text.lower())))
     telling = [word for word in words if word not in STOP_WORDS] or words
     singular = [word[:-1] for word in telling if is_plural(word)]
     return NameTerms(tuple(dict.fromkeys([*telling, *singular]))[:MAX_TERMS], _names(text))

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy
 
+from enrichment.event_kinds import FAILED
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
 from pipelines.graph.reads.proactive import Beside
 from pipelines.graph.reads.scope import MAX_SCANNED
 from pipelines.graph.rows import LEAST, Least, Signalled
 
-_FAILURES: Final = ("failed", "timeout")
 _SUCCESS: Final = "completed"
 _MOST: Final = 10.0
 """Importance, and accesses, from which on a signal is as strong as can be."""
@@ -22,21 +22,25 @@ _MOST: Final = 10.0
 
 def beside(view: View, start: Beside, least: Least = LEAST) -> list[Signalled]:
     """Events nobody asked for, the most telling first; one may come by several signals."""
-    found = [
+    signalled = [
         *_best(_alike_resolved(view, start.session_ids, least.score), least.most),
         *_best(_similar_resolved(view, start.event_ids), least.most),
         *_important(view, start.entity_ids, least),
         *_read_again(view, start.history, least.accesses),
     ]
-    return sorted(found, key=lambda one: (-one.score, one.event_id))
+    return sorted(signalled, key=_strength)
 
 
-def _best(found: Iterable[Signalled], most: int) -> list[Signalled]:
+def _strength(signal: Signalled) -> tuple[float, str]:
+    return -signal.score, signal.event_id
+
+
+def _best(signalled: Iterable[Signalled], most: int) -> list[Signalled]:
     best: dict[str, Signalled] = {}
-    for one in found:
-        if one.event_id not in best or best[one.event_id].score < one.score:
-            best[one.event_id] = one
-    return nsmallest(most, best.values(), key=lambda one: (-one.score, one.event_id))
+    for signal in signalled:
+        if signal.event_id not in best or best[signal.event_id].score < signal.score:
+            best[signal.event_id] = signal
+    return nsmallest(most, best.values(), key=_strength)
 
 
 def _alike_resolved(
@@ -59,7 +63,7 @@ def _similar_resolved(view: View, event_ids: Iterable[str]) -> Iterator[Signalle
     """Events of other sessions that are alike and failed, and the retry that succeeded."""
     tenant, events = view.tenant, view.tenant.events
     sessions, statuses = events.table["session"], events.table["status"]
-    failures = {events.names.find(status) for status in _FAILURES} - {NOBODY}
+    failures = {events.names.find(status) for status in FAILED} - {NOBODY}
     success = events.names.find(_SUCCESS)
     for row in (events.rows[event_id] for event_id in event_ids if event_id in events.rows):
         if not view.sees_event(row):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 from sortedcontainers import SortedDict  # type: ignore[import-untyped]  # it has no types
 
+from enrichment.stems import name_words
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.tables import Rows
 from pipelines.columns.vectors import Vectors
@@ -22,7 +22,6 @@ PROPERTIES: Final = (
     *("corrected_type", "embedding"),
 )
 """Of an entity, that are read from the graph."""
-_NAME_WORD: Final = re.compile(r"\w+")
 _PREFIX_WEIGHT: Final = 0.5
 _BEHIND: Final = "\U0010ffff"
 
@@ -147,7 +146,7 @@ class Entities:
             words: in lower case; a rare one counts more, a beginning half, a long name less.
         """
         scores: dict[int, float] = {}
-        apart = (one for word in words for one in _NAME_WORD.findall(folded(word)))
+        apart = (one for word in words for one in name_words(folded(word)))
         for word in dict.fromkeys(apart):
             for held, weight in self._like(word):
                 rarity = weight * float(numpy.log1p(len(self.all) / len(held)))
@@ -185,5 +184,5 @@ class Entities:
 
 def _words(names: Iterable[str]) -> set[str]:
     """Words of names as they are searched: without accents, and without those that say little."""
-    found = (word for name in names for word in _NAME_WORD.findall(folded(name)))
-    return {word for word in found if word not in STOP_WORDS}
+    words = (word for name in names for word in name_words(folded(name)))
+    return {word for word in words if word not in STOP_WORDS}

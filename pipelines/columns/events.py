@@ -15,6 +15,7 @@ from enrichment.stems import stem_in, words_in
 from pipelines.columns.tables import NOBODY, Names, Table
 from pipelines.columns.texts import Texts
 from pipelines.columns.vectors import Vectors
+from pipelines.graph.reads.channels import TEXT_CHARACTERS
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.identity import Position
 from projections.schema import VECTOR_DIMENSIONS
@@ -25,8 +26,6 @@ PROPERTIES: Final = (
     *("importance_boost", "access_count", "last_accessed_at"),
 )
 """Of an event, that are read from the graph."""
-TEXT_CHARACTERS: Final = 1_000
-"""Of an event's text that are compared with a question."""
 
 
 _LAST: Final = Position(2**63 - 1, 0)
@@ -125,10 +124,10 @@ class Events:
     def _say(self, row: int, author: str | None, tool: str | None, text: str | None) -> None:
         """What an event says: its text, who says it, and by what tool."""
         text = (text or "")[:TEXT_CHARACTERS]
-        said = hash((author, tool, text))
-        if self._said.get(row) == said:
+        digest = hash((author, tool, text))
+        if self._said.get(row) == digest:
             return
-        self._said[row] = said
+        self._said[row] = digest
         self.table["words"][row] = len(text.split())
         self.table["asks"][row] = text.rstrip().endswith("?")
         called = "" if tool is None or tool == author else tool

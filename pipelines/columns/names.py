@@ -62,11 +62,11 @@ class ColumnNames:
         return [(row["one"], row["other"]) for row in rows]
 
     def _same(self, ids: Sequence[str]) -> list[dict[str, str]]:
-        found = self._entities.all
+        entities = self._entities.all
         return [
-            {"one": found[row].entity_id, "other": found[other].entity_id}
+            {"one": entities[row].entity_id, "other": entities[other].entity_id}
             for row in self._seen(self._rows(ids))
-            for other in self._seen(found[row].same)
+            for other in self._seen(entities[row].same)
         ]
 
     def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:

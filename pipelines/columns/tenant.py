@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from enrichment.causality import RuleName
+from enrichment.causality import RETRY
 from enrichment.names import Role
 from pipelines.columns import entities as entity_columns
 from pipelines.columns import events as event_columns
@@ -34,7 +34,6 @@ from projections.schema import (
     SUMMARY,
 )
 
-RETRY: Final[RuleName] = "retry"
 SUBJECT: Final[Role] = "subject"
 """The role of somebody who speaks or acts."""
 NODE_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -141,11 +140,11 @@ class Tenant:
         elif label == ENTITY.label:
             self.entities.remove(own_id)
         else:
-            made = self._made(label).setdefault(own_id, Made())
-            made.stands = stands and not values.get("gone")
-            made.user_ids = values.get("user_ids")
-            made.decided_at = values.get("decided_at")
-            made.level = values.get("level") or 0
+            summary = self._made(label).setdefault(own_id, Made())
+            summary.stands = stands and not values.get("gone")
+            summary.user_ids = values.get("user_ids")
+            summary.decided_at = values.get("decided_at")
+            summary.level = values.get("level") or 0
 
     def _put_event(self, event_id: str, values: Mapping[str, Any]) -> None:
         """An event; it moves among those that mention an entity if its time is another now."""

@@ -14,9 +14,9 @@ import numpy
 
 from pipelines.columns.tables import NOBODY, Array, Rows, Table
 
-_SATURATION: Final = 1.2
-_LENGTH_SHARE: Final = 0.75
-"""BM25's k1 and b, as search engines have them."""
+_K1: Final = 1.2
+_B: Final = 0.75
+"""Of BM25, as search engines have them."""
 _MOST_COUNTED: Final = 255
 _FEW: Final = 2
 """Most stems are held by one text or two."""
@@ -65,9 +65,9 @@ class Texts:
         """
         texts = self._texts
         scores = numpy.zeros(texts.size, dtype=numpy.float32)
-        share = _SATURATION * _LENGTH_SHARE / max(1.0, self._words / max(1, len(self._of_row)))
+        share = _K1 * _B / max(1.0, self._words / max(1, len(self._of_row)))
         bounds = texts["words"] * numpy.float32(share)
-        bounds += numpy.float32(_SATURATION * (1 - _LENGTH_SHARE))
+        bounds += numpy.float32(_K1 * (1 - _B))
         for stem in dict.fromkeys(stems):
             postings = self._postings.get(stem)
             if postings is None:
@@ -75,13 +75,13 @@ class Texts:
             held, count = postings["text"], postings["count"].astype(numpy.float32)
             total = max(len(self._of_row), postings.size)
             rarity = numpy.log1p((total - postings.size + 0.5) / (postings.size + 0.5))
-            weight = numpy.float32(rarity * (1 + _SATURATION))
+            weight = numpy.float32(rarity * (1 + _K1))
             scores[held] += weight * count / (count + bounds[held])
         by_row = numpy.zeros(rows, dtype=numpy.float32)
-        found = numpy.flatnonzero(scores)
-        owners = texts["row"][found]
+        holding = numpy.flatnonzero(scores)
+        owners = texts["row"][holding]
         standing = owners != NOBODY
-        by_row[owners[standing]] = scores[found[standing]]
+        by_row[owners[standing]] = scores[holding[standing]]
         return by_row
 
     def counts(self, stems: Sequence[str], rows: Rows) -> Array:

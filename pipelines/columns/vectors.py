@@ -13,10 +13,9 @@ from typing import Final
 import numpy
 import simsimd
 
+from enrichment.vectors import levels
 from pipelines.columns.tables import Array, Bits, Rows, Table, best
 
-MOST: Final = 127
-"""The largest number of a vector, by magnitude."""
 _REFINED: Final = 4
 """Rows compared again with the question as it is, for one that is wanted."""
 
@@ -36,11 +35,11 @@ class Vectors:
         """Set the vector of a row; None, or one of zeros: it has none."""
         while self._table.size <= row:
             self._table.add()
-        levels = numpy.zeros(self.dimensions, dtype="i1")
+        numbers = numpy.zeros(self.dimensions, dtype="i1")
         if vector is not None and len(vector) == self.dimensions:
-            levels = quantised(numpy.array(vector, dtype=numpy.float32))
-        self._table["levels"][row] = levels
-        self._table["norm"][row] = numpy.linalg.norm(levels.astype(numpy.float32))
+            numbers = quantised(numpy.array(vector))
+        self._table["levels"][row] = numbers
+        self._table["norm"][row] = numpy.linalg.norm(numbers.astype(numpy.float32))
 
     def nearest(self, vector: Array, among: Bits, most: int) -> tuple[Rows, Array]:
         """Rows whose vectors are nearest, the nearest first, and their plain cosines.
@@ -54,11 +53,11 @@ class Vectors:
         rows = numpy.flatnonzero(among)
         if not len(rows):
             return rows.astype(numpy.int32), numpy.zeros(0)
-        levels, norms = self._table["levels"], self._table["norm"]
+        table, norms = self._table["levels"], self._table["norm"]
         if len(rows) * _REFINED < len(among):
-            levels, norms = levels[rows], norms[rows]
+            table, norms = table[rows], norms[rows]
         question = quantised(vector)
-        products = numpy.asarray(simsimd.cdist(levels, question[None, :], metric="dot")).ravel()
+        products = numpy.asarray(simsimd.cdist(table, question[None, :], metric="dot")).ravel()
         cosines = products / numpy.maximum(norms, 1e-9)
         if len(cosines) != len(rows):
             cosines = cosines[rows]
@@ -69,25 +68,25 @@ class Vectors:
 
     def cosines(self, vector: Array, rows: Rows) -> Array:
         """Plain cosine of each row's vector and another of unit length; NaN of a row without."""
-        levels, norms = self._levels(rows)
+        table, norms = self._levels(rows)
         with numpy.errstate(divide="ignore", invalid="ignore"):
-            cosines = numpy.where(norms > 0, (levels @ vector) / norms, numpy.nan)
+            cosines = numpy.where(norms > 0, (table @ vector) / norms, numpy.nan)
         return numpy.asarray(cosines, dtype=numpy.float64)
 
     def unit(self, rows: Rows) -> Array:
         """The vectors of rows, of unit length; zeros of a row without."""
-        levels, norms = self._levels(rows)
+        table, norms = self._levels(rows)
         scales = numpy.divide(1.0, norms, out=numpy.zeros_like(norms), where=norms > 0)
-        return numpy.asarray(levels * scales[:, None])
+        return numpy.asarray(table * scales[:, None])
 
     def _levels(self, rows: Rows) -> tuple[Array, Array]:
         """Vectors of rows as they are kept, and their norms; zeros of a row without."""
-        levels = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
+        table = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
         norms = numpy.zeros(len(rows), dtype=numpy.float32)
         inside = rows < self._table.size
-        levels[inside] = self._table["levels"][rows[inside]]
+        table[inside] = self._table["levels"][rows[inside]]
         norms[inside] = self._table["norm"][rows[inside]]
-        return levels, norms
+        return table, norms
 
     @property
     def nbytes(self) -> int:
@@ -96,8 +95,6 @@ class Vectors:
 
 
 def quantised(vector: Array) -> Array:
-    """A vector as whole numbers from -127 to 127, its largest component being 127; or zeros."""
-    largest = float(numpy.abs(vector).max(initial=0.0))
-    if not largest or not numpy.isfinite(largest):
-        return numpy.zeros(len(vector), dtype="i1")
-    return numpy.rint(vector / largest * MOST).astype("i1")
+    """A vector as whole numbers from -127 to 127; zeros where it has no direction."""
+    (row,) = levels([vector.astype("<f4").tobytes()])
+    return numpy.asarray(row, dtype="i1")

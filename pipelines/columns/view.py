@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import numpy
@@ -44,12 +45,12 @@ class View:
     def known(self) -> Bits:
         """Of each event whether it stands, whoever may see it."""
         table = self.tenant.events.table
-        known = table["stands"].copy()
+        standing = table["stands"].copy()
         until = self.scope.until
         if until is not None:
             ms = table["position_ms"]
-            known &= (ms < until.ms) | ((ms == until.ms) & (table["position_seq"] <= until.seq))
-        return known
+            standing &= (ms < until.ms) | ((ms == until.ms) & (table["position_seq"] <= until.seq))
+        return standing
 
     @cached_property
     def seen(self) -> Bits:
@@ -74,9 +75,9 @@ class View:
             return False
         if self.scope.until is None:
             return True
-        said = self.tenant.events.rows.get(fact.event_id)
+        row = self.tenant.events.rows.get(fact.event_id)
         table = self.tenant.events.table
-        return said is None or not table["stands"][said] or bool(self.known[said])
+        return row is None or not table["stands"][row] or bool(self.known[row])
 
     def sees_entity(self, row: int) -> bool:
         """Whether the viewer sees an entity: through events that mention it, or facts about it."""
@@ -89,12 +90,12 @@ class View:
             )
         return self._met[row]
 
-    def sees_made(self, made: Made | None) -> bool:
+    def sees_made(self, node: Made | None) -> bool:
         """Whether the viewer sees what consolidation made."""
-        if made is None or not made.stands:
+        if node is None or not node.stands:
             return False
-        until, sources = self.scope.until, made.user_ids
-        if until is not None and (made.decided_at is None or made.decided_at > tuple(until)):
+        until, sources = self.scope.until, node.user_ids
+        if until is not None and (node.decided_at is None or node.decided_at > tuple(until)):
             return False
         if self.scope.everyone:
             return True
@@ -130,8 +131,8 @@ class View:
         withheld = [ids[row] for row in rows[first[~seen[first]]].tolist()]
         rows, scores = rows[seen], scores[seen]
         order = best(scores, limit)
-        found = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
-        return Hits([Hit(ids[row], score) for row, score in found], withheld)
+        scored = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
+        return Hits([Hit(ids[row], score) for row, score in scored], withheld)
 
     # -- what ranking must know --------------------------------------------------------------------
 
@@ -177,8 +178,8 @@ class View:
     def _rows(self, event_ids: Iterable[str]) -> Rows:
         """Rows of the events that the viewer sees, each once, sorted."""
         rows = self.tenant.events.rows
-        found = {rows[one] for one in event_ids if one in rows}
-        sorted_rows = numpy.array(sorted(found), dtype=numpy.int32)
+        chosen = {rows[one] for one in event_ids if one in rows}
+        sorted_rows = numpy.array(sorted(chosen), dtype=numpy.int32)
         return sorted_rows[self.seen[sorted_rows]]
 
     def _with_neighbours(self, rows: Rows) -> Rows:
@@ -219,16 +220,16 @@ class View:
         """The last events of a session, the newest first."""
         events = self.tenant.events
         order = events.sessions.get(events.names.find(session_id), ())
-        known = (row for row in reversed(order) if self.known[row])
-        last = [row for _, row in zip(range(CONTEXT_EVENTS), known, strict=False)]
+        newest = (row for row in reversed(order) if self.known[row])
+        last = list(islice(newest, CONTEXT_EVENTS))
         table, names = events.table, events.names
         return [
             SessionEvent(
                 events.ids[row],
-                int(table["occurred_ms"][row]),
-                int(table["importance"][row]),
-                names.text(int(table["user"][row])),
-                names.texts[int(table["agent"][row])],
+                occurred_at_ms=int(table["occurred_ms"][row]),
+                importance=int(table["importance"][row]),
+                user_id=names.text(int(table["user"][row])),
+                agent_id=names.texts[int(table["agent"][row])],
             )
             for row in last
             if self.seen[row]

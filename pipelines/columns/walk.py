@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
 from itertools import islice
 from math import isnan
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy
@@ -59,9 +60,9 @@ class Walker:
         edges: list[StepEdge] = []
         for node_id in node_ids:
             label, own_id = label_and_id(node_id)
-            for type_, found in self._around(label, own_id):
+            for type_, ordered in self._around(label, own_id):
                 cap = self._caps[type_.type]
-                edges += [edge for _, edge in nsmallest(cap, found, key=lambda one: one[0])]
+                edges += [edge for _, edge in nsmallest(cap, ordered, key=itemgetter(0))]
         return edges
 
     def _around(self, label: str, own_id: str) -> Iterator[tuple[EdgeRow, Iterable[Ordered]]]:
@@ -137,10 +138,10 @@ class Walker:
     def _in_summaries(self, row: int) -> Iterator[Ordered]:
         here = self._events.ids[row]
         for summary_id in self._tenant.above.get(row, ()):
-            made = self._tenant.summaries.get(summary_id)
-            if made is not None and self._view.sees_made(made):
+            summary = self._tenant.summaries.get(summary_id)
+            if summary is not None and self._view.sees_made(summary):
                 there = wire_id(SUMMARY.label, summary_id)
-                yield (made.level, summary_id), _step(SUMMARIZES, here, there, forward=False)
+                yield (summary.level, summary_id), _step(SUMMARIZES, here, there, forward=False)
 
     # -- from an entity ----------------------------------------------------------------------------
 
@@ -228,10 +229,10 @@ class Walker:
         above = self._tenant.above.get(summary_id, ())
         for others, forward in ((below, True), (above, False)):
             for other in others:
-                made = self._tenant.summaries.get(other)
-                if made is not None and self._view.sees_made(made):
+                summary = self._tenant.summaries.get(other)
+                if summary is not None and self._view.sees_made(summary):
                     there = wire_id(SUMMARY.label, other)
-                    yield (-made.level, other), _step(SUMMARIZES, here, there, forward=forward)
+                    yield (-summary.level, other), _step(SUMMARIZES, here, there, forward=forward)
 
     def _members(self, community_id: str) -> Iterator[Ordered]:
         here = wire_id(COMMUNITY.label, community_id)

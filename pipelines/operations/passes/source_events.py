@@ -20,6 +20,7 @@ from consolidation.summary_payloads import (
     SessionSummary,
     users_named,
 )
+from enrichment.causality import RETRY
 from enrichment.event_kinds import FAILED, EventKind
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
@@ -37,8 +38,6 @@ from projections.schema import (
 
 DIRECT_CONFIDENCE = 1.0
 """Of a cause that the producer named."""
-_RETRY = "retry"
-"""The rule of the causes by which a later event tells that an earlier one failed."""
 _SCALARS = (
     "event_type",
     "session_id",
@@ -173,7 +172,7 @@ def _failed(sessions: Sessions, causes: _Causes) -> list[Key]:
             cause.event_id
             for node in nodes
             for cause in causes.get(node.key, ())
-            if cause.rule == _RETRY
+            if cause.rule == RETRY
         }
         failed += [
             node.key
