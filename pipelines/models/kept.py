@@ -1,29 +1,19 @@
-"""Models and rules behind the store of derivations: what is kept there is not made again."""
+"""Models behind the store of derivations: what is kept there is not computed again."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-import orjson
-
-from enrichment.kept import decode, encode
 from enrichment.ports import Analysis, Embedder, EntityRecognizer
-from enrichment.stage import Derived, EventKey
 from enrichment.vectors import kept_bytes, pack, unpack
 from pipelines.models.analyst import decode_analysis
 from pipelines.models.derivations import (
     Derivations,
     Digest,
     digest_of,
-    passed_of,
-    rules_digest,
-    run_of,
 )
-from pipelines.models.nlp import EncodedRecognizer
-from pipelines.work.folds import Placed
-from projections.events import Event
 
 
 class KeptEmbedder(Embedder):
@@ -63,6 +53,16 @@ class KeptEmbedder(Embedder):
             packed |= self._derivations.put("vector", fresh)
         vectors = dict(zip(packed, unpack(list(packed.values())), strict=True))
         return [vectors[digest] for digest in digests]
+
+
+class EncodedRecognizer(Protocol):
+    """Analyses in their encoded form, None for a text that had to go without."""
+
+    model: str
+    revision: str
+
+    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
+        """One for each text."""
 
 
 class KeptRecognizer(EntityRecognizer):
@@ -111,114 +111,3 @@ class KeptRecognizer(EntityRecognizer):
                 continue
         self._derivations.damaged("analysis", packed.keys() - analyses.keys())
         return analyses
-
-
-class Source(NamedTuple):
-    """An event with all that its derivation depends on, beside rules and models.
-
-    Attributes:
-        content: the payload behind its `payload_ref`.
-    """
-
-    placed: Placed
-    content: Any = None
-
-
-class KeptEvents:
-    """What the rules found in events, and which entries have all that is derived from them.
-
-    A derivation is kept by the event and what is behind its `payload_ref`. In front of it stands by
-    which rules and which recogniser it was made: others make it anew, in its place.
-
-    Args:
-        derivations: where they are kept.
-        recognizer: name and revision of the one that the rules read.
-        ledger: tells it from any other.
-        models: all of them, as a checkpoint names them.
-    """
-
-    def __init__(
-        self, derivations: Derivations, *, recognizer: str, ledger: str, models: str
-    ) -> None:
-        self._derivations = derivations
-        self._made_by = digest_of(rules_digest(), recognizer)
-        self._run = run_of(ledger, models)
-        self._passed = passed_of(ledger)
-
-    @property
-    def unkept(self) -> int:
-        """What the store did not take since this process began."""
-        return self._derivations.unkept
-
-    def read(self, sources: Sequence[Source]) -> dict[EventKey, Derived]:
-        """What is kept of events, without vectors and answers."""
-        by_digest = _by_digest(sources)
-        return self._decoded(self._derivations.get("event", by_digest), by_digest)
-
-    def write(
-        self, sources: Sequence[Source], derived: Mapping[EventKey, Derived]
-    ) -> dict[EventKey, Derived]:
-        """Keep what the rules found in events; returns what stands, perhaps another worker's."""
-        by_digest = _by_digest([one for one in sources if one.placed[1].key in derived])
-        values = {
-            digest: self._made_by + encode(derived[source.placed[1].key])
-            for digest, source in by_digest.items()
-        }
-        held = self._derivations.put("event", values)
-        other = {digest: data for digest, data in held.items() if data != values[digest]}
-        stands = self._decoded(other, by_digest)
-        gone = [digest for digest in other if by_digest[digest].placed[1].key not in stands]
-        self._derivations.forget("event", gone)
-        self._derivations.put("event", {digest: values[digest] for digest in gone})
-        return {**derived, **stands}
-
-    def _decoded(
-        self, packed: Mapping[Digest, bytes], by_digest: Mapping[Digest, Source]
-    ) -> dict[EventKey, Derived]:
-        """Those that these rules made."""
-        derived: dict[EventKey, Derived] = {}
-        damaged: list[Digest] = []
-        for digest, data in packed.items():
-            if not data.startswith(self._made_by):
-                continue
-            position, event = by_digest[digest].placed
-            try:
-                derived[event.key] = decode(data[len(self._made_by) :], position, event)
-            except ValueError:
-                damaged.append(digest)
-        self._derivations.damaged("event", damaged)
-        return derived
-
-    def mark(
-        self,
-        entries: Sequence[tuple[int, int, Event]],
-        whole: Collection[EventKey],
-        passed: Collection[EventKey],
-    ) -> None:
-        """Note which entries have all that is derived from them, and which need nothing.
-
-        Args:
-            entries: partition, number within it and event of each.
-            whole: (tenant, event id) of those with all of it.
-            passed: of those that need none.
-        """
-        for run, keys in ((self._run, whole), (self._passed, passed)):
-            seqs: dict[int, list[int]] = {}
-            for partition, seq, event in entries:
-                if event.key in keys:
-                    seqs.setdefault(partition, []).append(seq)
-            for partition, numbers in seqs.items():
-                self._derivations.mark(run, partition, numbers)
-
-
-def _by_digest(sources: Sequence[Source]) -> dict[Digest, Source]:
-    """Events by what their derivations are kept by; those that no JSON can hold are left out."""
-    by_digest: dict[Digest, Source] = {}
-    for source in sources:
-        _, event = source.placed
-        try:
-            told = orjson.dumps((tuple(event), source.content), option=orjson.OPT_SORT_KEYS)
-        except orjson.JSONEncodeError:
-            continue
-        by_digest[digest_of(told)] = source
-    return by_digest

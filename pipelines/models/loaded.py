@@ -11,10 +11,10 @@ from enrichment.ports import Embedder, EntityRecognizer, PayloadResolver
 from pipelines.ledger.payloads import FsspecResolver
 from pipelines.models.derivations import Derivations, make_store
 from pipelines.models.installed import embedder_folder, language_model_in_use
-from pipelines.models.kept import KeptEmbedder, KeptRecognizer
+from pipelines.models.kept import EncodedRecognizer, KeptEmbedder, KeptRecognizer
 from pipelines.models.llm import make_language_model
 from pipelines.models.model_client import SharedEmbedder
-from pipelines.models.nlp import EncodedRecognizer, make_recognizer
+from pipelines.models.nlp import make_recognizer
 from pipelines.work.settings import Settings
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError
-from typing import Protocol, Self
+from typing import Self
 
 import orjson
 
@@ -27,16 +27,6 @@ _STARTS = 3
 # Of one frame: enough for spaCy to be fast, and few enough that its answers come in 2 s or less.
 _BATCH_TEXTS = 32
 _BATCH_CHARACTERS = 16_384
-
-
-class EncodedRecognizer(Protocol):
-    """Analyses in their encoded form, None for a text that had to go without."""
-
-    model: str
-    revision: str
-
-    def analyze_encoded(self, texts: Sequence[str]) -> list[bytes | None]:
-        """One for each text."""
 
 
 class SpacyRecognizer(EntityRecognizer):

@@ -25,12 +25,12 @@ from enrichment.stage import (
 from enrichment.text import event_text
 from pipelines.ledger.registry import Target
 from pipelines.models.installed import SAMENESS
-from pipelines.models.kept import KeptEvents, Source
 from pipelines.models.llm import ChatModel
 from pipelines.models.loaded import Memory, Models
 from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
+from pipelines.work.kept_events import KeptEvents, Source
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections.errors import ModelFailed

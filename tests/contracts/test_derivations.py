@@ -24,7 +24,7 @@ from enrichment.stage import derive_event
 from enrichment.text import event_text
 from enrichment.vectors import pack, unpack
 from pipelines.local.processes import free_port
-from pipelines.models import derivations, kept
+from pipelines.models import derivations
 from pipelines.models.analyst import encode_analysis
 from pipelines.models.derivations import (
     PAUSE_S,
@@ -39,8 +39,10 @@ from pipelines.models.derivations import (
     shown_url,
     tally,
 )
-from pipelines.models.kept import KeptEmbedder, KeptEvents, KeptRecognizer, Source
+from pipelines.models.kept import KeptEmbedder, KeptRecognizer
 from pipelines.observe import metrics
+from pipelines.work import kept_events as kept_events_module
+from pipelines.work.kept_events import KeptEvents, Source
 from pipelines.work.settings import Settings
 from projections.errors import DerivationsUnavailable
 from projections.identity import Position
@@ -616,7 +618,7 @@ def test_other_rules_and_other_models_make_their_own_in_its_place(
     derived = derived_of(SOURCES)
     events_of(store).write(SOURCES, derived)
     assert events_of(store, recognizer="nlp@r2").read(SOURCES) == {}
-    monkeypatch.setattr(kept, "rules_digest", lambda: bytes(16))
+    monkeypatch.setattr(kept_events_module, "rules_digest", lambda: bytes(16))
     newer = events_of(store)
     assert newer.read(SOURCES) == {}
     newer.write(SOURCES, derived)
@@ -638,7 +640,7 @@ def test_of_two_workers_the_first_ones_derivation_is_used(open_store: Callable[[
 def test_a_derivation_that_is_none_is_damaged(store: Store, damage: bytes) -> None:
     kept_events = events_of(store)
     front = Derivations(store)
-    (digest,) = kept._by_digest(SOURCES[:1])
+    (digest,) = kept_events_module._by_digest(SOURCES[:1])
     front.put("event", {digest: kept_events._made_by + damage})
     before = lookups("damaged", "event")
     assert kept_events.read(SOURCES[:1]) == {}
