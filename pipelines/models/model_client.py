@@ -183,10 +183,9 @@ class ModelHost:
         linger_s: float = LINGER_S,
     ) -> None:
         choice = orjson.dumps(EmbedderChoice.from_settings(settings)).decode()
-        default = Path(tempfile.gettempdir(), f"recollect-{os.geteuid()}")
-        self._folder = (settings.model_process_dir or default).absolute()
-        digest = _digest((*program, str(linger_s), choice))
-        self.path = self._folder / f"{digest}.sock"
+        name = f"{_digest((*program, str(linger_s), choice))}.sock"
+        self._folder = (settings.model_process_dir or _own_folder(name)).absolute()
+        self.path = self._folder / name
         logs = settings.data_dir.absolute() / "log"
         self.log = (logs if logs.is_dir() else self._folder) / "models.log"
         self._program = program
@@ -288,7 +287,7 @@ class ModelHost:
         Raises:
             ModelUnavailable: it is somebody else's, or its path is too long for a socket.
         """
-        if len(os.fsencode(self.path)) > _MAX_PATH_BYTES:
+        if not _fits(self.path):
             raise self._unavailable(f"the path {self._folder} is too long for a socket")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -306,6 +305,16 @@ class ModelHost:
             fix="look at its log, or name a folder of your own (RECOLLECT_MODEL_PROCESS_DIR); "
             f"log: {self.log}",
         )
+
+
+def _own_folder(name: str) -> Path:
+    """The user's folder among the temporary files; in /tmp where theirs has too long a path."""
+    folders = [Path(base, f"recollect-{os.geteuid()}") for base in (tempfile.gettempdir(), "/tmp")]  # noqa: S108  # 0700, its owner checked
+    return next((one for one in folders if _fits(one / name)), folders[0])
+
+
+def _fits(path: Path) -> bool:
+    return len(os.fsencode(path.absolute())) <= _MAX_PATH_BYTES
 
 
 @cache

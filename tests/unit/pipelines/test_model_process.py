@@ -393,3 +393,16 @@ def test_a_missing_model_names_the_command_that_installs_it(folder: Path) -> Non
         pid = shared.pid
     assert pid is not None
     assert wait_until(partial(is_gone, pid), PATIENT_S)
+
+
+def test_a_long_path_of_temporary_files_is_no_hindrance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert str(ModelHost(Settings()).path).startswith("/tmp/recollect-")
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/x")
+    assert str(ModelHost(Settings()).path).startswith("/tmp/x/recollect-")
+    with pytest.raises(ModelUnavailable, match="too long for a socket"):
+        ModelHost(Settings(model_process_dir=deep)).connect()
