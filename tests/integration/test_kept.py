@@ -9,8 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from pipelines.models import derivations, kept
+from pipelines.models import derivations
 from pipelines.operations.status import status
+from pipelines.work import kept_events
 from projections.errors import ModelFailed
 from projections.events import Event
 from tests.integration.enrichment_support import embedder, recognizer, returned, said
@@ -131,7 +132,7 @@ def test_other_rules_take_the_kept_analyses(
     enriched: EnrichedLedger[ValkeyStack], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = derived(enriched)
-    for module in (derivations, kept):
+    for module in (derivations, kept_events):
         monkeypatch.setattr(module, "rules_digest", lambda: bytes(16))
     assert told(enriched.stack) == (0, 4, 4)
     assert derived(enriched, **no_models()) == held
