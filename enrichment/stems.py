@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # noqa: RUF001  # the apostrophe people type
@@ -29,6 +30,20 @@ def words_in(text: str) -> list[str]:
 def name_words(text: str) -> list[str]:
     """The words of a name or of a question as names are searched: `_` joins."""
     return _NAME_WORD.findall(text)
+
+
+def said_stems(author: str, tool: str, text: str) -> Counter[str]:
+    """How often an event says each stem: in its text, by who says it, and by what tool.
+
+    Whose it is counts as its words: `cancel_booking` says what the call is about.
+
+    Args:
+        author: empty where nobody is known.
+        tool: empty where there is none; one that is the author is told once.
+        text: in any case.
+    """
+    called = "" if tool == author else tool
+    return Counter(map(stem_in, [*words_in(f"{author} {called}".lower()), *words_in(text.lower())]))
 
 
 def stem_in(word: str) -> str:

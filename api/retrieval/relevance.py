@@ -13,7 +13,6 @@ on half a dozen features, rounded; leaving one of four conversations out moves t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -22,7 +21,7 @@ import numpy
 
 from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name
 from consolidation.decay import DAY_MS
-from enrichment.stems import stem, stem_in, words_in
+from enrichment.stems import said_stems, stem
 from pipelines.graph.rows import DEFAULT_IMPORTANCE, Content
 
 Column = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
@@ -297,14 +296,10 @@ class Passage:
 
     @property
     def stems(self) -> Mapping[str, int]:
-        """How often it holds each stem.
-
-        Whose it is counts as its words: `cancel_booking` says what the call is about.
-        """
+        """How often it holds each stem."""
         if self._stems is None:
-            tool = "" if self.tool_name == self.author else self.tool_name
-            words = words_in(f"{self.author} {tool}".lower()) + words_in(self.text)
-            self._stems = dict(Counter(map(stem_in, words)))  # a Counter takes more memory
+            # a Counter takes more memory
+            self._stems = dict(said_stems(self.author, self.tool_name, self.text))
         return self._stems
 
 

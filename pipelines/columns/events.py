@@ -7,11 +7,10 @@ not seen; it may come back.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from enrichment.stems import stem_in, words_in
+from enrichment.stems import said_stems
 from pipelines.columns.tables import NOBODY, Names, Table
 from pipelines.columns.texts import Texts
 from pipelines.columns.vectors import Vectors
@@ -130,9 +129,7 @@ class Events:
         self._said[row] = digest
         self.table["words"][row] = len(text.split())
         self.table["asks"][row] = text.rstrip().endswith("?")
-        called = "" if tool is None or tool == author else tool
-        words = [*words_in(f"{author or ''} {called}".lower()), *words_in(text.lower())]
-        self.texts.put(row, Counter(map(stem_in, words)))
+        self.texts.put(row, said_stems(author or "", tool or "", text))
 
     # -- the order of sessions ---------------------------------------------------------------------
 

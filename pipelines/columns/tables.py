@@ -49,11 +49,6 @@ class Table:
         self.size += 1
         return self.size - 1
 
-    @property
-    def nbytes(self) -> int:
-        """What the rows take; the room for more is not counted."""
-        return sum(array[: self.size].nbytes for array in self._arrays.values())
-
     def _grow(self) -> None:
         for name, array in self._arrays.items():
             wider = numpy.zeros((2 * self._room, *array.shape[1:]), dtype=array.dtype)

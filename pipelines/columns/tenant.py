@@ -140,11 +140,11 @@ class Tenant:
         elif label == ENTITY.label:
             self.entities.remove(own_id)
         else:
-            summary = self._made(label).setdefault(own_id, Made())
-            summary.stands = stands and not values.get("gone")
-            summary.user_ids = values.get("user_ids")
-            summary.decided_at = values.get("decided_at")
-            summary.level = values.get("level") or 0
+            derived = self._made(label).setdefault(own_id, Made())
+            derived.stands = stands and not values.get("gone")
+            derived.user_ids = values.get("user_ids")
+            derived.decided_at = values.get("decided_at")
+            derived.level = values.get("level") or 0
 
     def _put_event(self, event_id: str, values: Mapping[str, Any]) -> None:
         """An event; it moves among those that mention an entity if its time is another now."""

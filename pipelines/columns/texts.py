@@ -1,8 +1,8 @@
 """Words of texts: which holds which stem how often, and BM25 over them.
 
 Postings are arrays that grow at their end, so a text is found the moment it is written. A library
-of inverted indexes commits segments, which takes longer than a question (measured: 8 to 15 ms for
-ten texts), and would need the same tests of visibility a second time.
+of inverted indexes commits segments, which takes longer than a question (decision 18), and would
+need the same tests of visibility a second time.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class Texts:
 
     def counts(self, stems: Sequence[str], rows: Rows) -> Array:
         """How often each of the rows holds each stem: a row each, a column a stem."""
-        texts = self._of_row
-        wanted = numpy.fromiter((texts.get(row, NOBODY) for row in rows.tolist()), "i4", len(rows))
+        wanted = self._of(rows)
         counts = numpy.zeros((len(rows), len(stems)))
         held = numpy.zeros(self._texts.size + 1, dtype=numpy.uint8)  # the last one is nobody's
         for column, stem in enumerate(stems):
@@ -100,12 +99,10 @@ class Texts:
 
     def distinct(self, rows: Rows) -> Array:
         """How many stems each of the rows holds."""
-        texts = self._of_row
-        wanted = numpy.fromiter((texts.get(row, NOBODY) for row in rows.tolist()), "i4", len(rows))
         stems = numpy.append(self._texts["stems"], 0)
-        return numpy.asarray(stems[wanted])
+        return numpy.asarray(stems[self._of(rows)])
 
-    @property
-    def nbytes(self) -> int:
-        """What the arrays take."""
-        return self._texts.nbytes + sum(one.nbytes for one in self._postings.values())
+    def _of(self, rows: Rows) -> Rows:
+        """The text of each of the rows; NOBODY of one that says nothing."""
+        texts = self._of_row
+        return numpy.fromiter((texts.get(row, NOBODY) for row in rows.tolist()), "i4", len(rows))

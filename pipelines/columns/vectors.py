@@ -1,8 +1,8 @@
 """Vectors of rows as whole numbers, and which are nearest: all of a tenant are compared.
 
-384 numbers of one byte are compared by the processor's own instructions for them (simsimd): 1.8 ms
-for 100,000 vectors, 17 ms for a million. So no approximate index decides what is found, nothing
-has to be built, and whoever may not see a row is left out before the best are chosen.
+384 numbers of one byte are compared by the processor's own instructions for them (simsimd; `make
+bench-columns` prints what that takes). So no approximate index decides what is found, nothing has
+to be built, and whoever may not see a row is left out before the best are chosen.
 """
 
 from __future__ import annotations
@@ -73,12 +73,6 @@ class Vectors:
             cosines = numpy.where(norms > 0, (table @ vector) / norms, numpy.nan)
         return numpy.asarray(cosines, dtype=numpy.float64)
 
-    def unit(self, rows: Rows) -> Array:
-        """The vectors of rows, of unit length; zeros of a row without."""
-        table, norms = self._levels(rows)
-        scales = numpy.divide(1.0, norms, out=numpy.zeros_like(norms), where=norms > 0)
-        return numpy.asarray(table * scales[:, None])
-
     def _levels(self, rows: Rows) -> tuple[Array, Array]:
         """Vectors of rows as they are kept, and their norms; zeros of a row without."""
         table = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
@@ -87,11 +81,6 @@ class Vectors:
         table[inside] = self._table["levels"][rows[inside]]
         norms[inside] = self._table["norm"][rows[inside]]
         return table, norms
-
-    @property
-    def nbytes(self) -> int:
-        """What the arrays take."""
-        return self._table.nbytes
 
 
 def quantised(vector: Array) -> Array:

@@ -27,7 +27,7 @@ TTL_S: Final = 30 * 86_400
 _STRETCHES = 16
 # What a key costs Redis beside its name and value: measured 72 to 230 bytes, by rounding.
 _OVERHEAD = 160
-# One MGET of 256 embeddings is 400 KB, 0.2 ms of the server that also takes the appends.
+# Of one round trip: the server also takes the appends.
 _AT_ONCE = 256
 
 Item = TypeVar("Item")

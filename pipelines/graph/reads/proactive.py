@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from enrichment.causality import RETRY
+from enrichment.event_kinds import FAILED
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.channels import IMPORTANCE, SHOWN
 from pipelines.graph.reads.scope import MAX_SCANNED, Scope, rows_in, visible
@@ -102,9 +104,9 @@ def proactive(
         least_importance=least.importance,
         least_accesses=least.accesses,
         most=least.most,
-        failures=["failed", "timeout"],
+        failures=list(FAILED),
         success="completed",
-        retry="retry",
+        retry=RETRY,
         default_importance=DEFAULT_IMPORTANCE,
     )
     return [Signalled(row["event_id"], row["signal"], row["score"]) for row in rows]
