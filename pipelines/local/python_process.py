@@ -15,10 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 import orjson
 
@@ -247,36 +246,8 @@ def collect_rarely() -> None:
     gc.set_threshold(_GC_THRESHOLD, 20, 50)
 
 
-class _Unlowered:
-    """A thread that keeps the priority of before `step_back`, for what is not to be lowered."""
-
-    def __init__(self) -> None:
-        self._tasks: SimpleQueue[tuple[Callable[[], object], Future[object]]] = SimpleQueue()
-        self.thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        if self.thread is None:
-            self.thread = threading.Thread(target=self._serve, name="unlowered", daemon=True)
-            self.thread.start()
-
-    def run(self, call: Callable[[], Result]) -> Result:
-        if self.thread is None:
-            return call()
-        future: Future[Any] = Future()
-        self._tasks.put((call, future))
-        result: Result = future.result()
-        return result
-
-    def _serve(self) -> None:
-        while True:
-            call, future = self._tasks.get()
-            try:
-                future.set_result(call())
-            except OSError as error:
-                future.set_exception(error)
-
-
-_unlowered = _Unlowered()
+_unlowered = ThreadPoolExecutor(1, thread_name_prefix="unlowered")
+"""A thread that keeps the priority of before `step_back`, for what is not to be lowered."""
 
 
 def step_back(nice: int) -> None:
@@ -294,9 +265,7 @@ def step_back(nice: int) -> None:
     except OSError:  # not Linux: the process has one priority
         threads = {0}
     else:
-        _unlowered.start()
-        assert _unlowered.thread is not None
-        threads.discard(_unlowered.thread.native_id or 0)
+        threads.discard(_unlowered.submit(threading.get_native_id).result())
     for thread in threads:
         try:
             if os.getpriority(os.PRIO_PROCESS, thread) < nice:
@@ -314,4 +283,4 @@ def at_first_priority(start: Callable[[], Result]) -> Result:
     Raises:
         OSError: it could not be started.
     """
-    return _unlowered.run(start)
+    return _unlowered.submit(start).result()

@@ -6,6 +6,10 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
+from pipelines.local.python_process import at_first_priority
+
 STEPS = """
     import os, subprocess, sys, threading
     from pipelines.local.python_process import step_back
@@ -37,3 +41,12 @@ def test_threads_and_children_step_back_together() -> None:
     code = textwrap.dedent(STEPS)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[3, 3, 3]\n"
+
+
+def test_whatever_cannot_be_started_is_told() -> None:
+    def fails() -> None:
+        raise LookupError("no such program")
+
+    with pytest.raises(LookupError, match="no such program"):
+        at_first_priority(fails)
+    assert at_first_priority(lambda: "the next is started") == "the next is started"
