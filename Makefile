@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := $(VENV)/.jars
 PROMTOOL := $(VENV)/.promtool
+PEERS := $(VENV)/peers
+PEERS_LOCK := tests/bench/peers/requirements.txt
 # Checks the alert rules and tests them; no registry of Python packages has it.
 PROMTOOL_VERSION := v0.316.0
 CHAOS_FAULTS ?= 1000
@@ -22,7 +24,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-columns bench-query bench-retrieval chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +69,9 @@ bench-query: setup ## latency of reads at 10,000 and 100,000 events, beside a se
 bench-columns: setup ## what a question costs in the columns (an index in memory), beside a comparison by hand
 	$(BIN)/python -m tests.bench.columns $(BENCH_ARGS)
 
+bench-peers: setup $(PEERS)/.installed ## a question beside LanceDB, Chroma and mem0, in an environment of their own (840 MB)
+	$(BIN)/python -m tests.bench.peers $(BENCH_ARGS)
+
 bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
 	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)
 
@@ -85,6 +90,9 @@ promtool: $(PROMTOOL) ## build what checks the alert rules, where Go is installe
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 		$(if $(UPGRADE),--upgrade) --extra dev --output-file requirements.lock pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
+		--python-version 3.11 $(if $(UPGRADE),--upgrade) --output-file $(PEERS_LOCK) \
+		$(PEERS_LOCK:.txt=.in)
 
 clean: ## remove .venv and caches; data folders and the jar cache stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
@@ -95,6 +103,11 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(PEERS)/.installed: $(PEERS_LOCK)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --require-hashes --no-deps -r $(PEERS_LOCK)
 	@touch $@
 
 $(JARS): $(STAMP) pipelines/local/neo4j-jars.txt

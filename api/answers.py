@@ -14,6 +14,7 @@ from api.read_schemas import GraphReadQuery, PageMeta, PageQuery, SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import Intent, strongest_intent
 from api.retrieval.narrative import Evidence, evidence_markdown
+from api.retrieval.pending import pending_nodes
 from api.retrieval.ranking import Ranked
 from api.schemas import (
     AtlasResponse,
@@ -359,6 +360,7 @@ def _ranked_node(page: Subgraph, ranked: Ranked, now_ms: int) -> Node:
         depth=ranked.depth,
     )
     node.found_by = list(ranked.found_by)
+    node.pending = ranked.node_id in page.pending
     if ranked.signal is not None:
         node.retrieval_reason, node.proactive_signal = "proactive", ranked.signal
     return node
@@ -446,6 +448,12 @@ def evidence_of(context: ReadContext[Any], nodes: Sequence[Node], max_tokens: in
     texts: dict[str, str] = {}
     with suppress(GraphError), context.services.connections.graph.reader() as reader:
         texts = context.read(reader, lambda graph: EventReads(graph, context.scope).texts(ids))
+    if pending := [node.node_id for node in nodes if node.pending]:
+        with suppress(LedgerError):
+            unread = pending_nodes(context.services.ledger(), context.scope, pending)
+            texts |= {
+                event_id: node.properties.get("text", "") for event_id, node in unread.items()
+            }
     events = [evidence for node in nodes if (evidence := _evidence(node, texts)) is not None]
     return evidence_markdown(events, max_tokens=max_tokens)
 

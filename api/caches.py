@@ -1,20 +1,14 @@
-"""What one process of the API remembers: answers, and what events say.
-
-All of it is bounded, kept in one kind of store (`BoundedEntries`), and lost without harm.
-"""
+"""Answers that one process of the API remembers for a while: bounded, and lost without harm."""
 
 from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
-from api.retrieval.relevance import Passage
-from pipelines.graph.reader import GraphReader
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.observe import metrics
 from projections.errors import UndecodableEntry
@@ -27,11 +21,6 @@ V = TypeVar("V")
 
 MAX_LOOKED_AT: Final = 200
 """Entries of a partition that are looked at; with more behind it, an answer is not given again."""
-REMEMBERED_S: Final = 300.0
-"""A passage, from when it was read."""
-_OWN_BYTES: Final = 1_800
-_BYTES_PER_WORD: Final = 40
-"""Of a passage with its places here, and of a word with its stem, as tracemalloc counts them."""
 
 
 class BoundedEntries(Generic[K, V]):
@@ -194,69 +183,3 @@ def _concerns(entry: _Answer, tenant: str, appended: Entry) -> bool:
     if event.tenant != tenant or is_system_event(event.event_type):
         return False
     return event.session_id in entry.sessions
-
-
-class _Remembered(NamedTuple):
-    passage: Passage
-    until_s: float
-
-
-class PassageCache:
-    """What events of one graph say, those used last; safe for use by several threads.
-
-    What they say stays, and to read it costs several times as much as how they stand, so it is
-    remembered for a while: an event that is enriched anew ranks by what it said before for that
-    long, and is shown as it is.
-
-    Args:
-        max_bytes: of all of them, as estimated; 0: nothing is remembered.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._entries: BoundedEntries[tuple[str, str], _Remembered] = BoundedEntries(max_bytes)
-        self._lock = threading.Lock()
-        self._graph: weakref.ref[GraphReader] | None = None
-
-    @property
-    def held_bytes(self) -> int:
-        """What all of them take, as estimated."""
-        return self._entries.size
-
-    def get(self, graph: GraphReader, tenant: str, event_ids: Iterable[str]) -> dict[str, Passage]:
-        """Those that are remembered, by event id; nothing of another graph than the last one."""
-        now_s = time.monotonic()
-        passages = {}
-        missed = 0
-        with self._lock:
-            self._turn_to(graph)
-            for event_id in event_ids:
-                key = (tenant, event_id)
-                entry = self._entries.get(key)
-                if entry is None or entry.until_s <= now_s:
-                    missed += 1
-                    continue
-                self._entries.renew(key)
-                passages[event_id] = entry.passage
-        lookups = metrics.CACHE_LOOKUPS
-        lookups.labels(cache="passage", outcome="hit").inc(len(passages))
-        lookups.labels(cache="passage", outcome="miss").inc(missed)
-        return passages
-
-    def put(self, graph: GraphReader, tenant: str, passages: Iterable[Passage]) -> None:
-        """Remember passages that were read just now."""
-        until_s = time.monotonic() + REMEMBERED_S
-        with self._lock:
-            self._turn_to(graph)
-            for passage in passages:
-                entry = _Remembered(passage, until_s)
-                self._entries.put((tenant, passage.event_id), entry, _size(passage))
-
-    def _turn_to(self, graph: GraphReader) -> None:
-        if self._graph is None or self._graph() is not graph:
-            self._entries.clear()
-            self._graph = weakref.ref(graph)
-
-
-def _size(passage: Passage) -> int:
-    vector = 0 if passage.vector is None else passage.vector.nbytes
-    return _OWN_BYTES + vector + round(_BYTES_PER_WORD * passage.length)

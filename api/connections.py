@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pipelines.columns.client import ColumnsClient
 from pipelines.graph.client import connect_neo4j
 from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
@@ -19,22 +20,34 @@ from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
-from projections.errors import ConfigurationError, GraphUnavailable, LedgerUnavailable
+from projections.errors import GraphUnavailable, LedgerUnavailable
 from projections.operations import Checkpoint
 
 if TYPE_CHECKING:
     from pipelines.graph.client import GraphDriver
 
 
-class _Graph:
-    """A driver in use by some requests; closed when it is retired and the last one is done."""
+class OpenGraph(NamedTuple):
+    """A graph that is read from: what is shown by its reader, what is found by its columns."""
 
-    def __init__(self, target: Target, driver: GraphDriver) -> None:
+    reader: GraphReader
+    columns: ColumnsClient
+
+
+class _Graph:
+    """A graph in use by some requests; closed when it is retired and the last one is done."""
+
+    def __init__(self, target: Target, driver: GraphDriver, columns: ColumnsClient) -> None:
         self.target = target
         self.driver = driver
-        self.reader = GraphReader(driver, target.database)
+        self.open = OpenGraph(GraphReader(driver, target.database), columns)
         self.users = 0
         self.retired = False
+
+    def close(self) -> None:
+        """Hang up."""
+        self.driver.close()
+        self.open.columns.close()
 
 
 class ActiveGraph:
@@ -44,6 +57,7 @@ class ActiveGraph:
         self._settings = settings
         self._lock = Lock()
         self._current: _Graph | None = None
+        self._coming: _Graph | None = None
 
     @property
     def target(self) -> Target | None:
@@ -54,20 +68,32 @@ class ActiveGraph:
     def follow(self, target: Target) -> bool:
         """Read from `target` from now on; whether that is a change.
 
-        Requests under way finish on the graph they began on.
+        Requests under way finish on the graph they began on, and others begin there until the
+        columns of the new one are loaded. Called by one thread.
         """
-        current = self._current
+        current, coming = self._current, self._coming
         if current is not None and _place(current.target) == _place(target):
+            self._coming = None
+            self._retire(coming)
             return False
-        graph = _Graph(target, connect_neo4j(target.uri, self._settings))
+        if coming is None or _place(coming.target) != _place(target):
+            self._retire(coming)
+            coming = self._coming = self._opened(target)
+        if current is not None and not coming.open.columns.state().is_loaded:
+            return False
         with self._lock:
-            old, self._current = self._current, graph
-        self._retire(old)
+            self._current, self._coming = coming, None
+        self._retire(current)
         return True
 
+    def _opened(self, target: Target) -> _Graph:
+        driver = connect_neo4j(target.uri, self._settings)
+        columns = ColumnsClient(target.uri, target.database, self._settings)
+        return _Graph(target, driver, columns)
+
     @contextmanager
-    def reader(self) -> Iterator[GraphReader]:
-        """The reader of the active target, kept open until the block ends.
+    def opened(self) -> Iterator[OpenGraph]:
+        """The active target's graph, kept open until the block ends.
 
         Raises:
             GraphUnavailable: no target is known yet.
@@ -78,19 +104,27 @@ class ActiveGraph:
                 raise GraphUnavailable(reason="no active target is known yet")
             graph.users += 1
         try:
-            yield graph.reader
+            yield graph.open
         finally:
             with self._lock:
                 graph.users -= 1
                 close = graph.retired and graph.users == 0
             if close:
-                graph.driver.close()
+                graph.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[GraphReader]:
+        """The reader of the active target, as `opened`."""
+        with self.opened() as graph:
+            yield graph.reader
 
     def close(self) -> None:
-        """Close the driver once its requests are done."""
+        """Close it once its requests are done."""
         with self._lock:
-            old, self._current = self._current, None
-        self._retire(old)
+            graphs = self._current, self._coming
+            self._current = self._coming = None
+        for graph in graphs:
+            self._retire(graph)
 
     def _retire(self, graph: _Graph | None) -> None:
         if graph is None:
@@ -99,7 +133,7 @@ class ActiveGraph:
             graph.retired = True
             close = graph.users == 0
         if close:
-            graph.driver.close()
+            graph.close()
 
 
 def _place(target: Target) -> tuple[str, str, str]:
@@ -201,19 +235,3 @@ class Connections:
         """Close all of them."""
         self.graph.close()
         self._redis.close()
-
-
-def check_settings(settings: Settings) -> None:
-    """Refuse what must not be served.
-
-    Raises:
-        ConfigurationError: no key and not insecure on purpose, or one key under two names.
-    """
-    if not settings.api_keys and not settings.insecure_dev:
-        raise ConfigurationError(
-            reason="no API key is configured: set RECOLLECT_API_KEYS, or use --insecure-dev on a "
-            "machine that nobody else reaches"
-        )
-    secrets = [key.key.get_secret_value() for key in settings.api_keys]
-    if len(set(secrets)) != len(secrets):
-        raise ConfigurationError(reason="api_keys: the same key is given twice")

@@ -11,14 +11,14 @@ against forgery.
 from __future__ import annotations
 
 import base64
-import bz2
 import struct
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
-from zlib import crc32
 
+import numpy
 import orjson
 from pydantic import Field, TypeAdapter
 
@@ -29,7 +29,7 @@ from projections.events import LAST_MS
 
 T = TypeVar("T")
 
-VERSION: Final = 2
+VERSION: Final = 3
 CURSOR_RULE: Final = "a `next_cursor` of the same question, as it was given"
 MAX_BYTES: Final = 120_000
 """Of what a cursor holds, unpacked."""
@@ -46,31 +46,31 @@ _Id = Annotated[str, Field(max_length=100)]
 _Hops = Annotated[int, Field(ge=0, le=1_000)]
 
 
-class _NodeRow(NamedTuple):
-    """A node of a ranking."""
+class _NodeColumns(NamedTuple):
+    """The nodes of a ranking, a place each."""
 
-    node_id: _Id
-    rank: _Share
-    relevance: _Share
-    depth: _Hops | None
-
-
-class _FactRow(NamedTuple):
-    """A fact of a ranking."""
-
-    source_id: _Id
-    target_id: _Id
-    event_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-    digest: _Id
-    confidence: _Share
-    match: _Share
-    hop: _Hops
-    composite: _Share
-    score: _Share
+    node_ids: list[_Id]
+    ranks: list[_Share]
+    relevances: list[_Share]
+    depths: list[_Hops | None]
 
 
-_NODES = TypeAdapter(list[_NodeRow])
-_FACTS = TypeAdapter(list[_FactRow])
+class _FactColumns(NamedTuple):
+    """The facts of a ranking, a place each."""
+
+    source_ids: list[_Id]
+    target_ids: list[_Id]
+    event_ids: list[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]
+    digests: list[_Id]
+    confidences: list[_Share]
+    matches: list[_Share]
+    hops: list[_Hops]
+    composites: list[_Share]
+    scores: list[_Share]
+
+
+_NODES = TypeAdapter(_NodeColumns)
+_FACTS = TypeAdapter(_FactColumns)
 
 
 def cursor_of(question: Sequence[Any], content: Any, now_ms: int = 0) -> str:
@@ -81,11 +81,11 @@ def cursor_of(question: Sequence[Any], content: Any, now_ms: int = 0) -> str:
         content: what the next page goes on from, as JSON can say it.
         now_ms: the clock of the question.
     """
-    # bz2 packs ids in hexadecimal an eighth smaller than zlib, and 500 facts must fit.
-    packed = bz2.compress(orjson.dumps(content, default=tuple))
+    # Ids in hexadecimal are most of it: more effort than the least packs them no smaller.
+    packed = zlib.compress(orjson.dumps(content, default=tuple), level=1)
     body = _HEAD.pack(VERSION, _question_digest(question), now_ms) + packed
     # Over the compressed bytes: some of their bits could change without a change of what they say.
-    checked = _CHECKSUM.pack(crc32(body)) + body
+    checked = _CHECKSUM.pack(zlib.crc32(body)) + body
     return base64.urlsafe_b64encode(checked).decode().rstrip("=")
 
 
@@ -105,14 +105,14 @@ def content_of(question: Sequence[Any], cursor: str, shape: TypeAdapter[T]) -> t
         (checksum,) = _CHECKSUM.unpack_from(packed)
         body = packed[_CHECKSUM.size :]
         version, digest, now_ms = _HEAD.unpack_from(body)
-        if (version, digest, checksum) != (VERSION, _question_digest(question), crc32(body)):
+        if (version, digest, checksum) != (VERSION, _question_digest(question), zlib.crc32(body)):
             raise ValueError(version)
-        unpacker = bz2.BZ2Decompressor()
+        unpacker = zlib.decompressobj()
         text = unpacker.decompress(body[_HEAD.size :], MAX_BYTES)
         if not unpacker.eof or unpacker.unused_data:
             raise ValueError(len(packed))
         return shape.validate_json(text, strict=True), now_ms
-    except (ValueError, OSError, struct.error):
+    except (ValueError, zlib.error, struct.error):
         raise InvalidInput((("cursor", CURSOR_RULE),)) from None
 
 
@@ -154,11 +154,11 @@ def ranking_cursor(question: Sequence[Any], ranking: Sequence[Ranked], now_ms: i
         ranking: behind this page.
         now_ms: the clock of the question.
     """
-    rows = [
-        _NodeRow(node.node_id, _share(node.rank), _share(node.relevance), node.depth)
-        for node in ranking[:MAX_RANKING]
-    ]
-    return cursor_of(question, rows, now_ms) if rows else None
+    if not ranking:
+        return None
+    node_ids, ranks, relevances, depths, *_ = zip(*ranking[:MAX_RANKING], strict=True)
+    columns = _NodeColumns(list(node_ids), _shares(ranks), _shares(relevances), list(depths))
+    return cursor_of(question, columns, now_ms)
 
 
 def ranking_of(question: Sequence[Any], cursor: str) -> tuple[list[Ranked], int]:
@@ -167,9 +167,10 @@ def ranking_of(question: Sequence[Any], cursor: str) -> tuple[list[Ranked], int]
     Raises:
         InvalidInput: as `content_of`.
     """
-    rows, now_ms = content_of(question, cursor, _NODES)
+    columns, now_ms = content_of(question, cursor, _NODES)
     ranking = [
-        Ranked(row.node_id, row.rank / _SCALE, row.relevance / _SCALE, row.depth) for row in rows
+        Ranked(node_id, rank / _SCALE, relevance / _SCALE, depth)
+        for node_id, rank, relevance, depth in _rows(columns)
     ]
     return ranking, now_ms
 
@@ -182,21 +183,22 @@ def facts_cursor(question: Sequence[Any], facts: Iterable[RankedFact], now_ms: i
         facts: behind this page.
         now_ms: the clock of the question.
     """
-    rows = [
-        _FactRow(
-            source_id=fact.source_id,
-            target_id=fact.target_id,
-            event_id=fact.event_id.replace("-", ""),  # 500 facts must fit
-            digest=fact.digest,
-            confidence=_share(fact.scores.confidence),
-            match=_share(fact.scores.match),
-            hop=fact.scores.hop,
-            composite=_share(fact.scores.composite),
-            score=_share(fact.scores.score / _MAX_FACT_SCORE),
-        )
-        for fact in facts
-    ]
-    return cursor_of(question, rows, now_ms) if rows else None
+    ranked = list(facts)
+    if not ranked:
+        return None
+    scores = [fact.scores for fact in ranked]
+    columns = _FactColumns(
+        source_ids=[fact.source_id for fact in ranked],
+        target_ids=[fact.target_id for fact in ranked],
+        event_ids=[fact.event_id.replace("-", "") for fact in ranked],  # 500 facts must fit
+        digests=[fact.digest for fact in ranked],
+        confidences=_shares([score.confidence for score in scores]),
+        matches=_shares([score.match for score in scores]),
+        hops=[score.hop for score in scores],
+        composites=_shares([score.composite for score in scores]),
+        scores=_shares([score.score / _MAX_FACT_SCORE for score in scores]),
+    )
+    return cursor_of(question, columns, now_ms)
 
 
 def facts_of(question: Sequence[Any], cursor: str) -> tuple[list[RankedFact], int]:
@@ -205,27 +207,41 @@ def facts_of(question: Sequence[Any], cursor: str) -> tuple[list[RankedFact], in
     Raises:
         InvalidInput: as `content_of`.
     """
-    rows, now_ms = content_of(question, cursor, _FACTS)
-    return [_ranked_fact(row) for row in rows], now_ms
+    columns, now_ms = content_of(question, cursor, _FACTS)
+    return [_ranked_fact(*fact) for fact in _rows(columns)], now_ms
 
 
-def _ranked_fact(row: _FactRow) -> RankedFact:
+def _rows(columns: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """What stands at each place of columns.
+
+    Raises:
+        InvalidInput: they are not of one length.
+    """
+    if len({len(column) for column in columns}) != 1:
+        raise InvalidInput((("cursor", CURSOR_RULE),))
+    return zip(*columns, strict=True)
+
+
+def _ranked_fact(
+    source_id: str, target_id: str, event_id: str, digest: str, *numbers: int
+) -> RankedFact:
+    confidence, match, hop, composite, score = numbers
     scores = FactScore(
-        confidence=row.confidence / _SCALE,
-        match=row.match / _SCALE,
-        hop=row.hop,
-        composite=row.composite / _SCALE,
-        score=row.score / _SCALE * _MAX_FACT_SCORE,
+        confidence=confidence / _SCALE,
+        match=match / _SCALE,
+        hop=hop,
+        composite=composite / _SCALE,
+        score=score / _SCALE * _MAX_FACT_SCORE,
     )
-    event_id = str(UUID(row.event_id))
     return RankedFact(
-        source_id=row.source_id,
-        target_id=row.target_id,
-        event_id=event_id,
-        digest=row.digest,
+        source_id=source_id,
+        target_id=target_id,
+        event_id=str(UUID(event_id)),
+        digest=digest,
         scores=scores,
     )
 
 
-def _share(value: float) -> int:
-    return round(min(1.0, max(0.0, value)) * _SCALE)
+def _shares(values: Sequence[float]) -> list[int]:
+    shares: list[int] = numpy.rint(numpy.clip(values, 0.0, 1.0) * _SCALE).astype(int).tolist()
+    return shares

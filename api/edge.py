@@ -29,6 +29,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from api.errors import PROBLEM_MEDIA_TYPE, PROBLEMS, problem
+from api.share import ALONE, Share
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 
@@ -70,10 +71,14 @@ class EdgeLimits:
     answer_s: float
 
     @classmethod
-    def of(cls, settings: Settings) -> EdgeLimits:
-        """As the settings say, and as many connections as this process may have files."""
+    def of(cls, settings: Settings, share: Share = ALONE) -> EdgeLimits:
+        """As the settings say, and as many connections as this process may have files.
+
+        Of several processes each has its part of the connections, rounded up: it can only have its
+        own give way, and one that others have filled with halves would have to refuse the rest.
+        """
         return cls(
-            connections=min(settings.max_connections, connections_for(_files())),
+            connections=min(share.of(settings.max_connections), connections_for(_files())),
             head_s=settings.head_timeout_s,
             body_s=settings.body_timeout_s,
             answer_s=settings.answer_timeout_s,
@@ -296,11 +301,11 @@ def _oldest(
     return min(waiting, key=lambda connection: connection._since, default=None)
 
 
-def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How the app is served."""
+def server_config(app: FastAPI, settings: Settings, share: Share = ALONE) -> uvicorn.Config:
+    """How the app is served by a process that has a share in it."""
     return uvicorn.Config(
         app,
-        http=cast(Any, partial(EdgeProtocol, EdgeLimits.of(settings))),
+        http=cast(Any, partial(EdgeProtocol, EdgeLimits.of(settings, share))),
         loop="uvloop",
         ws="none",
         log_config=None,

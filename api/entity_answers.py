@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from api.answers import atlas_edges, atlas_node
@@ -38,7 +38,14 @@ from api.schemas import Bound, Node
 from consolidation.decay import NEUTRAL_RELEVANCE
 from enrichment.names import ACTIVE, canonical_name
 from pipelines.graph.reader import GraphEdge, GraphNode
-from pipelines.graph.reads.entities import EntityGroup, Link, shown_name, shown_type
+from pipelines.graph.reads.entities import (
+    EntityGroup,
+    EntityNode,
+    Link,
+    community_of,
+    shown_name,
+    shown_type,
+)
 from pipelines.graph.rows import (
     COMMUNITY_PREFIX,
     ENTITY_PREFIX,
@@ -70,24 +77,27 @@ class EntityPage(NamedTuple):
     """One entity with its facts, a page of its events, and the edges between all nodes.
 
     Attributes:
+        members: of the group, as the graph has those that the viewer knows, by id.
         around: the entity, what is the same, and its community, as nodes.
+        next_cursor: of the page of events behind this one; None: there is none.
     """
 
     group: EntityGroup
+    members: Mapping[str, EntityNode]
     facts: Sequence[RecalledFact]
     around: Sequence[GraphNode]
     events: Sequence[GraphNode]
     edges: Sequence[GraphEdge]
     withheld: int | None
+    next_cursor: str | None
 
 
-def nodes_around(group: EntityGroup) -> list[GraphNode]:
+def nodes_around(group: EntityGroup, members: Mapping[str, EntityNode]) -> list[GraphNode]:
     """The canonical entity, those that are the same, and their community, by wire ids."""
-    ids = sorted(group.members, key=lambda own_id: (own_id != group.canonical, own_id))
-    nodes = [group.members[own_id].node for own_id in ids]
-    if group.community is not None:
-        nodes.append(group.community)
-    return [wired(node) for node in nodes]
+    ids = sorted(members, key=lambda own_id: (own_id != group.canonical, own_id))
+    community = community_of(members)
+    nodes = [members[own_id].node for own_id in ids]
+    return [wired(node) for node in (*nodes, *([] if community is None else [community]))]
 
 
 def wired(node: GraphNode) -> GraphNode:
@@ -108,12 +118,12 @@ def entity_response(page: EntityPage, nodes: list[Node], meta: PageMeta) -> Enti
         nodes: of it, the events last.
         meta: how it came about.
     """
-    group, events = page.group, page.events
-    aliases = [own_id for own_id in group.members if own_id != group.canonical]
+    community = community_of(page.members)
+    aliases = sorted(own_id for own_id in page.members if own_id != page.group.canonical)
     return EntityResponse(
-        entity=_details(group, events),
-        aliases=[_alias(group, own_id) for own_id in aliases],
-        community=None if group.community is None else community_item(group.community),
+        entity=_details(page),
+        aliases=[_alias(page, own_id) for own_id in aliases],
+        community=None if community is None else community_item(community),
         facts=[fact_of(fact) for fact in page.facts],
         events=nodes[len(page.around) :],
         nodes=nodes,
@@ -123,9 +133,10 @@ def entity_response(page: EntityPage, nodes: list[Node], meta: PageMeta) -> Enti
     )
 
 
-def _details(group: EntityGroup, events: Sequence[GraphNode]) -> EntityDetails:
-    properties = group.members[group.canonical].node.properties
-    members = [member.node.properties for member in group.members.values()]
+def _details(page: EntityPage) -> EntityDetails:
+    group = page.group
+    properties = page.members[group.canonical].node.properties
+    members = [member.node.properties for member in page.members.values()]
     seen = [member for member in members if "first_seen" in member]
     first = min(seen, key=lambda member: int(member["first_seen"]), default={})
     last = max((member["last_seen"] for member in seen if "last_seen" in member), default=None)
@@ -138,17 +149,17 @@ def _details(group: EntityGroup, events: Sequence[GraphNode]) -> EntityDetails:
         status=properties.get("status") or ACTIVE,
         first_seen=moment(first.get("first_seen")),
         last_seen=moment(last),
-        mention_count=group.mentions,
+        mention_count=group.mention_count,
         provenance=EntityProvenance(
             event_id=first.get("first_event_id"),
-            supporting_event_ids=[event.node_id for event in events[:MAX_SOURCES]],
+            supporting_event_ids=[event.node_id for event in page.events[:MAX_SOURCES]],
         ),
     )
 
 
-def _alias(group: EntityGroup, own_id: str) -> EntityAlias:
+def _alias(page: EntityPage, own_id: str) -> EntityAlias:
     """A member; what is said of its pair with the canonical one, else of its strongest pair."""
-    member = group.members[own_id]
+    group, member = page.group, page.members[own_id]
     properties = member.node.properties
     _, confidence, justification = min(
         member.same,
@@ -159,7 +170,7 @@ def _alias(group: EntityGroup, own_id: str) -> EntityAlias:
         entity_id=ENTITY_PREFIX + own_id,
         name=shown_name(properties),
         type=shown_type(properties),
-        mention_count=member.mentions,
+        mention_count=group.mentions.get(own_id, 0),
         confidence=confidence,
         justification=justification,
     )

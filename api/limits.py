@@ -1,7 +1,7 @@
 """How much a key may ask, and a tenant may send: who floods is refused, and nobody else.
 
-Counted in this process: of several behind one address each has its own count. Windows slide, so
-that no moment lets twice as much through.
+Counted once for all processes of an API (`SharedCounts`); of several APIs behind one address each
+has its own count. Windows slide, so that no moment lets twice as much through.
 """
 
 from __future__ import annotations
@@ -9,36 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Final
-from zlib import crc32
+from pathlib import Path
 
 from limits import RateLimitItem, parse_many
-from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 
 from api.errors import ApiProblem
+from api.shared_counts import SharedCounts
 from pipelines.observe import metrics
 from pipelines.work.settings import ALL_TENANTS, Settings
 
-MAX_COUNTED: Final = 4_096
-"""Keys and tenants with a count of their own; a key of all tenants may name any number."""
-_SHARED_COUNTS: Final = 256
-"""Counts that those beyond share."""
-
 
 class Limits:
-    """The limits of one process; threads may share it.
+    """The limits of one API; threads may share it.
 
     Args:
         settings: with limits by key and by tenant, `*` for all others.
+        counts: file that the processes of the API count in; None: there is one process.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, counts: Path | None = None) -> None:
         self._requests = _parsed(settings.request_limits)
         self._events = _parsed(settings.event_limits)
         self._reserve = _parse(settings.overload_reserve)
-        self._storage = MemoryStorage()
-        self._windows = SlidingWindowCounterRateLimiter(self._storage)
+        self._windows = SlidingWindowCounterRateLimiter(SharedCounts(counts))
 
     def admit_request(self, key: str, tenant: str) -> None:
         """Count a request.
@@ -58,15 +52,14 @@ class Limits:
 
     def has_reserve(self, tenant: str, number: int) -> bool:
         """Count events against what a tenant may send while others overload us; whether it may."""
-        name = self._name(("reserve", tenant))
         return bool(self._reserve) and all(
-            self._windows.hit(item, *name, cost=number) for item in self._reserve
+            self._windows.hit(item, "reserve", tenant, cost=number) for item in self._reserve
         )
 
     def _hit(
         self, kind: metrics.Limited, items: Sequence[RateLimitItem], who: tuple[str, ...], cost: int
     ) -> None:
-        name = self._name((kind, *who))
+        name = (kind, *who)
         for item in items:  # all are looked at before one is counted
             if not self._windows.test(item, *name, cost=cost):
                 self._refuse(kind, item, name)
@@ -82,11 +75,6 @@ class Limits:
             f"At most {item.amount:,} {kind} in {item.get_expiry():,} s.",
             headers={"Retry-After": str(max(1, ceil(reset_s - time.time())))},
         )
-
-    def _name(self, who: tuple[str, ...]) -> tuple[str, ...]:
-        if len(self._storage.storage) < MAX_COUNTED:
-            return who
-        return (who[0], f"shared-{crc32(':'.join(who).encode()) % _SHARED_COUNTS}")
 
 
 def _of(limits: Mapping[str, Sequence[RateLimitItem]], name: str) -> Sequence[RateLimitItem]:

@@ -31,7 +31,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.connections import Connections, check_settings
+from api.connections import Connections
 from api.dependencies import Keyring
 from api.edge import server_config
 from api.errors import (
@@ -39,6 +39,7 @@ from api.errors import (
     RequestContext,
     install_problem_handlers,
 )
+from api.listening import check_settings, listening
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
@@ -52,6 +53,7 @@ from api.schemas import (
     Problem,
 )
 from api.services import Deadline, ReadContext, Services, clock_ms
+from api.share import ALONE, Share
 from api.watcher import Watch
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
@@ -62,7 +64,7 @@ from pipelines.local.python_process import collect_rarely
 from pipelines.observe import logs
 from pipelines.work.settings import ALL_TENANTS, Settings
 from projections.errors import QueryTimeout, RecollectError
-from projections.events import DEFAULT_TENANT, LAST_MS
+from projections.events import DEFAULT_TENANT
 from projections.schema import ENTITY, EVENT
 
 WARM_UP_TIMEOUT_MS: Final = 10_000
@@ -110,10 +112,11 @@ def _warm_later(services: Services) -> None:
 
 
 def _is_reached(services: Services) -> bool:
-    """Whether ledger and graph answered at the last look."""
+    """Whether ledger, graph and columns answered at the last look."""
     sample = services.watch.sample
     has_target = services.connections.graph.target is not None
-    return has_target and sample.graph_error is None and sample.ledger_error is None
+    errors = (sample.graph_error, sample.columns_error, sample.ledger_error)
+    return has_target and not any(errors)
 
 
 def warm_up(services: Services) -> bool:
@@ -152,8 +155,8 @@ def _asked(services: Services, tenant: str, places: Sequence[str] | None) -> boo
         scope = operator_scope(tenant, clock_ms(as_of=None))
         context = ReadContext(services, scope, question, deadline=deadline)
         try:
-            with services.connections.graph.reader() as reader:
-                answer = Retrieval(context, reader).answer()
+            with services.connections.graph.opened() as graph:
+                answer = Retrieval(context, graph).answer()
         except QueryTimeout:  # what was planned until then is planned
             continue
         if not _was_late(answer.notes):
@@ -195,10 +198,8 @@ def _browse_once(services: Services) -> None:
     scope, ids = operator_scope(DEFAULT_TENANT, clock_ms(as_of=None)), [_NOBODY.hex]
 
     def browse(graph: GraphRead) -> None:
-        reads = EntityReads(graph, scope)
-        reads.entities(ids)
-        reads.events_of(ids, (LAST_MS, ""), 1)
-        reads.withheld_mentions(ids)
+        EntityReads(graph, scope).entities(ids, {})
+        FactReads(graph, scope).withheld(ids)
 
     # RuntimeError: the API has stopped
     with suppress(RecollectError, RuntimeError), services.connections.graph.reader() as reader:
@@ -215,8 +216,12 @@ Every error is a problem (RFC 9457, `application/problem+json`). Every answer ca
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     """The ASGI application; connects when it starts.
+
+    Args:
+        settings: of the deployment.
+        share: its process' place among those that serve.
 
     Raises:
         ConfigurationError: there is no API key and `insecure_dev` is not set.
@@ -224,12 +229,14 @@ def create_app(settings: Settings) -> FastAPI:
     check_settings(settings)
     connections = Connections(settings)
     watch = Watch(settings, connections, fresh=lambda cold: start_warming(services, cold=cold))
-    services = Services(settings, connections, watch)
+    services = Services(settings, connections, watch, share)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await anyio.to_thread.run_sync(watch.start)
         services.accesses.start()
+        if share.waits:
+            await anyio.to_thread.run_sync(services.wait_until_warm)
         try:
             yield
         finally:
@@ -289,7 +296,7 @@ def _document_models(app: FastAPI) -> None:
 
 
 def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
-    """Run the API until SIGTERM or SIGINT; requests under way are finished.
+    """Run the API in this process until SIGTERM or SIGINT; requests under way are finished.
 
     Args:
         settings: `api_port` 0 takes a free port.
@@ -299,22 +306,42 @@ def serve(settings: Settings, *, ready: Callable[[str], None] | None = None) -> 
         ConfigurationError: there is no API key and `insecure_dev` is not set.
         OSError: the port is taken.
     """
+    check_settings(settings)
     logs.configure_logging(settings)
-    app = create_app(settings)
-    collect_rarely()
-    config = server_config(app, settings)
-    family = socket.AF_INET6 if ":" in settings.api_host else socket.AF_INET
-    with socket.create_server((settings.api_host, settings.api_port), family=family) as listener:
-        host = f"[{settings.api_host}]" if family == socket.AF_INET6 else settings.api_host
-        url = f"http://{host}:{listener.getsockname()[1]}"
+    with listening(settings) as (listener, url):
         _log.info("listening", url=url)
-        start_warming(app.state.services, cold=True)
         if ready is not None:
             ready(url)
-        if current_thread() is main_thread():
-            # uvicorn raises the signal again when it has stopped, which would be exit code -15.
-            signal.signal(signal.SIGTERM, _exit)
-        uvicorn.Server(config).run(sockets=[listener])
+        serve_on(listener, settings)
+
+
+def serve_on(
+    listener: socket.socket,
+    settings: Settings,
+    share: Share = ALONE,
+    begins: Callable[[uvicorn.Server], None] = lambda _: None,
+) -> None:
+    """Take connections of a port until SIGTERM or SIGINT; requests under way are finished.
+
+    Args:
+        listener: listens; other processes may take connections from it, too.
+        settings: of the deployment.
+        share: this process' place among those that do.
+        begins: called with the server before it runs.
+
+    Raises:
+        ConfigurationError: as `create_app`.
+    """
+    logs.configure_logging(settings)
+    app = create_app(settings, share)
+    collect_rarely()
+    server = uvicorn.Server(server_config(app, settings, share))
+    start_warming(app.state.services, cold=True)
+    begins(server)
+    if current_thread() is main_thread():
+        # uvicorn raises the signal again when it has stopped, which would be exit code -15.
+        signal.signal(signal.SIGTERM, _exit)
+    server.run(sockets=[listener])
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

@@ -171,7 +171,7 @@ class LineageQuery(GraphReadQuery):
 
 
 MAX_FACTS = 500
-MAX_FACT_CURSOR_CHARACTERS = 50_000
+MAX_FACT_CURSOR_CHARACTERS = 60_000
 """Of the rest of a ranking of MAX_FACTS facts, none of which shares an end with another."""
 
 RecallMode = Literal["bfs", "activation"]

@@ -158,6 +158,11 @@ class Node(Wire):
     found_by: list[Channel] = Field(
         default_factory=list, description="Channels of a query that found it."
     )
+    pending: bool = Field(
+        default=False,
+        description="An event that was accepted and is not folded into the graph yet: found by "
+        "its words alone, without edges.",
+    )
     content: Any = Field(
         default=None, description="The event's payload, with `include: [content]`."
     )

@@ -14,18 +14,20 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from api.access_log import AccessLog
-from api.caches import PassageCache, ResultCache
+from api.caches import ResultCache
 from api.connections import Connections
 from api.errors import ApiProblem
 from api.limits import Limits
 from api.retrieval.graph_scores import ActivationConfig
 from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
+from api.share import ALONE, Share
 from api.shown_nodes import ShownNodes
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
+from pipelines.columns.client import ColumnsClient
+from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
-from pipelines.graph.reads.events import session_user
 from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.ledger import Ledger
 from pipelines.models.query_embedder import QueryEmbedder
@@ -47,6 +49,9 @@ QUERIES_AT_ONCE: Final = 6
 """More would wait for the interpreter, and make each other wait."""
 CHANNEL_THREADS: Final = 48
 """For the parts of queries that run side by side; they wait for the database, mostly."""
+_WARM_WITHIN_S: Final = 60.0
+"""A process that is not warm by then is not waited for."""
+_PAUSE_S: Final = 0.05
 _FIRST_PAUSE_S: Final = 0.01
 _LONGEST_PAUSE_S: Final = 0.1
 
@@ -113,20 +118,21 @@ class Services:
         closed: set at the end.
     """
 
-    def __init__(self, settings: Settings, connections: Connections, watch: Watch) -> None:
+    def __init__(
+        self, settings: Settings, connections: Connections, watch: Watch, share: Share = ALONE
+    ) -> None:
         self.settings = settings
         self.connections = connections
         self.is_cold = False
         self.closed = Event()
         self.watch = watch
         self.policy = policy_of(settings.model_dump())
-        self.limits = Limits(settings)
+        self.limits = Limits(settings, share.counts)
         self.embedder = QueryEmbedder(settings)
         self.channels = ThreadPoolExecutor(CHANNEL_THREADS, thread_name_prefix="channel")
         self.results = ResultCache(
-            settings.result_cache_s, settings.result_cache_bytes, settings.partitions
+            settings.result_cache_s, share.of(settings.result_cache_bytes), settings.partitions
         )
-        self.passages = PassageCache(settings.passage_cache_bytes)
         self.shown = ShownNodes(
             connections.cache("shown"), lambda: watch.sample.ledger_error is None
         )
@@ -143,6 +149,15 @@ class Services:
         self.accesses.stop()
         self.channels.shutdown(wait=False, cancel_futures=True)
         self.embedder.close()
+
+    def wait_until_warm(self) -> None:
+        """Return once the first questions would be answered as fast as all others.
+
+        Or after a while: events are taken, whatever a process without its graph would answer.
+        """
+        deadline_s = time.monotonic() + _WARM_WITHIN_S
+        while self.is_cold and time.monotonic() < deadline_s and not self.closed.wait(_PAUSE_S):
+            pass
 
     def ledger(self) -> Ledger:
         """The ledger, unless the last look found it away.
@@ -219,6 +234,7 @@ class ReadContext(Generic[Q]):
     Attributes:
         scope: what the caller sees, and the clock.
         query: the parameters or the body of the request.
+        is_fresh: the columns were asked already, for what was committed before the request came.
         tells_withheld: how much is kept from the caller may be said. To a key that is bound to a
             user it would tell what others' memories hold.
     """
@@ -228,6 +244,7 @@ class ReadContext(Generic[Q]):
     query: Q
     deadline: Deadline
     tells_withheld: bool = True
+    is_fresh: bool = False
 
     @property
     def tenant(self) -> str:
@@ -273,6 +290,19 @@ class ReadContext(Generic[Q]):
     def settings(self) -> Settings:
         """Of the deployment."""
         return self.services.settings
+
+    def columns(self, columns: ColumnsClient, timeout_ms: int | None = None) -> ColumnReads:
+        """The caller's questions to the columns, which know what was committed before the request.
+
+        Args:
+            columns: of the graph that is read from.
+            timeout_ms: of all of them; None: what is left.
+
+        Raises:
+            QueryTimeout: no time is left.
+        """
+        limit_ms = self.deadline.remaining_ms() if timeout_ms is None else timeout_ms
+        return columns.reads(self.scope, limit_ms, fresh=not self.is_fresh)
 
     def read(self, reader: GraphReader, work: Callable[[GraphRead], T]) -> T:
         """Ask the graph within the time that is left.
@@ -456,8 +486,14 @@ async def begin_read(
     )
     if session_id is None or scope.viewer is not None:
         return context
-    user_id = await context.answer(lambda graph: session_user(graph, scope.tenant, session_id))
-    return replace(context, scope=scope._replace(user_id=user_id))
+
+    def session_user() -> str | None:
+        with services.connections.graph.opened() as graph:
+            reads = graph.columns.reads(scope, deadline.remaining_ms(), fresh=True)
+            return reads.session_user(session_id)
+
+    user_id = await services.read(session_user, timeout_ms=deadline.remaining_ms())
+    return replace(context, scope=scope._replace(user_id=user_id), is_fresh=True)
 
 
 async def wait_until_projected(services: Services, position: Position, deadline: Deadline) -> None:

@@ -39,6 +39,7 @@ COUNT_EVERY_S = 10.0
 STALE_AFTER_S = 15.0
 """What was seen longer ago says nothing any more: who looks hangs."""
 TOO_OLD = "the last look is too old"
+COLUMNS_LOADING: Final = "they are being read from the graph"
 
 SAMPLE_TIMEOUT_MS = 1_000
 
@@ -57,6 +58,8 @@ class Sample:
         graph_at_s: likewise the graph.
         ledger_error: why the ledger cannot be used; None: it can.
         graph_error: why the active target's graph cannot be read.
+        columns_error: why questions cannot be answered from its columns: they are being loaded, or
+            nobody holds them.
         target: name of the target whose checkpoints are meant.
         halted: partition → reason.
         lag_entries: of the projection, all partitions; None before the first look.
@@ -68,6 +71,7 @@ class Sample:
     graph_at_s: float = 0.0
     ledger_error: str | None = "not reached yet"
     graph_error: str | None = "not reached yet"
+    columns_error: str | None = "not reached yet"
     target: str | None = None
     halted: Mapping[int, str] = field(default_factory=dict)
     lag_entries: int | None = None
@@ -148,6 +152,10 @@ class Watch:
     def read_error(self) -> str | None:
         """Why the graph cannot be read; None: it can."""
         return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.graph_error
+
+    def columns_error(self) -> str | None:
+        """Why no question can be answered from the columns; None: it can."""
+        return TOO_OLD if _is_old(self.sample.graph_at_s) else self.sample.columns_error
 
     def projected(self) -> dict[int, Position] | None:
         """Until where each partition was projected a moment ago; None: not known."""
@@ -231,7 +239,8 @@ class Watch:
             if self._graph_was_away and self._has_seen_graph:
                 self._fresh(True)  # before anybody is told that the graph is back
             self._has_seen_graph, self._graph_was_away = True, False
-        self._replace(target=name, graph_error=error, graph_at_s=time.monotonic())
+        seen = {"graph_error": error, "columns_error": self._look_at_columns()}
+        self._replace(target=name, graph_at_s=time.monotonic(), **seen)
 
     def _replace(self, **changes: Any) -> None:
         with self._replacing:
@@ -259,6 +268,14 @@ class Watch:
             self._graph_was_away |= not isinstance(error, QueryTimeout)
             return str(error)
         return None
+
+    def _look_at_columns(self) -> str | None:
+        try:
+            with self._connections.graph.opened() as graph:
+                state = graph.columns.state()
+        except GraphError as error:
+            return str(error)
+        return None if state.is_loaded else state.reason or COLUMNS_LOADING
 
     def _export_graph(self, reader: GraphReader, name: str) -> None:
         for stage, held in self._checkpoints.items():

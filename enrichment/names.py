@@ -80,12 +80,14 @@ _MAX_ROUNDS = 16  # three suffice for every string met; the bound only says that
 
 
 def _normal(name: str) -> str:
-    if not name.isascii():
+    if name.isascii():
+        name = name.lower()
+    else:
         name = unicodedata.normalize("NFKC", name)
         name = unicodedata.normalize("NFKC", name.lower())
-    else:
-        name = name.lower()
-    name = " ".join("".join(map(_visible, name)).split())
+    if not (name.isascii() and name.isprintable()):  # as most are, and then all of it is visible
+        name = "".join(map(_visible, name))
+    name = " ".join(name.split())
     encoded = name.encode()
     if len(encoded) > MAX_NAME_BYTES:
         name = encoded[:MAX_NAME_BYTES].decode(errors="ignore").rstrip()

@@ -20,6 +20,7 @@ RecollectError
 │   ├── Fenced                 the checkpoint is not where the block starts
 │   ├── FoldVersionMismatch    the graph was folded by other rules: rebuild
 │   ├── ModelsMismatch         it was derived with other models: rebuild
+│   ├── ChangesLost            the graph no longer tells what changed: load it anew
 │   ├── UpstreamDeadLetter     an earlier stage could not fold the entry          (poison)
 │   └── GraphRejected          the database refuses an operation                  (poison)
 ├── ModelError
@@ -190,6 +191,10 @@ class ModelsMismatch(GraphError):
     stage: str
     found: str
     expected: str
+
+
+class ChangesLost(GraphError):
+    """The graph does not tell what changed since: {reason}; load it anew"""
 
 
 class UpstreamDeadLetter(GraphError):

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     INTEGERS = "LIST<INTEGER>"
     TIMES = "LIST<DATETIME>"
     VECTOR = "LIST<FLOAT>"
+    BYTES = "BYTEARRAY"
 
 
 class View(StrEnum):
@@ -474,6 +475,36 @@ NODES: Final[dict[str, NodeRow]] = {
     )
 }
 
+FEED: Final = NodeRow(
+    label="Feed",
+    key=("name",),
+    properties=(
+        Property("identity", Kind.STRING),
+        Property("number", Kind.INTEGER),
+        Property("bytes", Kind.INTEGER),
+    ),
+    stage="every",
+    certainty=Certainty.POSITION,
+    meaning="the counter of a chain of the change feed; one more holds the feed's identity, which "
+    "is another one once the graph was emptied",
+    operational=True,
+)
+CHANGE: Final = NodeRow(
+    label="Change",
+    key=("chain", "number"),
+    properties=(
+        Property("payload", Kind.BYTES),
+        # of all changes of the chain up to this one
+        Property("bytes", Kind.INTEGER),
+    ),
+    stage="every",
+    certainty=Certainty.POSITION,
+    meaning="the keys that a transaction may have changed, told by itself; the last ones are kept",
+    operational=True,
+)
+FEED_NODES: Final = (FEED, CHANGE)
+"""Beside the graph, not of it: no read, count, census, digest or comparison knows them."""
+
 FOLLOWS: Final = EdgeRow(
     type="FOLLOWS",
     source="Event",
@@ -673,7 +704,7 @@ EDGE_CAPS: Final[dict[str, int]] = dict.fromkeys(EDGES, 10)
 def schema_statements() -> dict[str, str]:
     """By name Cypher that creates each constraint and index; again, it changes nothing."""
     statements = {}
-    for row in NODES.values():
+    for row in (*NODES.values(), *FEED_NODES):
         keys = ", ".join(f"n.{name}" for name in row.key)
         statements[f"{row.label.lower()}_key"] = (
             f"CREATE CONSTRAINT {row.label.lower()}_key IF NOT EXISTS "
@@ -691,7 +722,7 @@ def schema_statements() -> dict[str, str]:
 def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Label and properties of every index, by its name; those of constraints bear their names."""
     indexes: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for row in NODES.values():
+    for row in (*NODES.values(), *FEED_NODES):
         indexes[f"{row.label.lower()}_key"] = row.label, row.key
         for number, columns in enumerate(row.indexes):
             indexes[f"{row.label.lower()}_index_{number}"] = row.label, columns
@@ -704,7 +735,7 @@ def index_definitions() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def constraint_names() -> frozenset[str]:
     """Names of the constraints, one for each label."""
-    return frozenset(f"{row.label.lower()}_key" for row in NODES.values())
+    return frozenset(f"{row.label.lower()}_key" for row in (*NODES.values(), *FEED_NODES))
 
 
 VECTOR_DIMENSIONS: Final = 384

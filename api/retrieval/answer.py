@@ -11,10 +11,12 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
-from api.retrieval.gather import Candidates, Gathered, Gathering, QueryAnalysis
+from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
+from api.retrieval.pending import pending_nodes
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -26,23 +28,22 @@ from api.retrieval.ranking import (
     diversified,
     in_turn,
     ranking,
-    ranking_without_candidates,
+    ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.relevance import Candidate, HalfVector
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
-from pipelines.graph.reader import GraphReader
-from pipelines.graph.reads.proactive import Beside, proactive
+from pipelines.columns.reads import Beside, Wanted
+from pipelines.columns.standings import Standings
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes
-from pipelines.graph.rows import Signalled, wire_id
+from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
 from pipelines.observe import metrics
-from projections.errors import QueryTimeout
-from projections.schema import ENTITY
+from projections.errors import GraphUnavailable, LedgerError, QueryTimeout
+from projections.schema import ENTITY, MAX_SUPPORTING
 
 WALK_SHARE: Final = 0.6
 """Of the time that is left when the seeds are known."""
@@ -50,6 +51,8 @@ RANK_SHARE: Final = 0.5
 """Of the time that is left then; the rest is for reading what is shown."""
 MAX_MET: Final = 60
 """Events that the walk alone has met and that are ranked too."""
+MAX_REACHED: Final = 600
+"""Events that the walk has met, among which those are looked for."""
 
 
 class _Walked(NamedTuple):
@@ -57,7 +60,6 @@ class _Walked(NamedTuple):
 
     walk: Walk
     worth: Mapping[str, float]
-    candidates: list[Candidate] | None
     beside: list[Signalled] | None
 
 
@@ -66,16 +68,17 @@ class Retrieval:
 
     Args:
         context: of the request.
-        reader: of the graph that it is answered from.
+        graph: that it is answered from.
     """
 
-    def __init__(self, context: ReadContext[SubgraphQuery], reader: GraphReader) -> None:
+    def __init__(self, context: ReadContext[SubgraphQuery], graph: OpenGraph) -> None:
         self._context = context
         self._query = context.query
         self._deadline = context.deadline
         self._services = context.services
-        self._reader = reader
-        self._gathering = Gathering(context, reader)
+        self._reader = graph.reader
+        self._columns = graph.columns
+        self._gathering = Gathering(context, graph)
         with _timed("understand"):
             self._page = _understood(context)
 
@@ -118,47 +121,36 @@ class Retrieval:
     def _side_by_side(
         self, analysis: QueryAnalysis, gathered: Gathered, seeds: Mapping[str, float]
     ) -> _Walked:
-        """The walk, what the channels' events say, and what nobody asked for: all at once."""
+        """The walk, and what nobody asked for, at once."""
+        scope, policy = analysis.scope, self._services.policy
         walk = Walk(
-            scope=analysis.scope,
+            scope=scope,
             intents=self._page.intents,
             seeds=seeds,
             max_depth=self._query.max_depth,
-            policy=self._services.policy,
+            policy=policy,
         )
-        hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
-        near, others = hits[:MAX_WITH_NEIGHBOURS], hits[MAX_WITH_NEIGHBOURS:]
-        candidates = self._candidates(analysis, gathered)
-        work: dict[str, Work] = {
-            "graph": lambda ms: self._walked(walk, ms),
-            "candidates": lambda ms: candidates.read(around=near, ids=others, timeout_ms=ms),
-        }
+        work: dict[str, Work] = {"graph": lambda ms: self._walked(walk, ms)}
         if self._query.proactive:
-            beside = self._beside(hits, gathered)
-            work["beside"] = lambda ms: self._reader.read(
-                lambda graph: proactive(
-                    graph, analysis.scope, beside, self._services.policy.proactive
-                ),
-                timeout_ms=ms,
+            beside = self._beside(gathered)
+            work["beside"] = lambda ms: self._columns.reads(scope, ms).beside(
+                beside, policy.proactive
             )
         limit_ms = max(1, round(self._deadline.remaining_ms() * WALK_SHARE))
         outcomes = run_side_by_side(self._services.channels, work, limit_ms)
         walked = _Walked(
             walk,
             worth=outcomes["graph"].value or walk.scores(),
-            candidates=outcomes["candidates"].value,
             beside=outcomes["beside"].value if "beside" in outcomes else None,
         )
-        self._note(outcomes, walked)
+        self._note(outcomes, walk)
         return walked
 
-    def _note(self, outcomes: Mapping[str, Outcome], walked: _Walked) -> None:
+    def _note(self, outcomes: Mapping[str, Outcome], walk: Walk) -> None:
         notes = self._page.notes
-        notes.take("graph", outcomes["graph"]._replace(value=dict(walked.walk.depths)))
-        if outcomes["graph"].status == "timeout" or outcomes["candidates"].status == "timeout":
+        notes.take("graph", outcomes["graph"]._replace(value=walk.depths()))
+        if outcomes["graph"].status == "timeout":
             notes.cut_by.add(Bound.TIME)
-        if walked.candidates is None:
-            notes.degraded.append("candidates could not be compared: ranks in the channels alone")
         if self._query.proactive:
             notes.take("proactive", outcomes["beside"])
 
@@ -173,7 +165,7 @@ class Retrieval:
         if self._page.method == "activation":
             worth = self._activated(walk, timeout_ms)
         if worth is None:
-            self._reader.read(walk.walk, timeout_ms=deadline.remaining_ms())
+            walk.walk(self._columns.reads(walk.scope, deadline.remaining_ms()))
             worth = walk.pagerank() if self._page.method == "ppr" else walk.scores()
         return worth
 
@@ -183,9 +175,7 @@ class Retrieval:
         config = self._context.activation_config(min(settings.max_hops, self._query.max_depth))
         limit_ms = min(settings.activation_timeout_ms, timeout_ms)
         try:
-            return self._reader.read(
-                lambda graph: walk.activate(graph, config), timeout_ms=limit_ms
-            )
+            return walk.activate(self._columns.reads(walk.scope, limit_ms), config)
         except QueryTimeout:
             self._page.method = "intent_weighted"
             self._page.notes.degraded.append(
@@ -193,13 +183,13 @@ class Retrieval:
             )
             return None
 
-    def _beside(self, hits: Sequence[str], gathered: Gathered) -> Beside:
+    def _beside(self, gathered: Gathered) -> Beside:
         """What context that nobody asked for starts from."""
         tenant, session_id = self._context.tenant, self._query.session_id
         user_id = self._context.scope.user_id
         return Beside(
             session_ids=summary_ids_seen(tenant, "session", session_id, user_id),
-            event_ids=hits[:BEST_EVENTS],
+            event_ids=in_turn(gathered.text, gathered.near)[:BEST_EVENTS],
             entity_ids=[seed.entity_id for seed in gathered.entities[:BEST_ENTITIES]],
             history=self._services.shown.events(tenant, session_id),
         )
@@ -210,20 +200,41 @@ class Retrieval:
         """The ranking; in want of what events say, by what the channels say alone."""
         page, query = self._page, self._query
         pool = self._pool(analysis.scope, gathered, walked)
-        if walked.candidates is None:
-            ranked = ranking_without_candidates(pool, page.weights)
+        standings = self._standings(analysis, gathered, pool)
+        if standings is None:
+            ranked = ranking_without_standings(pool, page.weights)
         else:
-            met = self._met(pool, walked.candidates, self._candidates(analysis, gathered))
-            candidates = [*walked.candidates, *met]
             now_ms = self._context.now_ms
-            ranked = ranking(pool, candidates, page.weights, now_ms, terms=analysis.terms)
+            ranked = ranking(pool, standings, page.weights, now_ms, terms=analysis.terms)
             if query.diversity:
-                ranked = diversified(ranked, _vectors(candidates), query.diversity)
+                columns = self._columns.reads(analysis.scope, self._deadline.remaining_ms())
+                ranked = diversified(ranked, query.diversity, columns.vectors)
         share = self._services.policy.proactive_share
         return with_proactive(ranked, walked.beside or (), query.max_nodes, share)
 
-    def _candidates(self, analysis: QueryAnalysis, gathered: Gathered) -> Candidates:
-        return Candidates(self._reader, analysis.scope, self._services.passages, gathered.vector)
+    def _standings(
+        self, analysis: QueryAnalysis, gathered: Gathered, pool: Pool
+    ) -> Standings | None:
+        """What ranking must know of the events of the pool; None: not in time.
+
+        They are those that the channels found, the best of them with their neighbours, and those
+        that the walk alone has met, the most promising.
+        """
+        hits = in_turn(gathered.text, gathered.near)[:MAX_CANDIDATES]
+        wanted = Wanted(
+            around=hits[:MAX_WITH_NEIGHBOURS],
+            ids=hits[MAX_WITH_NEIGHBOURS:],
+            met=pool.reached_events()[:MAX_REACHED],
+            most_met=MAX_MET,
+            stems=analysis.terms.stems,
+            vector=gathered.vector,
+        )
+        limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
+        try:
+            return self._columns.reads(analysis.scope, limit_ms).standings(wanted)
+        except (QueryTimeout, GraphUnavailable):
+            self._page.notes.cut("candidates could not be compared: ranks in the channels alone")
+            return None
 
     def _pool(self, scope: Scope, gathered: Gathered, walked: _Walked) -> Pool:
         """What may be ranked: only what is in the graph, for a seed may be a name nobody has."""
@@ -233,7 +244,7 @@ class Retrieval:
         if self._query.seed_nodes is not None:
             given = [node_id for node_id in walk.seeds if node_id not in present]
             present.update(
-                self._context.read(self._reader, lambda graph: nodes(graph, scope, given))
+                self._context.read(self._reader, lambda graph: nodes(graph, scope, given, {}))
             )
         beside = path_intents(self._query.query, self._page.intents)
         spreads = method == "intent_weighted" and not beside
@@ -241,28 +252,13 @@ class Retrieval:
             text={hit.event_id: hit for hit in gathered.text},
             near={hit.event_id: hit for hit in gathered.near},
             graph={node_id: score for node_id, score in walked.worth.items() if node_id in present},
-            depths=dict(walk.depths),
+            depths=walk.depths(),
             method=method,
-            edges=list(walk.edges.values()),
+            met=walk.met,
             path_intents=beside,
             spread=walk.pagerank(walked.worth) if spreads else {},
             policy=self._services.policy,
         )
-
-    def _met(
-        self, pool: Pool, compared: Sequence[Candidate], candidates: Candidates
-    ) -> list[Candidate]:
-        """What the events say that the walk alone has met, the most promising of them."""
-        ids = {candidate.event_id for candidate in compared}
-        met = [event_id for event_id in pool.reached_events() if event_id not in ids][:MAX_MET]
-        if not met:
-            return []
-        limit_ms = max(1, round(self._deadline.remaining_ms() * RANK_SHARE))
-        try:
-            return candidates.read(around=(), ids=met, timeout_ms=limit_ms)
-        except QueryTimeout:
-            self._page.notes.cut("what the walk met could not be compared in time")
-            return []
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -278,7 +274,11 @@ class Retrieval:
         edges = self._services.channels.submit(
             self._reader.read, lambda graph: edges_between(graph, scope, ids), timeout_ms=limit_ms
         )
-        page.nodes = self._reader.read(lambda graph: nodes(graph, scope, ids), timeout_ms=limit_ms)
+        supporting = self._supporting(ids)
+        page.nodes = self._reader.read(
+            lambda graph: nodes(graph, scope, ids, supporting), timeout_ms=limit_ms
+        )
+        self._read_pending(ids, limit_ms)
         try:
             page.edges = [
                 edge
@@ -289,6 +289,42 @@ class Retrieval:
             page.notes.cut("the edges could not be read in time")
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in shown if ranked.node_id in page.nodes]
+
+    def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The newest events that mention the entities of the page, by own id."""
+        entities = ids_by_label(ids)[ENTITY.label]
+        if not entities:
+            return {}
+        limit_ms = self._deadline.remaining_ms()
+        try:
+            reads = self._columns.reads(self._context.scope, limit_ms)
+            return reads.newest_mentions(entities, MAX_SUPPORTING)
+        except (GraphUnavailable, QueryTimeout):
+            self._page.notes.cut("the events that mention entities could not be found")
+            return {}
+
+    def _read_pending(self, ids: Sequence[str], timeout_ms: int) -> None:
+        """The events of the page that the graph does not have yet, from the ledger.
+
+        Whether they are such say the columns: what has left the graph is in the ledger, too.
+        """
+        page, scope = self._page, self._context.scope
+        missing = [one for one in ids if one not in page.nodes and is_event(one)]
+        if not missing:
+            return
+        limit_ms = max(1, min(timeout_ms, self._deadline.remaining_ms()))
+        try:
+            pending = self._columns.reads(scope, limit_ms).pending(missing)
+            shown = pending_nodes(self._services.ledger(), scope, pending) if pending else {}
+        except (GraphUnavailable, QueryTimeout, LedgerError):
+            page.notes.cut("the events that are not in the graph yet could not be read")
+            return
+        if late := [one for one in missing if one not in pending]:  # folded in this moment?
+            page.nodes |= self._reader.read(
+                lambda graph: nodes(graph, scope, late, {}), timeout_ms=limit_ms
+            )
+        page.nodes |= shown
+        page.pending = frozenset(shown)
 
 
 def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:
@@ -306,14 +342,6 @@ def _understood(context: ReadContext[SubgraphQuery]) -> Subgraph:
         inferred, query.intent, threshold=context.services.policy.intent_threshold
     )
     return Subgraph(intents, inferred, weights, query.retrieval_method)
-
-
-def _vectors(candidates: Sequence[Candidate]) -> dict[str, HalfVector]:
-    return {
-        candidate.event_id: candidate.passage.vector
-        for candidate in candidates
-        if candidate.passage.vector is not None
-    }
 
 
 @contextmanager

@@ -104,6 +104,7 @@ class Subgraph:
         ranking: the best first; what is shown, once it was read.
         behind: of the ranking, behind what is shown.
         nodes: those that are shown, by id.
+        pending: of those that are shown, the events that the graph does not have yet, by id.
         edges: between them.
         seed_names: of the entities among the seeds, by wire id.
         withheld: ids of what the channels met and kept from the viewer; nobody is told which.
@@ -119,5 +120,6 @@ class Subgraph:
     ranking: list[Ranked] = field(default_factory=list)
     behind: list[Ranked] = field(default_factory=list)
     nodes: dict[str, GraphNode] = field(default_factory=dict)
+    pending: frozenset[str] = frozenset()
     edges: list[GraphEdge] = field(default_factory=list)
     withheld: frozenset[str] = frozenset()

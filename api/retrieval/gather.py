@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import numpy
-
-from api.caches import PassageCache
+from api.connections import OpenGraph
 from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Notes, Outcome, Work, run_side_by_side
 from api.retrieval.intent import (
@@ -25,18 +23,9 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.recall import Recall, RecallSeeds, seeds_of
-from api.retrieval.relevance import Candidate, HalfVector, Passage, unit_vector
 from api.services import Deadline, ReadContext
 from enrichment.names import EntityType, canonical_name, entity_id
-from pipelines.graph.reader import GraphRead, GraphReader
-from pipelines.graph.reads.channels import (
-    contents,
-    session_and_agents,
-    standings,
-    text_hits,
-    vector_hits,
-)
-from pipelines.graph.reads.facts import FactReads
+from pipelines.columns.reads import SessionAsked
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import nodes
 from pipelines.graph.rows import ENTITY_PREFIX, Hit, Hits, SessionEvent, wire_id
@@ -48,6 +37,7 @@ CHANNEL_HITS: Final = 100
 CHANNEL_SHARE: Final = 0.4
 """Of the time that is left: a channel may take so much, and the rest is for what comes after."""
 _NOTHING: Final = Hits([], [])
+_NOBODY: Final = SessionAsked([], [])
 _UNNAMED: Final = RecallSeeds([], "none")
 MAX_NAMES: Final = 200
 """Runs of words of a query that may be somebody's name."""
@@ -81,45 +71,44 @@ class Gathering:
 
     Args:
         context: of the request.
-        reader: of the graph that it is answered from.
+        graph: that it is answered from.
     """
 
-    def __init__(self, context: ReadContext[SubgraphQuery], reader: GraphReader) -> None:
+    def __init__(self, context: ReadContext[SubgraphQuery], graph: OpenGraph) -> None:
         self._context = context
-        self._reader = reader
+        self._graph = graph
 
     def analysis(self, notes: Notes) -> QueryAnalysis:
-        """The session's last events, and the terms of the query: whom it names says the graph."""
+        """The session's last events, and the terms of the query: whom it names say the columns.
+
+        They are asked for what was committed before; what comes after is as new as this.
+        """
         scope, query = self._context.scope, self._context.query
         names = name_terms(query.query).names[:MAX_NAMES]
+        columns = self._graph.columns
         work: dict[str, Work] = {
-            "context": lambda ms: self._reader.read(
-                lambda graph: session_and_agents(graph, scope, query.session_id, names),
-                timeout_ms=ms,
+            "context": lambda ms: self._context.columns(columns, ms).session(
+                query.session_id, names
             )
         }
         (outcome,) = self._run(work).values()
-        events, agents = outcome.value or ([], [])
-        notes.take("context", outcome._replace(value=events))
-        terms = query_terms(query.query, agents, now_ms=self._context.now_ms)
-        return QueryAnalysis(events, terms, scope)
+        session: SessionAsked = outcome.value or _NOBODY
+        notes.take("context", outcome._replace(value=session.events))
+        terms = query_terms(query.query, session.speaking, now_ms=self._context.now_ms)
+        return QueryAnalysis(session.events, terms, scope)
 
     def channels(self, notes: Notes, analysis: QueryAnalysis) -> Gathered:
         """What each channel found.
 
         Raises:
             QueryTimeout: none answered in time.
-            GraphUnavailable: Neo4j is away.
+            GraphUnavailable: nobody answers.
         """
-        reader, scope, words = self._reader, analysis.scope, analysis.terms.words
+        columns, scope, stems = self._graph.columns, analysis.scope, analysis.terms.stems
         outcomes = self._run(
             {
-                "text": lambda ms: reader.read(
-                    lambda graph: text_hits(graph, scope, words, CHANNEL_HITS), timeout_ms=ms
-                ),
-                "entity": lambda ms: reader.read(
-                    lambda graph: self._entities(graph, scope), timeout_ms=ms
-                ),
+                "text": lambda ms: columns.reads(scope, ms).text_hits(stems, CHANNEL_HITS),
+                "entity": lambda ms: self._entities(scope, ms),
                 "vector": lambda ms: self._near(analysis, ms),
             }
         )
@@ -171,12 +160,8 @@ class Gathering:
         vector = self._context.services.embedder.embed(text, timeout_ms=timeout_ms)
         if vector is None:
             return None
-        filtered = self._reader.searches_within_tenants()
-
-        def ask(graph: GraphRead) -> Hits:
-            return vector_hits(graph, analysis.scope, vector, CHANNEL_HITS, filtered=filtered)
-
-        return vector, self._reader.read(ask, timeout_ms=deadline.remaining_ms())
+        columns = self._graph.columns.reads(analysis.scope, deadline.remaining_ms())
+        return vector, columns.vector_hits(vector, CHANNEL_HITS)
 
     def _check(self, outcomes: Sequence[Outcome]) -> None:
         statuses = [outcome.status for outcome in outcomes]
@@ -187,14 +172,17 @@ class Gathering:
             raise QueryTimeout(timeout_ms=timeout_ms, reason="no channel answered")
         raise GraphUnavailable(reason="no channel answered")
 
-    def _entities(self, graph: GraphRead, scope: Scope) -> RecallSeeds:
+    def _entities(self, scope: Scope, timeout_ms: int) -> RecallSeeds:
         """The entities that the query names, or that the caller does."""
         query = self._context.query
         references = query.seed_nodes or []
         given = tuple(one for one in references if one.startswith(ENTITY_PREFIX))
         unknown = {*references} - {*given}
         if unknown:
-            seen = nodes(graph, scope, [one.lower() for one in unknown])
+            given_ids = [one.lower() for one in unknown]
+            seen = self._graph.reader.read(
+                lambda graph: nodes(graph, scope, given_ids, {}), timeout_ms=timeout_ms
+            )
             unknown = {one for one in unknown if one.lower() not in seen}
         recalled = _UNNAMED
         if given or not references:
@@ -207,8 +195,8 @@ class Gathering:
                 max_facts=1,
                 given=given,
             )
-            reads, rules = FactReads(graph, scope), self._context.seed_rules()
-            recalled = seeds_of(reads, recall, rules, self._embedded)
+            reads = self._graph.columns.reads(scope, timeout_ms)
+            recalled = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
             unknown |= {*recalled.unknown}
         return recalled._replace(unknown=tuple(one for one in references if one in unknown))
 
@@ -222,88 +210,3 @@ class Gathering:
         name = canonical_name(user_id or self._context.query.agent_id)
         person = wire_id(ENTITY.label, entity_id(self._context.tenant, name, kind))
         return dict.fromkeys([person, *most_important(analysis.events)], CONTEXT_SCORE)
-
-
-class Candidates:
-    """The candidates of one query.
-
-    Args:
-        reader: of the graph.
-        scope: whose memory.
-        cache: of passages.
-        vector: of the question; None: it has none.
-    """
-
-    def __init__(
-        self, reader: GraphReader, scope: Scope, cache: PassageCache, vector: Sequence[float] | None
-    ) -> None:
-        self._reader = reader
-        self._scope = scope
-        self._cache = cache
-        self._vector = None if vector is None else unit_vector(vector)
-
-    def read(
-        self, *, around: Sequence[str], ids: Sequence[str], timeout_ms: int
-    ) -> list[Candidate]:
-        """The events that are in scope, in no order.
-
-        Args:
-            around: these, and a few events before and after each in its session.
-            ids: these alone.
-            timeout_ms: for all of it.
-
-        Raises:
-            QueryTimeout: the time was over.
-            GraphUnavailable: Neo4j is away.
-        """
-
-        def ask(graph: GraphRead) -> list[Candidate]:
-            rows = standings(graph, self._scope, around=around, ids=ids)
-            passages = self._passages(graph, [row.event_id for row in rows])
-            rows = [row for row in rows if row.event_id in passages]
-            cosines = self._cosines([passages[row.event_id] for row in rows])
-            return [
-                Candidate(
-                    passages[row.event_id],
-                    previous_id=row.previous_id,
-                    cosine=cosine,
-                    importance=row.importance,
-                    access_count=row.access_count,
-                    accessed_at_ms=row.accessed_at_ms,
-                )
-                for row, cosine in zip(rows, cosines, strict=True)
-            ]
-
-        return self._reader.read(ask, timeout_ms=timeout_ms)
-
-    def _passages(self, graph: GraphRead, event_ids: Sequence[str]) -> Mapping[str, Passage]:
-        """Of the events, as far as they are there still."""
-        tenant = self._scope.tenant
-        passages = self._cache.get(self._reader, tenant, event_ids)
-        missing = [event_id for event_id in event_ids if event_id not in passages]
-        if missing:
-            rows = contents(graph, self._scope, missing)
-            read = {row.event_id: Passage.of(row) for row in rows}
-            # What has no text yet is about to be enriched.
-            enriched = [read[row.event_id] for row in rows if row.text is not None]
-            self._cache.put(self._reader, tenant, enriched)
-            passages |= read
-        return passages
-
-    def _cosines(self, passages: Sequence[Passage]) -> list[float | None]:
-        """With the question's vector; None: one of the two has none, or of another length."""
-        wanted = self._vector
-        cosines: list[float | None] = [None] * len(passages)
-        if wanted is None:
-            return cosines
-        places: list[int] = []
-        rows: list[HalfVector] = []
-        for place, passage in enumerate(passages):
-            if passage.vector is not None and passage.vector.shape == wanted.shape:
-                places.append(place)
-                rows.append(passage.vector)
-        if rows:
-            values = numpy.stack(rows).astype(numpy.float32) @ wanted
-            for place, value in zip(places, values.tolist(), strict=True):
-                cosines[place] = value
-        return cosines

@@ -20,7 +20,8 @@ import numpy
 
 from api.retrieval.intent import Intent
 from consolidation.decay import HOUR_MS
-from pipelines.graph.rows import StepEdge
+from pipelines.columns.standings import Array
+from pipelines.columns.steps import TYPES, VIEWS
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,
@@ -30,24 +31,44 @@ from projections.schema import (
     SIMILAR_TO,
 )
 
-NEARNESS_SCALE_MS = HOUR_MS
-MIN_NEARNESS = 0.1
+NEARNESS_SCALE_MS: Final = HOUR_MS
+MIN_NEARNESS: Final = 0.1
 
 
-def edge_quality(properties: Mapping[str, Any]) -> float:
-    """How far an edge is to be trusted, 0 to 1, from what it says about itself.
+def nearness(delta_ms: Array) -> Array:
+    """How near two events are that follow each other so many milliseconds apart, 0.1 to 1."""
+    return numpy.maximum(MIN_NEARNESS, numpy.exp(-delta_ms / NEARNESS_SCALE_MS))
 
-    Its confidence (inferred causes, facts) or cosine (similarity); the nearness in time of two
-    events that follow each other, never below 0.1; 1 for what is simply so.
+
+def trusted(quality: Array, is_delay: Array) -> Array:
+    """How far edges are to be trusted, 0 to 1, from what they say about themselves.
+
+    Their confidence (inferred causes, facts) or cosine (similarity); the nearness in time of two
+    events that follow each other; 1 for what is simply so.
+
+    Args:
+        quality: confidence, cosine or milliseconds; NaN: it says nothing.
+        is_delay: whether it is milliseconds.
     """
-    for name in ("confidence", "score"):
-        value = properties.get(name)
-        if value is not None:
-            return min(1.0, max(0.0, float(value)))
+    sure = numpy.where(is_delay, nearness(quality), numpy.clip(quality, 0.0, 1.0))
+    return numpy.where(numpy.isnan(quality), 1.0, sure)
+
+
+def edge_qualities(properties: Iterable[Mapping[str, Any]]) -> Array:
+    """The same of edges whose properties were read."""
+    told = [_quality(one) for one in properties]
+    quality, is_delay = zip(*told, strict=True) if told else ((), ())
+    return trusted(numpy.array(quality, "f8"), numpy.array(is_delay, "?"))
+
+
+def _quality(properties: Mapping[str, Any]) -> tuple[float, bool]:
+    value = properties.get("confidence")
+    if value is None:
+        value = properties.get("score")
+    if value is not None:
+        return float(value), False
     delta_ms = properties.get("delta_ms")
-    if delta_ms is not None:
-        return max(MIN_NEARNESS, math.exp(-delta_ms / NEARNESS_SCALE_MS))
-    return 1.0
+    return (math.nan, False) if delta_ms is None else (float(delta_ms), True)
 
 
 # A fact weighs as the view that it belongs to.
@@ -59,95 +80,79 @@ _VIEWS: Final = {
 }
 
 
-Ways = dict[str, list[tuple[str, float]]]
-"""By wire id what can be reached over one edge, and what passes it, 0 to 1."""
-
-
-def edge_weight(edge: StepEdge, weights: Mapping[str, float]) -> float:
-    """What an edge lets through, 0 to 1: weight / 5 times its quality.
+def type_weights(intents: Iterable[Intent], weights: Mapping[str, Mapping[str, float]]) -> Array:
+    """What an edge of full quality lets through, 0 to 1: a row a type, a page a view.
 
     Args:
-        edge: that was met.
-        weights: of the edge types for an intent, 0 to 5.
+        intents: a column each.
+        weights: of an edge type for an intent, 0 to 5.
+
+    Returns:
+        Array of (TYPES, VIEWS, intents).
     """
-    type_ = _VIEWS.get(edge.view, edge.type) if edge.type == RELATES_TO.type else edge.type
-    return weights[type_] / MAX_WEIGHT * edge_quality(edge.properties)
+    return numpy.array(
+        [
+            [[weights[intent][weighed] / MAX_WEIGHT for intent in intents] for weighed in of_views]
+            for of_views in _WEIGHED
+        ]
+    ).reshape(len(TYPES), len(VIEWS), -1)
 
 
-def blended_weight(
-    edge: StepEdge, intents: Mapping[Intent, float], weights: Mapping[str, Mapping[str, float]]
-) -> float:
-    """The same for several intents at once: their mean by confidence."""
-    total = sum(intents.values())
-    return (
-        sum(edge_weight(edge, weights[intent]) * value for intent, value in intents.items()) / total
-    )
+_WEIGHED: Final = [
+    [_VIEWS.get(view, type_) if type_ == RELATES_TO.type else type_ for view in VIEWS]
+    for type_ in TYPES
+]
 
 
-def ways_of(
-    edges: Iterable[StepEdge],
-    weights: Mapping[str, float],
-    *,
-    hop_share: float = 1.0,
-    others: Ways | None = None,
-) -> Ways:
-    """Where edges lead, both ways; from what is closed (a literal value) nothing leads on.
+class Ways(NamedTuple):
+    """Where edges lead, a place each; one that leads both ways has two.
 
-    Args:
-        edges: that were met.
-        weights: of the edge types, 0 to 5.
-        hop_share: what passes an edge beside its weight.
-        others: ways of other edges; these are added to them.
+    Attributes:
+        here, there: numbers of nodes.
+        weights: what passes, 0 to 1: a row each, a column for each kind of path, or one for all.
     """
-    ways = {} if others is None else others
-    for edge in edges:
-        weight = edge_weight(edge, weights) * hop_share
-        if weight > 0:
-            for here, there in ((edge.source, edge.target), (edge.target, edge.source)):
-                if not edge.closed or here != edge.reached:
-                    ways.setdefault(here, []).append((there, weight))
-    return ways
+
+    here: Array
+    there: Array
+    weights: Array
 
 
-def path_scores(seeds: Mapping[str, float], ways: Ways, max_depth: int) -> dict[str, float]:
+def path_scores(seeds: Array, ways: Ways, max_depth: int) -> Array:
     """Seed score times the product of weights along the best path of at most `max_depth` edges.
 
     Args:
-        seeds: by wire id, 0 to 1.
+        seeds: 0 to 1, a row for each node, a column for each kind of path; 0: it is none.
         ways: that paths may take.
         max_depth: edges of a path, at most.
+
+    Returns:
+        The same shape.
     """
-    best = dict(seeds)
-    changed: Iterable[str] = list(best)
-    for _ in range(max_depth):
-        improved: dict[str, float] = {}
-        for here in changed:
-            reached = best[here]
-            for there, weight in ways.get(here, ()):
-                score = reached * weight
-                if score > best.get(there, 0.0) and score > improved.get(there, 0.0):
-                    improved[there] = score
-        if not improved:
+    order = numpy.argsort(ways.there, kind="stable")
+    here, there, weights = ways.here[order], ways.there[order], ways.weights[order]
+    first = numpy.flatnonzero(numpy.diff(there, prepend=-1))
+    reached, best = there[first], seeds
+    for _ in range(max_depth if len(order) else 0):
+        passed = numpy.maximum.reduceat(best[here] * weights, first, axis=0)
+        improved = passed > best[reached]
+        if not improved.any():
             break
-        best.update(improved)
-        changed = improved
+        best = best.copy()
+        best[reached] = numpy.maximum(best[reached], passed)
     return best
 
 
-def blended_scores(
-    scores: Mapping[Intent, Mapping[str, float]],
-    intents: Mapping[Intent, float],
-    others_share: float,
-) -> dict[str, float]:
-    """The best intent's score, weighted by its confidence, and a share of what the others add."""
-    weighted: dict[str, list[float]] = {}
-    for intent, by_node in scores.items():
-        for node_id, score in by_node.items():
-            weighted.setdefault(node_id, []).append(score * intents[intent])
-    return {
-        node_id: max(values) + others_share * (sum(values) - max(values))
-        for node_id, values in weighted.items()
-    }
+def blended_scores(scores: Array, confidences: Array, others_share: float) -> Array:
+    """The best intent's score, weighted by its confidence, and a share of what the others add.
+
+    Args:
+        scores: a row for each node, a column for each intent.
+        confidences: of the intents.
+        others_share: 0 to 1.
+    """
+    weighted = scores * confidences
+    best = weighted.max(axis=1)
+    return numpy.asarray(best + others_share * (weighted.sum(axis=1) - best))
 
 
 DAMPING: Final = 0.85
@@ -155,60 +160,37 @@ MAX_ITERATIONS: Final = 50
 TOLERANCE: Final = 1e-8
 
 
-class WeightedEdge(NamedTuple):
-    """An edge, read as undirected; `weight` ≥ 0."""
-
-    a: str
-    b: str
-    weight: float
-
-
 def personalised_pagerank(
-    seeds: Mapping[str, float],
-    edges: Iterable[WeightedEdge],
-    *,
-    damping: float = DAMPING,
-    max_iterations: int = MAX_ITERATIONS,
-) -> dict[str, float]:
-    """Scores that sum to 1, by node id; empty without a seed above 0.
+    seeds: Array, ways: Ways, *, damping: float = DAMPING, max_iterations: int = MAX_ITERATIONS
+) -> Array:
+    """Scores that sum to 1, a place for each node; zeros without a seed above 0.
 
     Args:
         seeds: how likely a walk starts there, scaled to sum to 1; negative ones count 0.
-        edges: parallel ones add up; loops count nothing.
-        damping: probability to go on along an edge, 0 to below 1.
+        ways: that it may take, with one column of weights; those of 0 and below count nothing, nor
+            do loops, and parallel ones add up.
+        damping: probability to go on along a way, 0 to below 1.
         max_iterations: of the power iteration, which ends earlier when nothing moves.
     """
-    total = sum(max(0.0, score) for score in seeds.values())
+    start = numpy.maximum(seeds, 0.0)
+    total = start.sum()
     if total <= 0:
-        return {}
-    walked = [edge for edge in sorted(edges) if edge.a != edge.b and edge.weight > 0]
-    places = _places(seeds, walked)
-    here = numpy.array(
-        [places[end] for edge in walked for end in (edge.a, edge.b)], dtype=numpy.intp
-    )
-    there = here.reshape(-1, 2)[:, ::-1].reshape(-1)
-    weights = numpy.repeat(numpy.array([edge.weight for edge in walked], dtype=numpy.float64), 2)
-    start = numpy.zeros(len(places))
-    for own_id, score in seeds.items():
-        start[places[own_id]] = max(0.0, score) / total
-    out = numpy.bincount(here, weights, minlength=len(places))
+        return numpy.zeros(len(seeds))
+    start = start / total
+    walked = (ways.here != ways.there) & (ways.weights[:, 0] > 0)
+    here, there, weights = ways.here[walked], ways.there[walked], ways.weights[walked, 0]
+    out = numpy.bincount(here, weights, minlength=len(start))
     shares = weights / out[here]
     scores = start
     for _ in range(max_iterations):
-        passed = numpy.bincount(there, scores[here] * shares, minlength=len(places))
+        passed = numpy.bincount(there, scores[here] * shares, minlength=len(start))
         stranded = scores[out == 0].sum()  # nowhere to go: back to the seeds
         following = (1 - damping + damping * stranded) * start + damping * passed
         moved = float(numpy.abs(following - scores).sum())
         scores = following
         if moved < TOLERANCE:
             break
-    return {own_id: float(scores[place]) for own_id, place in places.items() if scores[place] > 0}
-
-
-def _places(seeds: Iterable[str], edges: Iterable[WeightedEdge]) -> dict[str, int]:
-    """A number for each node."""
-    ends = (end for edge in edges for end in (edge.a, edge.b))
-    return {own_id: place for place, own_id in enumerate(dict.fromkeys([*seeds, *ends]))}
+    return numpy.asarray(scores)
 
 
 EDGES_AT_ONCE: Final = 490

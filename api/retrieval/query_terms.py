@@ -18,11 +18,12 @@ import re
 from calendar import monthrange
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from consolidation.decay import DAY_MS
 from enrichment.names import canonical_name
-from enrichment.stems import name_words, plain, words_in
+from enrichment.stems import name_words, plain, stem, words_in
 from enrichment.vocabulary import STOP_WORDS
 
 MAX_SPANS: Final = 64
@@ -178,7 +179,6 @@ class QueryTerms(NamedTuple):
         words: lower case, letters, digits and inner apostrophes, in order, each once, at most
             MAX_WORDS; without words that say little and without the agents' names, unless nothing
             else is left.
-        full_text: the words as Lucene reads "any of these"; empty: nothing to search by.
         embedding_text: the question without the agents' names; all of it when nothing is left.
         agents: those it names, in normal form.
         spans: stretches of time that it names.
@@ -187,11 +187,25 @@ class QueryTerms(NamedTuple):
 
     query: str
     words: tuple[str, ...]
-    full_text: str
     embedding_text: str
     agents: frozenset[str]
     spans: tuple[TimeSpan, ...] = ()
     identifiers: tuple[str, ...] = ()
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """Of the words, then of the identifiers; each once."""
+        return tuple(dict.fromkeys(map(stem, (*self.words, *self.identifiers))))
+
+    @property
+    def word_stems(self) -> int:
+        """How many of the stems are those of words; they come first."""
+        return len({stem(word) for word in self.words})
+
+    @property
+    def identifier_places(self) -> list[int]:
+        """Where among the stems those of the identifiers are."""
+        return [self.stems.index(stem(one)) for one in self.identifiers]
 
 
 def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = None) -> QueryTerms:
@@ -219,7 +233,6 @@ def query_terms(query: str, names: Iterable[str] = (), *, now_ms: int | None = N
     return QueryTerms(
         query=query,
         words=words,
-        full_text=" ".join(words),
         embedding_text=text if words_in(text) else " ".join(query.split()),
         agents=frozenset(named),
         spans=() if now_ms is None else time_spans(query, now_ms),
@@ -259,6 +272,7 @@ class NameTerms(NamedTuple):
     names: tuple[str, ...]
 
 
+@lru_cache(maxsize=64)  # a query asks twice
 def name_terms(query: str) -> NameTerms:
     """The words and the possible names of a query's first 512 characters."""
     text = query[:MAX_NAMING_CHARACTERS]

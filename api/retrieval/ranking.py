@@ -9,31 +9,26 @@ for.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import cache
+from heapq import nsmallest
+from itertools import starmap, zip_longest
 from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.graph_scores import path_scores, ways_of
+from api.retrieval.graph_scores import path_scores
 from api.retrieval.intent import Intent, fused_ranks
+from api.retrieval.met import Met, met_at_first
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.retrieval.query_terms import QueryTerms
-from api.retrieval.relevance import (
-    DEFAULT_WEIGHTS,
-    Candidate,
-    HalfVector,
-    Passage,
-    RelevanceWeights,
-    relevance,
-)
+from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance, word_counts
 from api.schemas import Channel, RetrievalMethod
-from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights, decay_score
-from enrichment.stems import stem
-from pipelines.graph.rows import Hit, Signal, Signalled, StepEdge, is_event
+from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights
+from consolidation.decay_scores import decay_scores
+from pipelines.columns.standings import Array, Standings
+from pipelines.graph.rows import Hit, Signal, Signalled, is_event
 
 MAX_WITH_NEIGHBOURS: Final = 120
 """Candidates whose neighbours in their session are candidates too."""
@@ -104,7 +99,7 @@ class Pool:
         graph: worth of the paths from the seeds, by wire id.
         depths: edges from the nearest seed, by wire id.
         method: what the worth of paths is.
-        edges: that the walk met.
+        met: what the walk met.
         path_intents: those whose answer stands beside what the question names.
         spread: personalised PageRank from the seeds, the best node having 1, by wire id.
         policy: whose weights count.
@@ -115,7 +110,7 @@ class Pool:
     graph: Mapping[str, float] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     method: RetrievalMethod = "intent_weighted"
-    edges: Sequence[StepEdge] = ()
+    met: Met = field(default_factory=lambda: met_at_first(()))
     path_intents: Mapping[Intent, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     policy: Policy = DEFAULT_POLICY
@@ -130,44 +125,44 @@ class Pool:
 
     def reached_events(self) -> list[str]:
         """Ids of the events that paths lead to, by their worth."""
-        return list(self._reached(events=True))
+        worth = ((-score, one) for one, score in self.graph.items() if is_event(one))
+        return [node_id for _, node_id in sorted(worth)]
 
     def derived(self) -> list[str]:
-        """Wire ids of all others, by their worth."""
-        return list(self._reached(events=False))
+        """Wire ids of all others."""
+        return [node_id for node_id in self.graph if not is_event(node_id)]
 
-    def found_by(self, node_id: str) -> tuple[Channel, ...]:
-        """The channels that found a node."""
-        channels: list[Channel] = []
-        if node_id in self.text:
-            channels.append("text")
-        if node_id in self.near:
-            channels.append("vector")
-        depth = self.depths.get(node_id)
-        if depth == 0 and not channels:
-            channels.append("context" if is_event(node_id) else "entity")
-        if depth is not None and depth > 0:
-            channels.append("graph")
-        return tuple(channels)
+    def ranked(self, ids: Sequence[str], *, ranks: Array, relevance: Array) -> list[Ranked]:
+        """Nodes with what found each, and how far from the seeds."""
+        depths = [self.depths.get(node_id) for node_id in ids]
+        channels = [
+            _channels(node_id in self.text, node_id in self.near, depth, is_event(node_id))
+            for node_id, depth in zip(ids, depths, strict=True)
+        ]
+        columns = (ids, ranks.tolist(), relevance.tolist(), depths, channels)
+        return list(starmap(Ranked, zip(*columns, strict=True)))
 
-    def ranked(self, node_id: str, *, rank: float, relevance: float) -> Ranked:
-        """A node with what found it, and how far from the seeds."""
-        return Ranked(
-            node_id,
-            rank,
-            relevance,
-            depth=self.depths.get(node_id),
-            found_by=self.found_by(node_id),
-        )
-
-    def _reached(self, *, events: bool) -> Iterator[str]:
-        ordered = sorted(self.graph, key=lambda node_id: (-self.graph[node_id], node_id))
-        return (node_id for node_id in ordered if is_event(node_id) is events)
+    def values(self, scores: Mapping[str, float], ids: Sequence[str]) -> Array:
+        """Scores of nodes, 0 of those that have none."""
+        return numpy.array([scores.get(node_id, 0.0) for node_id in ids], dtype=numpy.float64)
 
 
-def event_relevance(
-    pool: Pool, candidates: Sequence[Candidate], answering: Mapping[str, float], terms: QueryTerms
-) -> dict[str, float]:
+@cache
+def _channels(in_text: bool, near: bool, depth: int | None, of_event: bool) -> tuple[Channel, ...]:
+    """The channels that found a node."""
+    channels: list[Channel] = []
+    if in_text:
+        channels.append("text")
+    if near:
+        channels.append("vector")
+    if depth == 0 and not channels:
+        channels.append("context" if of_event else "entity")
+    if depth is not None and depth > 0:
+        channels.append("graph")
+    return tuple(channels)
+
+
+def event_relevance(pool: Pool, standings: Standings, answering: Array, terms: QueryTerms) -> Array:
     """Relevance of events, 0 to 1: what they say, and what leads to them.
 
     What holds the identifiers that a question names is meant before all that does not. Where the
@@ -176,110 +171,92 @@ def event_relevance(
     perfect answer would: it brings in what the words do not tell, and never above what they
     clearly do; and what many ways lead to gains. The two other methods always add what they found.
     """
-    held = holding(terms.identifiers, candidates)
-    scores = {
-        event_id: (score + (event_id in held)) / 2 if held else score
-        for event_id, score in answering.items()
-    }
+    held = holding(terms, standings)
+    scores = (answering + held) / 2 if held.any() else answering
     if pool.method != "intent_weighted":
-        return _with_worth(pool, scores)
+        return _with_worth(pool, scores, standings.ids)
     if pool.path_intents:
-        covered = coverage(terms.words, candidates)
-        beside = led_to(anchors(covered, held), pool.edges, pool.path_intents, pool.policy)
-        return _with_paths(scores, covered, beside)
-    return _with_ways(pool, scores)
+        covered = coverage(terms, standings)
+        anchored = dict(zip(standings.ids, anchors(covered, held).tolist(), strict=True))
+        led = led_to(anchored, pool.met, pool.path_intents, pool.policy)
+        beside = pool.values(led, standings.ids)
+        whole = 1 + COVERAGE_WEIGHT + PATH_WEIGHT
+        return (scores + COVERAGE_WEIGHT * covered + PATH_WEIGHT * beside) / whole
+    return _with_ways(pool, scores, standings.ids)
 
 
-def _with_worth(pool: Pool, scores: Mapping[str, float]) -> dict[str, float]:
+def _with_worth(pool: Pool, scores: Array, ids: Sequence[str]) -> Array:
     share = GRAPH_SHARES[pool.method]
-    return {
-        event_id: (score + share * min(1.0, pool.graph.get(event_id, 0.0))) / (1 + share)
-        for event_id, score in scores.items()
-    }
+    worth = numpy.minimum(1.0, pool.values(pool.graph, ids))
+    return (scores + share * worth) / (1 + share)
 
 
-def _with_paths(
-    scores: Mapping[str, float], covered: Mapping[str, float], beside: Mapping[str, float]
-) -> dict[str, float]:
-    merged = {}
-    for event_id, score in scores.items():
-        says = COVERAGE_WEIGHT * covered.get(event_id, 0.0)
-        paths = PATH_WEIGHT * beside.get(event_id, 0.0)
-        merged[event_id] = (score + says + paths) / (1 + COVERAGE_WEIGHT + PATH_WEIGHT)
-    return merged
-
-
-def _with_ways(pool: Pool, scores: Mapping[str, float]) -> dict[str, float]:
+def _with_ways(pool: Pool, scores: Array, ids: Sequence[str]) -> Array:
     share = GRAPH_SHARES[pool.method]
-    merged = {}
-    for event_id, score in scores.items():
-        led = min(1.0, pool.graph.get(event_id, 0.0)) if pool.depths.get(event_id) else 0.0
-        many = pool.spread.get(event_id, 0.0)
-        merged[event_id] = (max(score, share * led) + SPREAD_WEIGHT * many) / (1 + SPREAD_WEIGHT)
-    return merged
+    away = numpy.array([bool(pool.depths.get(event_id)) for event_id in ids], dtype=bool)
+    led = away * numpy.minimum(1.0, pool.values(pool.graph, ids))
+    many = pool.values(pool.spread, ids)
+    return (numpy.maximum(scores, share * led) + SPREAD_WEIGHT * many) / (1 + SPREAD_WEIGHT)
 
 
 def ranking(
     pool: Pool,
-    candidates: Sequence[Candidate],
+    standings: Standings,
     weights: DecayWeights,
     now_ms: int,
     *,
     terms: QueryTerms,
     channel_weights: RelevanceWeights = DEFAULT_WEIGHTS,
 ) -> list[Ranked]:
-    """Everything of the pool by rank, the best first; what is derived ranks by its paths.
+    """The best of the pool, MAX_RANKING at most; what is derived ranks by its paths.
 
     Args:
         pool: what was found.
-        candidates: its events as far as they could be read; no others are ranked.
+        standings: its events as far as they could be read; no others are ranked.
         weights: of recency, importance and relevance.
         now_ms: the clock for recency.
         terms: of the question.
         channel_weights: how much each channel says of what an event says.
     """
-    scores = event_relevance(pool, candidates, relevance(terms, candidates, channel_weights), terms)
-    ranked = [
-        pool.ranked(
-            candidate.event_id,
-            relevance=scores[candidate.event_id],
-            rank=decay_score(
-                now_ms,
-                candidate.passage.occurred_at_ms,
-                candidate.accessed_at_ms,
-                access_count=candidate.access_count,
-                importance=min(float(HIGHEST_IMPORTANCE), candidate.importance),
-                relevance=scores[candidate.event_id],
-                weights=weights,
-            ),
-        )
-        for candidate in candidates
-    ]
-    return _ordered([*ranked, *_derived(pool, weights)])
+    scores = event_relevance(pool, standings, relevance(terms, standings, channel_weights), terms)
+    ranks = decay_scores(
+        now_ms,
+        standings.occurred_ms,
+        standings.accessed_ms,
+        standings.accesses,
+        importance=numpy.minimum(float(HIGHEST_IMPORTANCE), standings.importance),
+        relevance=scores,
+        weights=weights,
+    )
+    return _ordered(pool, standings.ids, ranks=ranks, relevance=scores, weights=weights)
 
 
-def ranking_without_candidates(pool: Pool, weights: DecayWeights) -> list[Ranked]:
+def ranking_without_standings(pool: Pool, weights: DecayWeights) -> list[Ranked]:
     """The same when nothing more could be read in time: events by their ranks in the channels."""
     fused = fused_ranks([pool.text, pool.near, list(pool.events())])
-    share = weights.relevance / weights.total
-    ranked = [
-        pool.ranked(node_id, rank=score * share, relevance=score)
-        for node_id, score in fused.items()
-    ]
-    return _ordered([*ranked, *_derived(pool, weights)])
+    scores = numpy.array(list(fused.values()))
+    ranks = scores * weights.relevance / weights.total
+    return _ordered(pool, list(fused), ranks=ranks, relevance=scores, weights=weights)
 
 
-def _derived(pool: Pool, weights: DecayWeights) -> Iterator[Ranked]:
-    share = weights.relevance / weights.total
-    for node_id in pool.derived():
-        # What the question names counts in full, what it only leads to as events do.
-        led = GRAPH_SHARES[pool.method] if pool.depths.get(node_id) else 1.0
-        score = min(1.0, led * pool.graph[node_id])
-        yield pool.ranked(node_id, rank=score * share, relevance=score)
-
-
-def _ordered(ranked: Sequence[Ranked]) -> list[Ranked]:
-    return sorted(ranked, key=lambda node: (-node.rank, node.node_id))
+def _ordered(
+    pool: Pool, ids: Sequence[str], *, ranks: Array, relevance: Array, weights: DecayWeights
+) -> list[Ranked]:
+    """Events, and what is derived, by their ranks; of equal ones the smaller id comes first."""
+    derived = pool.derived()
+    # What the question names counts in full, what it only leads to as events do.
+    share = GRAPH_SHARES[pool.method]
+    led = numpy.array([share if pool.depths.get(node_id) else 1.0 for node_id in derived])
+    worth = numpy.minimum(1.0, led * pool.values(pool.graph, derived))
+    nodes = [*ids, *derived]
+    scores = numpy.concatenate([relevance, worth])
+    ranks = numpy.concatenate([ranks, worth * weights.relevance / weights.total])
+    order = [
+        place
+        for _, _, place in sorted(zip((-ranks).tolist(), nodes, range(len(nodes)), strict=True))
+    ][:MAX_RANKING]
+    best = [nodes[place] for place in order]
+    return pool.ranked(best, ranks=ranks[order], relevance=scores[order])
 
 
 def in_turn(*channels: Iterable[Hit]) -> list[str]:
@@ -290,78 +267,68 @@ def in_turn(*channels: Iterable[Hit]) -> list[str]:
     )
 
 
-def coverage(words: Sequence[str], candidates: Sequence[Candidate]) -> dict[str, float]:
-    """How much of a question each event says in its own words, the best being 1, by event id.
+def coverage(terms: QueryTerms, standings: Standings) -> Array:
+    """How much of a question each event says in its own words, the best being 1; 0: nothing.
 
     Words count by how few of the events have them; of two events that say the same the shorter
     one says it more.
     """
-    terms = {stem(word) for word in words}
-    stems = {
-        candidate.event_id: held
-        for candidate in candidates
-        if not (held := candidate.passage.stems).keys().isdisjoint(terms)
-    }
-    holding = Counter(word for held in stems.values() for word in terms & held.keys())
-    weight = {word: math.log1p(len(candidates) / count) for word, count in holding.items()}
-    scores = {
-        event_id: sum(weight[word] for word in sorted(terms & held.keys()))
-        / (1 + _LENGTH_SHARE * len(held))
-        for event_id, held in stems.items()
-    }
-    best = max(scores.values(), default=0.0)
-    return {event_id: score / best for event_id, score in scores.items()}
+    counts = word_counts(terms, standings) > 0
+    holding = counts.sum(axis=0)
+    weight = numpy.log1p(len(standings.ids) / numpy.maximum(holding, 1))
+    scores = (counts @ weight) / (1 + _LENGTH_SHARE * standings.stems)
+    best = scores.max(initial=0.0)
+    return numpy.asarray(scores / best if best > 0 else scores)
 
 
-def holding(identifiers: Sequence[str], candidates: Iterable[Candidate]) -> frozenset[str]:
-    """Ids of the events that hold all the identifiers; none without any."""
-    return frozenset(
-        candidate.event_id
-        for candidate in candidates
-        if identifiers and all(identifier in _said(candidate.passage) for identifier in identifiers)
-    )
+def holding(terms: QueryTerms, standings: Standings) -> Array:
+    """Whether each event holds all identifiers of a question; none does without any."""
+    columns = terms.identifier_places
+    if not columns:
+        return numpy.zeros(len(standings.ids), dtype=bool)
+    return numpy.asarray((standings.counts[:, columns] > 0).all(axis=1))
 
 
-def anchors(covered: Mapping[str, float], held: Set[str]) -> dict[str, float]:
+def anchors(covered: Array, held: Array) -> Array:
     """What is covered, of the events that hold the identifiers alone if any of them does."""
-    holding = {event_id: score for event_id, score in covered.items() if event_id in held}
-    best = max(holding.values(), default=0.0)
-    return {event_id: score / best for event_id, score in holding.items()} or dict(covered)
-
-
-def _said(passage: Passage) -> str:
-    return f"{passage.text} {passage.tool_name.lower()}"
+    holding = covered * held
+    best = holding.max(initial=0.0)
+    return numpy.asarray(holding / best if best > 0 else covered)
 
 
 def led_to(
     covered: Mapping[str, float],
-    edges: Iterable[StepEdge],
+    met: Met,
     intents: Mapping[Intent, float],
     policy: Policy = DEFAULT_POLICY,
 ) -> dict[str, float]:
     """What the best path from another event that says it is worth, 0 to 1, by event id.
 
     Args:
-        covered: of `anchors`; its square is what an anchor passes on.
-        edges: that were met.
+        covered: of `anchors`, by event id; its square is what an anchor passes on.
+        met: by the walk.
         intents: whose edges lead, with their confidences.
         policy: whose weights count.
     """
-    best = sorted(covered, key=lambda event_id: (-covered[event_id], event_id))[:MAX_ANCHORS]
-    edges = list(edges)
-    led: dict[str, float] = {}
+    begin = ((-score, event_id) for event_id, score in covered.items() if score > 0)
+    best = [event_id for _, event_id in nsmallest(MAX_ANCHORS, begin)]
+    places = {node_id: place for place, node_id in enumerate(met.ids)}
+    begun = [event_id for event_id in best if event_id in places]
+    starts = [places[event_id] for event_id in begun]
+    columns = range(len(begun))
+    seeds = numpy.zeros((len(met.ids), len(begun)))
+    seeds[starts, columns] = [covered[event_id] ** 2 for event_id in begun]
+    led = numpy.zeros(len(met.ids))
     for intent, confidence in intents.items():
-        ways = ways_of(edges, policy.weights[intent], hop_share=HOP_SHARE)
-        for anchor in best:
-            paths = path_scores({anchor: covered[anchor] ** 2}, ways, MAX_HOPS)
-            for node_id, score in paths.items():
-                if node_id != anchor:
-                    led[node_id] = max(led.get(node_id, 0.0), confidence * score)
-    return led
+        ways = met.ways(HOP_SHARE * met.weights([intent], policy.weights))
+        paths = path_scores(seeds, ways, MAX_HOPS).copy()
+        paths[starts, columns] = 0.0  # an anchor does not lead to itself
+        led = numpy.maximum(led, confidence * paths.max(axis=1, initial=0.0))
+    return {met.ids[place]: float(led[place]) for place in numpy.flatnonzero(led).tolist()}
 
 
 def diversified(
-    ranked: Sequence[Ranked], vectors: Mapping[str, HalfVector], diversity: float
+    ranked: Sequence[Ranked], diversity: float, vectors: Callable[[Sequence[str]], Array]
 ) -> list[Ranked]:
     """The ranking with each next node chosen by rank and by how little it is like those before.
 
@@ -370,17 +337,13 @@ def diversified(
 
     Args:
         ranked: the best first; its first MAX_COMPARED are reordered.
-        vectors: of unit length, by node id; what has none is like nothing.
         diversity: 0 (as it was) to 1 (likeness alone).
+        vectors: of unit length, of nodes; zeros are like nothing.
     """
     head, behind = list(ranked[:MAX_COMPARED]), list(ranked[MAX_COMPARED:])
     if diversity <= 0 or not head:
         return list(ranked)
-    size = max((len(vector) for vector in vectors.values()), default=1)
-    matrix = numpy.zeros((len(head), size))
-    for place, node in enumerate(head):
-        if node.node_id in vectors:
-            matrix[place] = vectors[node.node_id]
+    matrix = vectors([node.node_id for node in head])
     ranks = numpy.array([entry.rank for entry in head])
     likeness = numpy.zeros(len(head))
     left = list(range(len(head)))

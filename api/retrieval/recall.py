@@ -1,6 +1,7 @@
 """A recall of facts from its query to its answer: seeds, walk, scores (S2, Graph Recall).
 
-The graph is asked through `FactReads`; clock, settings and the embedder are arguments.
+Names are asked of the columns, facts of the graph (`FactReads`); clock, settings and the embedder
+are arguments.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
 from enrichment.names import canonical_name, components
 from enrichment.vocabulary import EdgeType
-from pipelines.graph.reader import GraphRead
-from pipelines.graph.reads.entities import EntityGroup, EntityReads
-from pipelines.graph.reads.facts import FactFilter, FactReads, Surroundings
+from pipelines.columns.reads import NameReads
+from pipelines.graph.reads.entities import EntityGroup, group_of
+from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.rows import ENTITY_PREFIX, EntityName
+from pipelines.graph.rows import ENTITY_PREFIX, EntityName, EntitySurroundings
 
 MAX_NAMED_CANDIDATES: Final = 50
 MAX_BY_NAME: Final = 1_000
@@ -79,7 +80,7 @@ class RecallSeeds(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -> RecallSeeds:
+def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -> RecallSeeds:
     """Where the recall begins; embeddings are asked only when the text names nothing (S2)."""
     if recall.given:
         return _given(reads, recall.given, rules)
@@ -100,14 +101,13 @@ def seeds_of(reads: FactReads, recall: Recall, rules: SeedRules, embed: Embed) -
     return RecallSeeds(seeds, "embedding" if seeds else "none")
 
 
-def entity_named(graph: GraphRead, scope: Scope, name: str) -> EntityGroup | None:
+def entity_named(reads: NameReads, name: str) -> EntityGroup | None:
     """The entity of an id or a name; of several by one name the one that is mentioned most."""
-    facts = FactReads(graph, scope)
-    named = facts.found_by_id([name]) or facts.found_by_name(name_forms(name), MAX_BY_NAME)
-    return EntityReads(graph, scope).group([entity.entity_id for entity in named])
+    named = reads.found_by_id([name]) or reads.found_by_name(name_forms(name), MAX_BY_NAME)
+    return group_of(reads, [entity.entity_id for entity in named])
 
 
-def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> RecallSeeds:
+def _given(reads: NameReads, references: Sequence[str], rules: SeedRules) -> RecallSeeds:
     """The entities that a caller names; those that nobody knows are left out, and told."""
     named = {reference: reference.removeprefix(ENTITY_PREFIX) for reference in references}
     forms = {reference: name_forms(name) for reference, name in named.items()}
@@ -128,7 +128,7 @@ def _given(reads: FactReads, references: Sequence[str], rules: SeedRules) -> Rec
 
 
 def _seeds(
-    reads: FactReads,
+    reads: NameReads,
     candidates: Iterable[EntityName],
     matches: Mapping[str, float],
     rules: SeedRules,
@@ -163,7 +163,7 @@ def _seeds(
 
 
 def _structures(
-    around: Mapping[str, Surroundings], members: Mapping[str, set[str]]
+    around: Mapping[str, EntitySurroundings], members: Mapping[str, set[str]]
 ) -> dict[str, Structure]:
     """What surrounds a component: its members' surroundings together."""
     structures = {}

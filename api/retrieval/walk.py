@@ -11,9 +11,12 @@ node is then a matter of memory. All of it has one time limit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
+
+import numpy
 
 from api.retrieval.graph_scores import (
     EDGES_AT_ONCE,
@@ -21,25 +24,26 @@ from api.retrieval.graph_scores import (
     ActivationConfig,
     Link,
     Ways,
-    WeightedEdge,
     blended_scores,
-    blended_weight,
-    edge_quality,
+    edge_qualities,
     path_scores,
     personalised_pagerank,
-    ways_of,
 )
 from api.retrieval.intent import Intent
+from api.retrieval.met import Met, met_at_first
 from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.schemas import Bound, Direction
 from consolidation.decay import DAY_MS
-from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
+from pipelines.columns.reads import ColumnReads
+from pipelines.columns.standings import Array
+from pipelines.columns.steps import Steps
+from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import nodes, steps
 from pipelines.graph.rows import StepEdge, is_event
 from projections.schema import (
     CAUSED_BY,
+    EDGE_CAPS,
     FOLLOWS,
     MAX_WEIGHT,
     MEMBER_OF,
@@ -108,7 +112,7 @@ class BoundedWalk(ABC, Generic[R, F]):
 
 
 @dataclass(slots=True, kw_only=True)
-class Walk(BoundedWalk[GraphRead, list[str]]):
+class Walk(BoundedWalk[ColumnReads, list[str]]):
     """A walk over all views, whose paths are worth something else to each intent.
 
     The intents of a query walk together: each level asks once for the edges around the nodes that
@@ -119,29 +123,27 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
         intents: with their confidences, at least one.
         seeds: by wire id, with scores from 0 to 1.
         policy: whose weights count.
-        edges: that were met, once each.
-        depths: fewest edges from a seed, by wire id.
+        met: nodes and edges, the seeds first; a whole one at any time, for a walk that was given
+            up may go on in its thread.
     """
 
     scope: Scope
     intents: Mapping[Intent, float]
     seeds: Mapping[str, float]
     policy: Policy = DEFAULT_POLICY
-    edges: dict[tuple[str, str, str, str], StepEdge] = field(default_factory=dict)
-    depths: dict[str, int] = field(default_factory=dict)
-    _ways: dict[Intent, Ways] = field(default_factory=dict)
+    met: Met = field(default_factory=lambda: met_at_first(()))
     _expanded: set[str] = field(default_factory=set)
 
-    def walk(self, graph: GraphRead) -> None:
+    def walk(self, columns: ColumnReads) -> None:
         """Read the edges around the seeds, level by level.
 
         Raises:
             QueryTimeout: the time was over; what was met until then is here.
         """
         self._begin()
-        self._follow(graph, self._frontier(dict(self.seeds), len(self.seeds)))
+        self._follow(columns, self._frontier(self._seed_scores(self.met), len(self.seeds)))
 
-    def activate(self, graph: GraphRead, config: ActivationConfig) -> dict[str, float]:
+    def activate(self, columns: ColumnReads, config: ActivationConfig) -> dict[str, float]:
         """Read the edges around what is active, hop by hop; the activations at the end.
 
         Raises:
@@ -153,20 +155,20 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
             new = [node_id for node_id in active if node_id not in self._expanded]
             for first in range(0, len(new), EDGES_AT_ONCE):
                 chunk = new[first : first + EDGES_AT_ONCE]
-                self._take(
-                    steps(graph, self.scope, chunk, self.policy.edge_caps), spreading.hops + 1
-                )
+                self.take(columns.steps(chunk, self.policy.edge_caps), spreading.hops + 1)
             self._expanded.update(new)
             spreading.spread(self._links())
         return spreading.activated()
 
+    def take(self, steps: Steps, depth: int) -> None:
+        """Edges were met that lead `depth` steps away."""
+        self.met = self.met.joined(steps, depth)
+
     def scores(self) -> dict[str, float]:
-        """Path scores of all intents together, by wire id."""
-        by_intent = {
-            intent: path_scores(self.seeds, self._ways.get(intent, {}), self.max_depth)
-            for intent in self.intents
-        }
-        return blended_scores(by_intent, self.intents, self.policy.other_intents_share)
+        """Path scores of all intents together, by wire id, of what a path leads to."""
+        met = self.met
+        scores = zip(met.ids, self._path_scores(met).tolist(), strict=True)
+        return {node_id: score for node_id, score in scores if score > 0 or node_id in self.seeds}
 
     def pagerank(self, worth: Mapping[str, float] | None = None) -> dict[str, float]:
         """Personalised PageRank over what was read, the best node being 1.
@@ -177,77 +179,81 @@ class Walk(BoundedWalk[GraphRead, list[str]]):
             worth: of the seeds, by wire id, where it is not their scores: those of the paths that
                 other seeds have to them.
         """
-        scores = (
-            self.seeds if worth is None else {seed: worth.get(seed, 0.0) for seed in self.seeds}
-        )
-        ends = self.ends()
-        seeds = {node_id: score for node_id, score in scores.items() if node_id in ends} or scores
-        weights = self.policy.weights
-        edges = [
-            WeightedEdge(edge.source, edge.target, blended_weight(edge, self.intents, weights))
-            for edge in self.edges.values()
-        ]
-        ranks = personalised_pagerank(seeds, edges)
-        best = max(ranks.values(), default=1.0)
-        return {node_id: rank / best for node_id, rank in ranks.items()}
+        met = self.met
+        scores = self._seed_scores(met)
+        if worth is not None:
+            scores[: len(self.seeds)] = [worth.get(seed, 0.0) for seed in self.seeds]
+        connected = met.connected()
+        if connected[: len(self.seeds)].any():
+            scores[~connected] = 0.0
+        ranks = personalised_pagerank(scores, met.undirected(self._blended(met)))
+        best = ranks.max(initial=0.0)
+        ranked = zip(met.ids, ranks.tolist(), strict=True)
+        return {node_id: rank / best for node_id, rank in ranked if rank > 0}
+
+    def depths(self) -> dict[str, int]:
+        """Fewest edges from a seed, by wire id."""
+        met = self.met
+        return dict(zip(met.ids, met.depths.tolist(), strict=True))
 
     def ends(self) -> set[str]:
         """Wire ids of the nodes at the edges that were met."""
-        # a list: a walk that was given up may go on in its thread
-        return {end for edge in list(self.edges.values()) for end in (edge.source, edge.target)}
+        met = self.met
+        return {met.ids[place] for place in numpy.flatnonzero(met.connected()).tolist()}
 
     def _begin(self) -> None:
         BoundedWalk._begin(self)
-        for met in (self.edges, self.depths, self._ways, self._expanded):
-            met.clear()
-        self.depths.update(dict.fromkeys(self.seeds, 0))
+        self._expanded.clear()
+        self.met = met_at_first(self.seeds)
 
     def _is_full(self) -> bool:
-        return len(self.depths) >= MAX_REACHED
+        return len(self.met.ids) >= MAX_REACHED
 
-    def _expand(self, reads: GraphRead, frontier: list[str], depth: int) -> list[str]:
+    def _expand(self, reads: ColumnReads, frontier: list[str], depth: int) -> list[str]:
         self._expanded.update(frontier)
-        self._take(steps(reads, self.scope, frontier, self.policy.edge_caps), depth)
-        return self._frontier(self.scores()) if depth < self.max_depth else []
+        self.take(reads.steps(frontier, self.policy.edge_caps), depth)
+        return self._frontier(self._path_scores(self.met)) if depth < self.max_depth else []
 
-    def _has_more(self, reads: GraphRead, frontier: list[str]) -> bool:
+    def _has_more(self, reads: ColumnReads, frontier: list[str]) -> bool:
         return False  # never asked: a ranking does not say what lies beyond its depth
 
-    def _take(self, edges: Sequence[StepEdge], depth: int) -> None:
-        new = []
-        for edge in edges:
-            key = (edge.type, edge.source, edge.target, edge.view)
-            if key not in self.edges:
-                self.edges[key] = edge
-                new.append(edge)
-            self.depths.setdefault(edge.reached, depth)
-        for intent in self.intents:
-            self._ways[intent] = ways_of(
-                new, self.policy.weights[intent], others=self._ways.get(intent)
-            )
+    def _seed_scores(self, met: Met) -> Array:
+        scores = numpy.zeros(len(met.ids))
+        scores[: len(self.seeds)] = list(self.seeds.values())
+        return scores
 
-    def _frontier(self, scores: Mapping[str, float], least: int = 0) -> list[str]:
+    def _path_scores(self, met: Met) -> Array:
+        ways = met.ways(met.weights(self.intents, self.policy.weights))
+        seeds = numpy.tile(self._seed_scores(met)[:, None], len(self.intents))
+        scores = path_scores(seeds, ways, self.max_depth)
+        confidences = numpy.array(list(self.intents.values()))
+        return blended_scores(scores, confidences, self.policy.other_intents_share)
+
+    def _blended(self, met: Met) -> Array:
+        """What each edge lets through for all intents at once: their mean by confidence."""
+        confidences = numpy.array(list(self.intents.values()))
+        weights = met.weights(self.intents, self.policy.weights)
+        return numpy.asarray(weights @ confidences / confidences.sum())
+
+    def _frontier(self, scores: Array, least: int = 0) -> list[str]:
         """The most promising nodes that were not walked on from yet, `BEAM` or `least` of them."""
-        closed = {edge.reached for edge in self.edges.values() if edge.closed}
-        promising = sorted(
-            (-score, node_id)
-            for node_id, score in scores.items()
-            if score >= MIN_SCORE and node_id not in self._expanded and node_id not in closed
+        ids = self.met.ids
+        places = numpy.flatnonzero((scores >= MIN_SCORE) & ~self.met.closed())
+        promising = (
+            (-score, ids[place])
+            for place, score in zip(places.tolist(), scores[places].tolist(), strict=True)
+            if ids[place] not in self._expanded
         )
-        return [node_id for _, node_id in promising[: max(BEAM, least)]]
+        return [node_id for _, node_id in nsmallest(max(BEAM, least), promising)]
 
     def _links(self) -> list[Link]:
-        weights = self.policy.weights
-        return [
-            Link(
-                edge.source,
-                edge.target,
-                min(1.0, blended_weight(edge, self.intents, weights)),
-                0.0 if edge.at_ms is None else max(0, self.scope.now_ms - edge.at_ms) / DAY_MS,
-            )
-            for edge in self.edges.values()
-            if not edge.closed
-        ]
+        met, now_ms = self.met, self.scope.now_ms
+        confidences = numpy.minimum(1.0, self._blended(met))
+        ages = numpy.maximum(0.0, now_ms - numpy.nan_to_num(met.steps.at_ms, nan=now_ms)) / DAY_MS
+        ids, steps = met.ids, met.steps
+        columns = (steps.source, steps.target, confidences, ages)
+        rows = zip(*(column[~steps.closed].tolist() for column in columns), strict=True)
+        return [Link(ids[a], ids[b], confidence, age) for a, b, confidence, age in rows]
 
 
 TEMPORAL_INTENT: Intent = "when"
@@ -294,12 +300,21 @@ class Origin(NamedTuple):
     event_ids: list[str]
 
 
-def origin_of(graph: GraphRead, scope: Scope, node_id: str) -> Origin | None:
-    """What a node that is no event comes from; None: it is not in the graph, or not to be seen."""
+def origin_of(
+    columns: ColumnReads, nodes_of: Callable[[Iterable[str]], dict[str, GraphNode]], node_id: str
+) -> Origin | None:
+    """What a node that is no event comes from; None: it is not in the graph, or not to be seen.
+
+    Args:
+        columns: what leads to what.
+        nodes_of: reads nodes by wire id.
+        node_id: where it begins.
+    """
     depths, edges, events = {node_id: 0}, [], dict[str, None]()
     frontier = [node_id]
     for depth in range(1, _LEVELS_BELOW + 1):
-        below = [edge for edge in steps(graph, scope, frontier) if _is_below(edge)]
+        steps = columns.steps(frontier, EDGE_CAPS).edges()
+        below = [edge for edge in steps if _is_below(edge)]
         edges += [GraphEdge(one.type, one.source, one.target, one.properties) for one in below]
         events |= dict.fromkeys(one.reached for one in below if is_event(one.reached))
         new = [one.reached for one in below if not is_event(one.reached)]
@@ -307,7 +322,7 @@ def origin_of(graph: GraphRead, scope: Scope, node_id: str) -> Origin | None:
         if not frontier:
             break
         depths |= dict.fromkeys(frontier, depth)
-    seen = nodes(graph, scope, depths)
+    seen = nodes_of(depths)
     if node_id not in seen:
         return None
     shown = {one: depth for one, depth in depths.items() if one in seen}
@@ -431,30 +446,34 @@ class Lineage(BoundedWalk[EventReads, Frontiers]):
         that depth would have.
         """
         weight = self.policy.weights[self.intent][self.row.type] / MAX_WEIGHT
-        best: dict[str, float] = {}
         walked = [edge for edge in self.edges if edge.type == self.row.type]
-        starts = [one for one, depth in self.depths.items() if depth <= self._above]
+        places = {node_id: place for place, node_id in enumerate(self.nodes)}
+        starts = numpy.array([[depth <= self._above] for depth in self.depths.values()], "f8")
+        best = numpy.zeros_like(starts)
         for direction in self.directions:
-            ways = directed_ways(walked, weight, forward=_forward(self.row, direction))
-            paths = path_scores(dict.fromkeys(starts, 1.0), ways, self.max_depth)
-            for node_id, score in paths.items():
-                best[node_id] = max(score, best.get(node_id, 0.0))
+            forward = _forward(self.row, direction)
+            ways = directed_ways(walked, places, weight, forward=forward)
+            best = numpy.maximum(best, path_scores(starts, ways, self.max_depth))
+        scored = zip(self.depths.items(), best[:, 0].tolist(), strict=True)
         return {
-            node_id: best.get(node_id, weight ** max(0, depth - self._above))
-            for node_id, depth in self.depths.items()
+            node_id: score or weight ** max(0, depth - self._above)
+            for (node_id, depth), score in scored
         }
 
 
-def directed_ways(edges: Iterable[GraphEdge], weight: float, *, forward: bool) -> Ways:
+def directed_ways(
+    edges: Sequence[GraphEdge], places: Mapping[str, int], weight: float, *, forward: bool
+) -> Ways:
     """Where edges of one type lead in one direction, and what passes them.
 
     Args:
         edges: all of one type.
+        places: numbers of their ends.
         weight: of the type for the intent, 0 to 1.
         forward: from source to target, else against the arrow.
     """
-    ways: Ways = {}
-    for edge in edges:
-        here, there = (edge.source, edge.target) if forward else (edge.target, edge.source)
-        ways.setdefault(here, []).append((there, weight * edge_quality(edge.properties)))
-    return ways
+    source = numpy.array([places[edge.source] for edge in edges], dtype=numpy.int32)
+    target = numpy.array([places[edge.target] for edge in edges], dtype=numpy.int32)
+    weights = weight * edge_qualities(edge.properties for edge in edges)[:, None]
+    here, there = (source, target) if forward else (target, source)
+    return Ways(here, there, weights)

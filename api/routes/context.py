@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -19,23 +19,28 @@ from api.answers import (
     evidence_of,
     wants_markdown,
 )
+from api.connections import OpenGraph
 from api.dependencies import Reader, ServicesOf
 from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
 from api.read_schemas import ContextQuery, LineageQuery
-from api.retrieval.gather import NO_VECTOR, Candidates
+from api.retrieval.gather import NO_VECTOR
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import query_terms
 from api.retrieval.recall import entity_named
 from api.retrieval.relevance import relevance
-from api.retrieval.walk import TEMPORAL_INTENT, Lineage, origin_of
+from api.retrieval.walk import TEMPORAL_INTENT, Lineage, Origin, origin_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
+from pipelines.columns.client import ColumnsClient
+from pipelines.columns.reads import ColumnReads, Wanted
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader
-from pipelines.graph.reads.events import EventReads, SessionCandidate, Surroundings
-from pipelines.graph.rows import ENTITY_PREFIX, is_event
+from pipelines.graph.reads.events import EventReads, Surroundings
+from pipelines.graph.reads.walk import nodes
+from pipelines.graph.rows import ENTITY_PREFIX, SessionCandidate, ids_by_label, is_event
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
+from projections.schema import ENTITY, MAX_SUPPORTING
 
 router = APIRouter(prefix="/v1", tags=["memory"])
 
@@ -85,29 +90,27 @@ def _context(context: ReadContext[ContextQuery], session_id: str) -> AtlasRespon
     """A session's context; None: nobody is told of such a session."""
     now_ms, query = context.now_ms, context.query
     pool = query.max_nodes if query.query is None else MAX_ASKED_ABOUT
-    with context.services.connections.graph.reader() as reader:
-        candidates = context.read(
-            reader,
-            lambda graph: EventReads(graph, context.scope).session_candidates(session_id, pool),
-        )
+    with context.services.connections.graph.opened() as graph:
+        reader = graph.reader
+        candidates = context.columns(graph.columns).session_candidates(session_id, pool)
         withheld = context.withheld(lambda: candidates.withheld)
         if not (candidates.total or withheld):
             return None
-        relevant, degraded = _relevant(context, reader, candidates.best)
+        relevant, degraded = _relevant(context, graph.columns, candidates.best)
         best = ranked_by_decay(candidates.best, now_ms, query.max_nodes, relevant)
         ids = [item.event_id for item in best]
 
-        def ask(graph: GraphRead) -> tuple[dict[str, GraphNode], list[GraphEdge]]:
-            reads = EventReads(graph, context.scope)
+        def ask(read: GraphRead) -> tuple[dict[str, GraphNode], list[GraphEdge]]:
+            reads = EventReads(read, context.scope)
             return reads.events(ids), reads.edges_between(ids)
 
-        nodes, edges = context.read(reader, ask)
+        events, edges = context.read(reader, ask)
     shown = [
         atlas_node(
-            nodes[event_id], now_ms=now_ms, relevance=relevant.get(event_id, NEUTRAL_RELEVANCE)
+            events[event_id], now_ms=now_ms, relevance=relevant.get(event_id, NEUTRAL_RELEVANCE)
         )
         for event_id in ids
-        if event_id in nodes
+        if event_id in events
     ]
     return atlas_response(
         context,
@@ -125,7 +128,7 @@ def _context(context: ReadContext[ContextQuery], session_id: str) -> AtlasRespon
 
 
 def _relevant(
-    context: ReadContext[ContextQuery], reader: GraphReader, pool: Sequence[SessionCandidate]
+    context: ReadContext[ContextQuery], columns: ColumnsClient, pool: Sequence[SessionCandidate]
 ) -> tuple[Mapping[str, float], list[str]]:
     """How well events of a session answer what is asked, by id, and what that went without."""
     text = context.query.query
@@ -137,12 +140,17 @@ def _relevant(
     vector = services.embedder.embed(
         terms.embedding_text, timeout_ms=context.deadline.remaining_ms() // 2 + 1
     )
-    candidates = Candidates(reader, context.scope, services.passages, vector).read(
-        around=[],
+    wanted = Wanted(
+        around=(),
         ids=[item.event_id for item in newest],
-        timeout_ms=context.deadline.remaining_ms(),
+        met=(),
+        most_met=0,
+        stems=terms.stems,
+        vector=vector,
     )
-    return relevance(terms, candidates), [] if vector is not None else [NO_VECTOR]
+    standings = columns.reads(context.scope, context.deadline.remaining_ms()).standings(wanted)
+    scores = dict(zip(standings.ids, relevance(terms, standings).tolist(), strict=True))
+    return scores, [] if vector is not None else [NO_VECTOR]
 
 
 def ranked_by_decay(
@@ -196,9 +204,9 @@ async def read_lineage(
     context = await begin_read(services, caller, query)
 
     def work() -> tuple[Lineage | None, int | None]:
-        with services.connections.graph.reader() as reader:
-            walk = _lineage(context, reader, node_id.lower())
-            return walk, None if walk is None else _withheld_beside(context, reader, walk)
+        with services.connections.graph.opened() as graph:
+            walk = _lineage(context, graph, node_id.lower())
+            return walk, None if walk is None else _withheld_beside(context, graph.reader, walk)
 
     walk, withheld = await services.read(work, timeout_ms=context.deadline.remaining_ms())
     if walk is None:
@@ -217,16 +225,12 @@ def _withheld_beside(
     )
 
 
-def _lineage(
-    context: ReadContext[LineageQuery], reader: GraphReader, node_id: str
-) -> Lineage | None:
+def _lineage(context: ReadContext[LineageQuery], graph: OpenGraph, node_id: str) -> Lineage | None:
     """The walk, None without the node; out of time, what was met until then is the answer."""
-    query = context.query
+    query, reader = context.query, graph.reader
     intent, origin = query.intent, None
     if not is_event(node_id):
-        origin = context.read(
-            reader, lambda graph: origin_of(graph, context.scope, _own_id(graph, context, node_id))
-        )
+        origin = _origin(context, graph, node_id)
         if origin is None:
             return None
         node_id = next(iter(origin.depths))
@@ -254,11 +258,25 @@ def _lineage(
     return walk if exists else None
 
 
-def _own_id(graph: GraphRead, context: ReadContext[LineageQuery], node_id: str) -> str:
+def _origin(context: ReadContext[LineageQuery], graph: OpenGraph, node_id: str) -> Origin | None:
+    """What a node that is no event comes from."""
+    columns = context.columns(graph.columns)
+
+    def nodes_of(node_ids: Iterable[str]) -> dict[str, GraphNode]:
+        entities = ids_by_label(node_ids)[ENTITY.label]
+        supporting = columns.newest_mentions(entities, MAX_SUPPORTING) if entities else {}
+        return context.read(
+            graph.reader, lambda read: nodes(read, context.scope, node_ids, supporting)
+        )
+
+    return origin_of(columns, nodes_of, _own_id(columns, node_id))
+
+
+def _own_id(columns: ColumnReads, node_id: str) -> str:
     """The wire id of what a request names by id, or an entity by name."""
     if not node_id.startswith(ENTITY_PREFIX):
         return node_id
-    group = entity_named(graph, context.scope, node_id.removeprefix(ENTITY_PREFIX))
+    group = entity_named(columns, node_id.removeprefix(ENTITY_PREFIX))
     return node_id if group is None else ENTITY_PREFIX + group.canonical
 
 

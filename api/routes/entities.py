@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -32,12 +33,14 @@ from api.retrieval.query_terms import name_terms
 from api.retrieval.recall import entity_named
 from api.services import ReadContext, begin_read
 from enrichment.names import canonical_name
-from pipelines.graph.reader import GraphNode, GraphRead
-from pipelines.graph.reads.entities import EntityReads
+from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.entities import EntityGroup, EntityReads
+from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.walk import edges_between
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName
 from projections.events import LAST_MS, MAX_NAME_CHARACTERS
+from projections.schema import MAX_SUPPORTING
 
 MAX_MATCHES: Final = 1_000
 """Of a search: what is found beyond is nobody's page."""
@@ -139,58 +142,81 @@ async def read_entity(
     """An entity, what is known about it, and the events that mention it, the newest first.
 
     `entity_id` is `entity:<hash>`, the bare hash, or `entity:<name>`; of several by one name the
-    one that is mentioned most. What was found to be the same is one entity here. Of what more than
-    10,000 events mention, so many are looked through.
+    one that is mentioned most. What was found to be the same is one entity here.
     """
     context = await begin_read(services, caller, query)
     question = ("entity", caller.tenant, context.scope.viewer, entity_id, query.as_of)
     first = (LAST_MS if query.as_of is None else context.now_ms, "")
     before = time_place(question, query.cursor) or first
 
-    def read(graph: GraphRead) -> EntityPage | None:
-        return _entity_page(graph, context, entity_id.removeprefix(ENTITY_PREFIX), before)
+    def work() -> EntityPage | None:
+        named = entity_id.removeprefix(ENTITY_PREFIX)
+        with services.connections.graph.opened() as graph:
+            columns = context.columns(graph.columns)
+            group = entity_named(columns, named)
+            if group is None:
+                return None
+            mentions = columns.mentions(group.ids, before, query.limit + 1)
+            events, next_cursor = page_of(question, mentions.events, query.limit, tuple)
+            selection = _Selection(
+                group,
+                columns.newest_mentions(group.ids, MAX_SUPPORTING),
+                event_ids=[own_id for _, own_id in events],
+                withheld=mentions.withheld,
+                next_cursor=next_cursor,
+            )
+            return context.read(graph.reader, lambda read: _entity_page(read, context, selection))
 
-    page = await context.answer(read)
+    page = await services.read(work, timeout_ms=context.deadline.remaining_ms())
     if page is None:
         raise ApiProblem("not-found", "No entity of that id or name is in the graph.")
-    events, next_cursor = page_of(question, page.events, query.limit, _when)
     own_id = page.around[0].node_id
     context.record(
-        [own_id, *(node.node_id for node in events)],
+        [own_id, *(node.node_id for node in page.events)],
         [fact.key for fact in page.facts],
     )
-    nodes = shown_nodes([*page.around, *events], context.now_ms)
+    nodes = shown_nodes([*page.around, *page.events], context.now_ms)
     meta = page_meta(
         context,
-        len(page.events),
+        len(page.events) + (page.next_cursor is not None),
         nodes,
         withheld=page.withheld,
         begun_at=[own_id],
-        next_cursor=next_cursor,
+        next_cursor=page.next_cursor,
     )
-    return JsonResponse(entity_response(page._replace(events=events), nodes, meta))
+    return JsonResponse(entity_response(page, nodes, meta))
+
+
+class _Selection(NamedTuple):
+    """What the columns say that the page of an entity shows."""
+
+    group: EntityGroup
+    supporting: Mapping[str, Sequence[str]]
+    event_ids: Sequence[str]
+    withheld: int
+    next_cursor: str | None
 
 
 def _entity_page(
-    graph: GraphRead, context: ReadContext[EntityQuery], name: str, before: tuple[int, str]
+    graph: GraphRead, context: ReadContext[EntityQuery], selection: _Selection
 ) -> EntityPage | None:
-    reads, facts = EntityReads(graph, context.scope), FactReads(graph, context.scope)
-    query = context.query
-    group = entity_named(graph, context.scope, name)
-    if group is None:
+    """The page as the graph has it; None: the entity was taken out meanwhile."""
+    group, facts = selection.group, FactReads(graph, context.scope)
+    members = EntityReads(graph, context.scope).entities(group.ids, selection.supporting)
+    if group.canonical not in members:
         return None
-    events = reads.events_of(group.ids, before, query.limit + 1)
-    around = nodes_around(group)
-    shown = [node.node_id for node in (*around, *events[: query.limit])]
+    by_id = EventReads(graph, context.scope).events(selection.event_ids)
+    events = [by_id[own_id] for own_id in selection.event_ids if own_id in by_id]
+    around = nodes_around(group, members)
     return EntityPage(
         group,
+        members,
         facts=_facts_about(facts, context, group.canonical),
         around=around,
         events=events,
-        edges=edges_between(graph, context.scope, shown),
-        withheld=context.withheld(
-            lambda: reads.withheld_mentions(group.ids) + facts.withheld(group.ids)
-        ),
+        edges=edges_between(graph, context.scope, [node.node_id for node in (*around, *events)]),
+        withheld=context.withheld(lambda: selection.withheld + facts.withheld(group.ids)),
+        next_cursor=selection.next_cursor,
     )
 
 
@@ -211,7 +237,3 @@ def _facts_about(
         decay_rate=context.settings.temporal_decay_rate,
         limit=query.max_facts,
     )
-
-
-def _when(event: GraphNode) -> tuple[int, str]:
-    return event.properties["occurred_at"], event.node_id

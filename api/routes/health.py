@@ -3,6 +3,9 @@
 Taking events needs the ledger, answering needs the graph: a graph that is away or hangs must not
 take the process out of ingest, so each has an answer of its own. For operators and their tools:
 no key is needed and no tenant is named.
+
+Of several processes the one that is asked answers for itself. One that comes beside others takes
+no connection before it is warm, so what is said at a start is said by the first of them.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ async def ready_for_ingest(services: ServicesOf) -> Response:
 
 @router.get("/health/ready/read", response_model=Ready, responses=_PROBLEMS)
 async def ready_to_read(services: ServicesOf) -> Response:
-    """Whether questions are answered: Neo4j is there, and the first questions were planned."""
+    """Whether questions are answered: Neo4j is there, and the columns hold what it does.
+
+    And the first questions were planned.
+    """
     return _ready(services, _read(services))
 
 
@@ -58,7 +64,8 @@ def _ingest(services: Services) -> Mapping[str, str | None]:
 
 def _read(services: Services) -> Mapping[str, str | None]:
     cold = _COLD if services.is_cold else None
-    return {"graph": services.watch.read_error(), "warm": cold}
+    watch = services.watch
+    return {"graph": watch.read_error(), "columns": watch.columns_error(), "warm": cold}
 
 
 def _ready(services: Services, errors: Mapping[str, str | None]) -> Response:
@@ -86,6 +93,6 @@ def _ready(services: Services, errors: Mapping[str, str | None]) -> Response:
     responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text format"}},
 )
 async def metrics() -> Response:
-    """Metrics of this process and of what it sees."""
+    """Metrics of the API, of all its processes together, and of what it sees."""
     body, media_type = render_metrics()
     return Response(body, headers={"Content-Type": media_type})

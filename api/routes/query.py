@@ -18,6 +18,7 @@ from api.answers import (
     subgraph_response,
     wants_markdown,
 )
+from api.connections import OpenGraph
 from api.cursors import facts_cursor, facts_of, ranking_cursor, ranking_of
 from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
 from api.entity_answers import FactsAnswer, facts_narrative, facts_response
@@ -32,6 +33,7 @@ from api.retrieval.recall import Recall, RecallSeeds, by_activation, seeds_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from enrichment.vocabulary import EdgeType
+from pipelines.columns.client import ColumnsClient
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.rows import ENTITY_PREFIX
@@ -102,16 +104,16 @@ class _Answering:
     def _found(self) -> AtlasResponse:
         context, cursor = self._context, self._context.query.cursor
         projected = self._services.watch.projected()
-        with self._services.connections.graph.reader() as reader:
+        with self._services.connections.graph.opened() as graph:
             if cursor is None:
-                page = Retrieval(context, reader).answer()
+                page = Retrieval(context, graph).answer()
             else:
                 ranking, now_ms = ranking_of(self._question, cursor)
                 context = context.at(now_ms)
-                page = Retrieval(context, reader).next_page(ranking)
+                page = Retrieval(context, graph).next_page(ranking)
         next_cursor = ranking_cursor(self._question, page.behind, context.now_ms)
         response = subgraph_response(context, page, next_cursor)
-        if not response.meta.degraded:
+        if not (response.meta.degraded or page.pending):
             self._keep(response, projected)
         _count(response)
         return response
@@ -244,15 +246,15 @@ class _Recalling:
                 self._cached = True
                 return cached
         projected = context.services.watch.projected()
-        with context.services.connections.graph.reader() as reader:
-            answer = self._first(reader) if cursor is None else self._page(reader, cursor)
+        with context.services.connections.graph.opened() as graph:
+            answer = self._first(graph) if cursor is None else self._page(graph.reader, cursor)
             if answer.complete:
-                self._keep(reader, key, answer, projected)
+                self._keep(graph.reader, key, answer, projected)
         return answer
 
-    def _first(self, reader: GraphReader) -> FactsAnswer:
-        recall = self._recall()
-        seeds = self._seeds(reader, recall)
+    def _first(self, graph: OpenGraph) -> FactsAnswer:
+        recall, reader = self._recall(), graph.reader
+        seeds = self._seeds(graph.columns, recall)
         walk = FactWalk(
             wanted=recall.wanted, max_depth=recall.max_depth, query_vector=self._query_vector(seeds)
         )
@@ -347,12 +349,9 @@ class _Recalling:
             edge_types=_edge_types(query),
         )
 
-    def _seeds(self, reader: GraphReader, recall: Recall) -> RecallSeeds:
-        rules = self._context.seed_rules()
-        seeds = self._context.read(
-            reader,
-            lambda graph: seeds_of(FactReads(graph, recall.scope), recall, rules, self._embedded),
-        )
+    def _seeds(self, columns: ColumnsClient, recall: Recall) -> RecallSeeds:
+        reads = self._context.columns(columns)
+        seeds = seeds_of(reads, recall, self._context.seed_rules(), self._embedded)
         return seeds._replace(seeds=seeds.seeds[:NARRATIVE_ANCHORS]) if self._as_text else seeds
 
     def _embedded(self, text: str) -> Sequence[float] | None:

@@ -36,6 +36,7 @@ from api.read_schemas import (
 from api.schemas import Node
 from api.services import Caller, begin_read
 from consolidation.summary_payloads import summary_ids_seen
+from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads, Link
 from pipelines.graph.reads.scope import Scope
@@ -43,6 +44,7 @@ from pipelines.graph.reads.walk import edges_between
 from pipelines.graph.rows import COMMUNITY_PREFIX, SUMMARY_PREFIX
 from projections.events import MAX_NAME_CHARACTERS
 from projections.identity import SEPARATOR
+from projections.schema import MAX_SUPPORTING
 
 MAX_SCOPE_ID: Final = 3 * MAX_NAME_CHARACTERS
 """Of an episode: its session, its trace and a number."""
@@ -237,6 +239,7 @@ class _CommunityRows(NamedTuple):
 
     community: GraphNode
     members: list[GraphNode]
+    next_cursor: str | None
     edges: list[GraphEdge]
     withheld: int | None
 
@@ -261,38 +264,46 @@ async def read_community(
     question = ("community", caller.tenant, context.scope.viewer, own_id)
     after = place_of(question, query.cursor, _BY_ID) or ""
 
-    def read(graph: GraphRead) -> _CommunityRows | None:
+    def read(graph: GraphRead, columns: ColumnReads) -> _CommunityRows | None:
         reads = EntityReads(graph, context.scope)
         community = reads.community(own_id)
         if community is None:
             return None
-        members = reads.members(own_id, after, query.limit + 1)
-        shown = [wired(node).node_id for node in (community, *members[: query.limit])]
+        ids = reads.members(own_id, after, query.limit + 1)
+        page, next_cursor = page_of(question, ids, query.limit, str)
+        entities = reads.entities(page, columns.newest_mentions(page, MAX_SUPPORTING))
+        members = [entities[one].node for one in page if one in entities]
+        shown = (community, *members)
         return _CommunityRows(
             community,
             members,
-            edges_between(graph, context.scope, shown),
-            context.withheld(lambda: reads.withheld_members(own_id)),
+            next_cursor=next_cursor,
+            edges=edges_between(graph, context.scope, [wired(node).node_id for node in shown]),
+            withheld=context.withheld(lambda: reads.withheld_members(own_id)),
         )
 
-    rows = await context.answer(read)
+    def work() -> _CommunityRows | None:
+        with services.connections.graph.opened() as graph:
+            columns = context.columns(graph.columns)
+            return context.read(graph.reader, lambda opened: read(opened, columns))
+
+    rows = await services.read(work, timeout_ms=context.deadline.remaining_ms())
     if rows is None:
         raise ApiProblem("not-found", "No such community is in the graph.")
-    members, next_cursor = page_of(question, rows.members, query.limit, attrgetter("node_id"))
-    nodes = shown_nodes(map(wired, (rows.community, *members)), context.now_ms)
+    nodes = shown_nodes(map(wired, (rows.community, *rows.members)), context.now_ms)
     meta = page_meta(
         context,
-        len(rows.members),
+        len(rows.members) + (rows.next_cursor is not None),
         nodes,
         withheld=rows.withheld,
         begun_at=[nodes[0].node_id],
-        next_cursor=next_cursor,
+        next_cursor=rows.next_cursor,
     )
     context.record([node.node_id for node in nodes])
     return JsonResponse(
         CommunityResponse(
             community=community_item(rows.community),
-            members=[member_item(node) for node in members],
+            members=[member_item(node) for node in rows.members],
             **_atlas(nodes, rows.edges, meta),
         )
     )

@@ -203,7 +203,7 @@ def status(
         float, typer.Option("--interval", min=0.1, help="seconds between two looks")
     ] = 1.0,
 ) -> int:
-    """Show lag, dead letters, the last passes, the graph, ledger and targets.
+    """Show lag, dead letters, the last passes, the graph, ledger, columns and targets.
 
     The exit code is 3 when the graph cannot be reached. With --watch --json each look is one line.
     """
@@ -274,6 +274,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
     if ledger["at_risk"]:
         parts.append(f"[red]events may get lost: {escape(ledger['at_risk'])}[/red]")
     parts.append(f"[dim]derivations[/dim] {_derivations(document['derivations'])}")
+    parts += _columns(document["columns"])
     parts.append(f"[dim]recall of facts[/dim] {document['recall']}")
     for target in document["targets"]:
         mark = "[green]●[/green]" if target["active"] else "[dim]○[/dim]"
@@ -290,6 +291,20 @@ def _derivations(told: dict[str, Any]) -> str:
         return "not kept: RECOLLECT_DERIVATIONS_URL says where"
     counted = f"{told['kept']:,} of {told['events']:,} events"
     return f"{counted}; {told['lacking']:,} lack one" if told["lacking"] else counted
+
+
+def _columns(told: dict[str, Any] | None) -> list[str]:
+    """What they hold and how old that is, or why they hold nothing."""
+    if told is None:
+        return []
+    reason = escape(told["reason"])
+    if not told["loaded"]:
+        return [f"[dim]columns[/dim] {reason or 'being loaded'}"]
+    held = f"{told['events']:,} events in {told['memory_bytes'] / 2**20:,.0f} MiB"
+    behind = f"{told['behind_s']:.1f} s behind"
+    if reason:
+        behind = f"[yellow]{behind}: {reason}[/yellow]"
+    return [f"[dim]columns[/dim] {held}, {behind}"]
 
 
 def _passes(passes: list[dict[str, Any]]) -> RenderableType:

@@ -88,7 +88,9 @@ COMMANDS: dict[str, Listed] = {
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
     "status": Listed(
-        "graph", LOOKING, "Show lag, dead letters, the last passes, the graph, ledger and targets."
+        "graph",
+        LOOKING,
+        "Show lag, dead letters, the last passes, the graph, ledger, columns and targets.",
     ),
     "graph": Listed(
         "graph", LOOKING, "Look at entities, their edges and communities; clear the graph."

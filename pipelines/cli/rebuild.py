@@ -21,6 +21,7 @@ from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
 from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
+from pipelines.proof.columns import prove_columns
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES
 from projections.errors import ConfigurationError, UnknownTarget
@@ -283,6 +284,7 @@ def verify(
     own. Every node, edge and property of all stages is compared, and the last line says how much
     that was. The digest is the same for the same events in another ledger. Vectors are judged by
     what their texts say, and of the neighbours in a large graph one in a hundred may be missing.
+    Of the whole active graph, the columns in memory are then compared with it.
     """
     row = None if stage is None else stage_named(stage, "--stage")
     if fast and (stage or session or tenant):
@@ -299,6 +301,9 @@ def verify(
             fast=fast,
             progress=progress,
         )
+        if not (fast or stage or session or tenant):
+            with progress.waiting("comparing the columns"):
+                prove_columns(invocation.services, report, repair=repair)
     invocation.answer(report.as_dict(), lambda out: show_verified(out, report.as_dict()))
     return OK if report.ok else FAILED
 

@@ -90,6 +90,14 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="port to listen on; 0 takes a free one")
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="that take connections from the port; as many as there are cores by default",
+        ),
+    ] = None,
     insecure_dev: Annotated[
         bool, typer.Option("--insecure-dev", help="run without API keys; for a laptop only")
     ] = False,
@@ -106,9 +114,12 @@ def serve(
 ) -> int:
     """Serve the API until it is told to stop (SIGTERM, Ctrl-C).
 
+    Several processes serve as one: the same answers, limits that they count together, one
+    /metrics; one that ends or hangs is started again while the others take what comes.
+
     Needs API keys (RECOLLECT_API_KEYS, a JSON list) unless --insecure-dev is given.
     """
-    changes: dict[str, Any] = {"api_host": host, "api_port": port}
+    changes: dict[str, Any] = {"api_host": host, "api_port": port, "api_processes": processes}
     if insecure_dev:
         changes["insecure_dev"] = True
     if key_file is not None:

@@ -1,4 +1,4 @@
 """The columns: an index in memory, made from the graph, that questions are to be answered from.
 
-Nobody asks them yet: what follows the graph and serves them is next (decision 18).
+`follow.Columns` loads them and follows the graph. Decision 18.
 """

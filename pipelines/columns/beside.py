@@ -9,9 +9,9 @@ from typing import Final
 import numpy
 
 from enrichment.event_kinds import FAILED
+from pipelines.columns.reads import Beside
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
-from pipelines.graph.reads.proactive import Beside
 from pipelines.graph.reads.scope import MAX_SCANNED
 from pipelines.graph.rows import LEAST, Least, Signalled
 

@@ -33,11 +33,10 @@ class Edges:
 
     def add(self, edge: Edge) -> None:
         """Add an edge; parallel ones are kept apart."""
-        place = self._edges.add()
-        for name, value in zip(Edge._fields, edge, strict=True):
-            self._edges[name][place] = value
-        self._edges["next_out"][place] = self._first_out.push(edge.source, place)
-        self._edges["next_in"][place] = self._first_in.push(edge.target, place)
+        place = self._edges.size
+        next_out = self._first_out.push(edge.source, place)
+        next_in = self._first_in.push(edge.target, place)
+        self._edges.add(**edge._asdict(), next_out=next_out, next_in=next_in)
 
     def out(self, source: int) -> Iterator[Edge]:
         """Edges that begin at a row."""
@@ -66,14 +65,14 @@ class Edges:
     def _follow(self, place: int, along: str) -> Iterator[Edge]:
         if place == NOBODY:  # as of most rows
             return
-        edges = self._edges
-        sources, targets, behind = edges["source"], edges["target"], edges[along]
-        scores, marks = edges["score"], edges["mark"]
+        column = self._edges.whole
+        sources, targets, behind = column("source").item, column("target").item, column(along).item
+        scores, marks = column("score").item, column("mark").item
         while place != NOBODY:
-            source = int(sources[place])
+            source = sources(place)
             if source != NOBODY:
-                yield Edge(source, int(targets[place]), float(scores[place]), bool(marks[place]))
-            place = int(behind[place])
+                yield Edge(source, targets(place), scores(place), marks(place))
+            place = behind(place)
 
 
 class _Heads:
@@ -83,7 +82,7 @@ class _Heads:
         self._table = Table({"first": "i4"})
 
     def __getitem__(self, row: int) -> int:
-        return int(self._table["first"][row]) if row < self._table.size else NOBODY
+        return self._table.whole("first").item(row) if row < self._table.size else NOBODY
 
     def __setitem__(self, row: int, place: int) -> None:
         self._table["first"][row] = place
@@ -91,8 +90,7 @@ class _Heads:
     def push(self, row: int, place: int) -> int:
         """Put an edge first; the one that was."""
         while self._table.size <= row:
-            added = self._table.add()
-            self._table["first"][added] = NOBODY
+            self._table.add(first=NOBODY)
         before = self[row]
         self[row] = place
         return before

@@ -84,14 +84,19 @@ class Entity:
 
 
 class Entities:
-    """The entities of one tenant, by row."""
+    """The entities of one tenant, by row.
+
+    Attributes:
+        by_name: rows of those that stand, by canonical name.
+        by_word: likewise by each word of their names.
+    """
 
     def __init__(self) -> None:
         self.all: list[Entity] = []
         self.rows: dict[str, int] = {}
         self.vectors = Vectors(VECTOR_DIMENSIONS)
-        self._by_name: dict[str, list[int]] = {}
-        self._by_word: SortedDict[str, set[int]] = SortedDict()
+        self.by_name: dict[str, list[int]] = {}
+        self.by_word: SortedDict[str, set[int]] = SortedDict()
 
     def row(self, entity_id: str) -> int:
         """The row of an entity, a new one if need be, which nobody sees yet."""
@@ -136,7 +141,7 @@ class Entities:
 
     def named(self, names: Iterable[str]) -> list[int]:
         """Rows of the entities with one of the canonical names, by id."""
-        rows = {row for name in names for row in self._by_name.get(name, ())}
+        rows = {row for name in names for row in self.by_name.get(name, ())}
         return sorted(rows, key=lambda row: self.all[row].entity_id)
 
     def with_words(self, words: Sequence[str]) -> dict[int, float]:
@@ -157,29 +162,29 @@ class Entities:
         }
 
     def _like(self, word: str) -> Iterable[tuple[set[int], float]]:
-        exact = self._by_word.get(word)
+        exact = self.by_word.get(word)
         if exact is not None:
             yield exact, 1.0
         if len(word) >= MIN_PREFIX_CHARACTERS and word.isalnum():
-            for longer in self._by_word.irange(word, word + _BEHIND):
-                yield self._by_word[longer], _PREFIX_WEIGHT
+            for longer in self.by_word.irange(word, word + _BEHIND):
+                yield self.by_word[longer], _PREFIX_WEIGHT
 
     def _name(self, row: int) -> None:
         entity = self.all[row]
-        self._by_name.setdefault(entity.canonical_name, []).append(row)
+        self.by_name.setdefault(entity.canonical_name, []).append(row)
         for word in _words(entity.spellings):
-            self._by_word.setdefault(word, set()).add(row)
+            self.by_word.setdefault(word, set()).add(row)
 
     def _unname(self, row: int) -> None:
         entity = self.all[row]
         if not entity.stands:
             return
-        self._by_name[entity.canonical_name].remove(row)
+        self.by_name[entity.canonical_name].remove(row)
         for word in _words(entity.spellings):
-            held = self._by_word[word]
+            held = self.by_word[word]
             held.discard(row)
             if not held:
-                del self._by_word[word]
+                del self.by_word[word]
 
 
 def _words(names: Iterable[str]) -> set[str]:

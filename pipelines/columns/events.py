@@ -14,11 +14,12 @@ from enrichment.stems import said_stems
 from pipelines.columns.tables import NOBODY, Names, Table
 from pipelines.columns.texts import Texts
 from pipelines.columns.vectors import Vectors
-from pipelines.graph.reads.channels import TEXT_CHARACTERS
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.identity import Position
 from projections.schema import VECTOR_DIMENSIONS
 
+TEXT_CHARACTERS: Final = 1_000
+"""Of an event's text that are compared with a question."""
 PROPERTIES: Final = (
     *("occurred_at", "session_id", "agent_id", "tool_name", "status", "user_id", "kind"),
     *("importance_hint", "global_position", "text", "speaker", "importance_score", "embedding"),
@@ -27,6 +28,7 @@ PROPERTIES: Final = (
 """Of an event, that are read from the graph."""
 
 
+_NOWHERE: Final = dict.fromkeys(("previous", "following", "user", "session"), NOBODY)
 _LAST: Final = Position(2**63 - 1, 0)
 """Of an event whose position somebody has damaged: it is known now, and not as of any position."""
 
@@ -38,7 +40,8 @@ class Events:
         ids: by row.
         table: a row each; `user`, `session`, `author`, `agent`, `tool`, `status` and `kind` are
             numbers of `names`; `score` is the importance that a stage gave, 0 before; `previous`
-            and `following` are rows of the session's order.
+            and `following` are rows of the session's order; `pending` is whether the graph does
+            not have the event yet.
         names: texts that several events share.
     """
 
@@ -58,7 +61,7 @@ class Events:
                 **dict.fromkeys(("previous", "following", "accesses", "words"), "i4"),
                 **dict.fromkeys(("importance", "score"), "i2"),
                 "boost": "f4",
-                **dict.fromkeys(("asks", "stands", "is_enriched"), "?"),
+                **dict.fromkeys(("asks", "stands", "is_enriched", "pending"), "?"),
             }
         )
         self.sessions: dict[int, list[int]] = {}
@@ -69,11 +72,13 @@ class Events:
         """The row of an event, a new one if need be, which nobody sees yet."""
         row = self.rows.get(event_id)
         if row is None:
-            row = self.rows[event_id] = self.table.add()
+            row = self.rows[event_id] = self.table.add(**_NOWHERE)
             self.ids.append(event_id)
-            for name in ("previous", "following", "user", "session"):
-                self.table[name][row] = NOBODY
         return row
+
+    def count(self) -> int:
+        """Events that stand."""
+        return int(self.table["stands"].sum())
 
     def put(self, event_id: str, values: Mapping[str, Any]) -> None:
         """Set everything of an event that is in the graph, values by PROPERTIES."""
@@ -99,10 +104,10 @@ class Events:
             "status": self.names.number(values["status"]),
             "kind": self.names.number(values["kind"]),
             "is_enriched": values["text"] is not None,
+            "pending": False,
             "stands": True,
         }
-        for name, number in numbers.items():
-            table[name][row] = number
+        table.put(row, numbers)
         self._join(row)
         self._say(row, author, values["tool_name"], values["text"])
         self.vectors.put(row, values["embedding"])
@@ -120,6 +125,13 @@ class Events:
         """Where an event stands in time."""
         return int(self.table["occurred_ms"][row]), self.ids[row]
 
+    def say(self, row: int, speaker: str | None, text: str | None) -> None:
+        """Set what an event of the graph says as long as the graph has no text of it."""
+        table, names = self.table, self.names
+        author = speaker or names.text(int(table["agent"][row]))
+        table["author"][row] = names.number(author)
+        self._say(row, author, names.text(int(table["tool"][row])), text)
+
     def _say(self, row: int, author: str | None, tool: str | None, text: str | None) -> None:
         """What an event says: its text, who says it, and by what tool."""
         text = (text or "")[:TEXT_CHARACTERS]
@@ -127,8 +139,7 @@ class Events:
         if self._said.get(row) == digest:
             return
         self._said[row] = digest
-        self.table["words"][row] = len(text.split())
-        self.table["asks"][row] = text.rstrip().endswith("?")
+        self.table.put(row, {"words": len(text.split()), "asks": text.rstrip().endswith("?")})
         self.texts.put(row, said_stems(author or "", tool or "", text))
 
     # -- the order of sessions ---------------------------------------------------------------------

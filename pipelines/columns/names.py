@@ -8,9 +8,8 @@ import numpy
 
 from enrichment.names import edges_of_sameness
 from pipelines.columns.view import View
-from pipelines.graph.reads.facts import Surroundings
 from pipelines.graph.reads.scope import OVER_FETCH
-from pipelines.graph.rows import EntityName
+from pipelines.graph.rows import EntityName, EntitySurroundings
 
 
 class ColumnNames:
@@ -69,19 +68,40 @@ class ColumnNames:
             for other in self._seen(entities[row].same)
         ]
 
-    def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:
+    def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many events that the viewer sees mention an entity that it knows, by id."""
+        entities, seen = self._entities.all, self._view.seen
+        return {
+            entities[row].entity_id: int(seen[entities[row].mentioned_in()].sum())
+            for row in self._seen(self._rows(ids))
+        }
+
+    def newest_mentions(self, ids: Iterable[str], limit: int) -> dict[str, list[str]]:
+        """Ids of the newest events that the viewer sees and that mention an entity, by its id.
+
+        Of those of one moment the smaller id comes first; an entity that none mentions is left out.
+        """
+        newest = {
+            self._entities.all[row].entity_id: self._view.newest(
+                self._entities.all[row].mentioned_in(), limit
+            )
+            for row in self._seen(self._rows(ids))
+        }
+        return {own_id: [one for _, one in events] for own_id, events in newest.items() if events}
+
+    def surroundings(self, ids: Iterable[str]) -> dict[str, EntitySurroundings]:
         """How an entity stands in the graph of facts, by id."""
         return {
             self._entities.all[row].entity_id: self._surroundings(row)
             for row in self._seen(self._rows(ids))
         }
 
-    def _surroundings(self, row: int) -> Surroundings:
+    def _surroundings(self, row: int) -> EntitySurroundings:
         entity, view = self._entities.all[row], self._view
         seen = [fact for fact in entity.facts if view.sees_fact(fact)]
         communities = view.tenant.communities
         mine = sorted(one for one in entity.communities if view.sees_made(communities.get(one)))
-        return Surroundings(
+        return EntitySurroundings(
             degree=len(seen),
             edge_types=len({fact.edge_type for fact in seen}),
             community_id=mine[0] if mine else None,

@@ -1,8 +1,8 @@
-"""Arrays that grow: rows of numbers, one array a column, room doubled when it is used up."""
+"""Arrays that grow: numbers by row, an array a column; small ones double, large ones add less."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy
@@ -16,6 +16,8 @@ Rows = NDArray[numpy.signedinteger[Any]]
 NOBODY: Final = -1
 """In a column of row numbers or of interned names: none."""
 _FIRST_ROOM: Final = 64
+_GROWTH: Final = 4
+"""Of the room of a large one a quarter is added when it is used up: doubled, half stands empty."""
 
 
 class Table:
@@ -42,19 +44,35 @@ class Table:
         """A column, as long as there are rows; written through it, never kept: growing moves it."""
         return self._arrays[name][: self.size]
 
-    def add(self) -> int:
-        """A row of zeros; its number."""
+    def whole(self, name: str) -> Array:
+        """A column with the room behind its rows, which costs less to get; never kept, either."""
+        return self._arrays[name]
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Names of the columns."""
+        return self._arrays.keys()
+
+    def add(self, **values: Any) -> int:
+        """A row of some values by column, zeros elsewhere; its number."""
         if self.size == self._room:
             self._grow()
         self.size += 1
+        self.put(self.size - 1, values)
         return self.size - 1
 
+    def put(self, row: int, values: Mapping[str, Any]) -> None:
+        """Set some values of a row, by column."""
+        for name, value in values.items():
+            self._arrays[name][row] = value
+
     def _grow(self) -> None:
+        room = self._room + max(self._room // _GROWTH, min(self._room, _FIRST_ROOM))
         for name, array in self._arrays.items():
-            wider = numpy.zeros((2 * self._room, *array.shape[1:]), dtype=array.dtype)
+            wider = numpy.zeros((room, *array.shape[1:]), dtype=array.dtype)
             wider[: self._room] = array
             self._arrays[name] = wider
-        self._room *= 2
+        self._room = room
 
 
 class Names:

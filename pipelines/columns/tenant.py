@@ -106,26 +106,6 @@ class Tenant:
         self.below: dict[str, set[Part]] = {}
         self.members: dict[str, set[int]] = {}
         self.resolutions: dict[str, list[Resolution]] = {}
-        self._adding: Mapping[str, Callable[[FoundEdge], None]] = {
-            CAUSED_BY.type: self._add_cause,
-            SIMILAR_TO.type: self._add_similar,
-            REFERENCES.type: self._add_mention,
-            RELATES_TO.type: self._add_fact,
-            SAME_AS.type: self._add_same,
-            MEMBER_OF.type: self._add_member,
-            SUMMARIZES.type: self._add_part,
-            LINKED_TO.type: self._add_resolution,
-        }
-        self._dropping: Mapping[str, Callable[[str, str | None, str], None]] = {
-            CAUSED_BY.type: self._drop_causes,
-            SIMILAR_TO.type: self._drop_similar,
-            REFERENCES.type: self._drop_mentions,
-            RELATES_TO.type: self._drop_facts,
-            SAME_AS.type: self._drop_same,
-            MEMBER_OF.type: self._drop_members,
-            SUMMARIZES.type: self._drop_parts,
-            LINKED_TO.type: self._drop_resolutions,
-        }
 
     def set_node(self, label: str, own_id: str, node: FoundNode | None) -> None:
         """A node as the graph holds it; None: it does not."""
@@ -162,7 +142,7 @@ class Tenant:
 
     def add_edge(self, type_: str, edge: FoundEdge) -> None:
         """An edge that the graph holds, of a type of EDGE_PROPERTIES."""
-        self._adding[type_](edge)
+        _ADDING[type_](self, edge)
 
     def drop_edges(self, type_: str, source: Key, target: Key | None, label: str = "") -> None:
         """The edges between two nodes are not as they were; without a target all of the source.
@@ -173,7 +153,7 @@ class Tenant:
             target: where they end.
             label: of the target, where the type may end at several.
         """
-        self._dropping[type_](source[1], None if target is None else target[1], label)
+        _DROPPING[type_](self, source[1], None if target is None else target[1], label)
 
     def forget_edges(self, label: str, own_id: str) -> None:
         """Drop all edges of a node that left the graph, at whichever end it was."""
@@ -326,3 +306,26 @@ class Tenant:
     def _drop_resolutions(self, source_id: str, target_id: str | None, label: str) -> None:
         stay = [one for one in self.resolutions.get(source_id, ()) if target_id is not None]
         self.resolutions[source_id] = [one for one in stay if one.other_id != target_id]
+
+
+# Not of each tenant: one that refers to itself stays in memory long after it was put aside.
+_ADDING: Final[Mapping[str, Callable[[Tenant, FoundEdge], None]]] = {
+    CAUSED_BY.type: Tenant._add_cause,
+    SIMILAR_TO.type: Tenant._add_similar,
+    REFERENCES.type: Tenant._add_mention,
+    RELATES_TO.type: Tenant._add_fact,
+    SAME_AS.type: Tenant._add_same,
+    MEMBER_OF.type: Tenant._add_member,
+    SUMMARIZES.type: Tenant._add_part,
+    LINKED_TO.type: Tenant._add_resolution,
+}
+_DROPPING: Final[Mapping[str, Callable[[Tenant, str, str | None, str], None]]] = {
+    CAUSED_BY.type: Tenant._drop_causes,
+    SIMILAR_TO.type: Tenant._drop_similar,
+    REFERENCES.type: Tenant._drop_mentions,
+    RELATES_TO.type: Tenant._drop_facts,
+    SAME_AS.type: Tenant._drop_same,
+    MEMBER_OF.type: Tenant._drop_members,
+    SUMMARIZES.type: Tenant._drop_parts,
+    LINKED_TO.type: Tenant._drop_resolutions,
+}

@@ -7,7 +7,7 @@ need the same tests of visibility a second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy
@@ -34,20 +34,15 @@ class Texts:
     def put(self, row: int, stems: Mapping[str, int]) -> None:
         """Set what a row says: how often it holds each stem."""
         self.drop(row)
-        text = self._texts.add()
         words = sum(stems.values())
-        self._texts["row"][text] = row
-        self._texts["words"][text] = words
-        self._texts["stems"][text] = len(stems)
+        text = self._texts.add(row=row, words=words, stems=len(stems))
         self._of_row[row] = text
         self._words += words
         for stem, count in stems.items():
             postings = self._postings.get(stem)
             if postings is None:
                 postings = self._postings[stem] = Table({"text": "i4", "count": "u1"}, room=_FEW)
-            place = postings.add()
-            postings["text"][place] = text
-            postings["count"][place] = min(count, _MOST_COUNTED)
+            postings.add(text=text, count=min(count, _MOST_COUNTED))
 
     def drop(self, row: int) -> None:
         """Forget what a row says."""
@@ -88,19 +83,41 @@ class Texts:
         """How often each of the rows holds each stem: a row each, a column a stem."""
         wanted = self._of(rows)
         counts = numpy.zeros((len(rows), len(stems)))
-        held = numpy.zeros(self._texts.size + 1, dtype=numpy.uint8)  # the last one is nobody's
         for column, stem in enumerate(stems):
             postings = self._postings.get(stem)
             if postings is not None:
-                held[postings["text"]] = postings["count"]
-                counts[:, column] = held[wanted]
-                held[postings["text"]] = 0
+                holding = postings["text"]  # in the order of their numbers
+                places = numpy.minimum(holding.searchsorted(wanted), postings.size - 1)
+                counts[:, column] = (holding[places] == wanted) * postings["count"][places]
         return counts
 
     def distinct(self, rows: Rows) -> Array:
         """How many stems each of the rows holds."""
         stems = numpy.append(self._texts["stems"], 0)
         return numpy.asarray(stems[self._of(rows)])
+
+    def said(self, row: int) -> tuple[int, int] | None:
+        """How many words and how many stems a row says; None: it says nothing."""
+        text = self._of_row.get(row)
+        if text is None:
+            return None
+        return int(self._texts["words"][text]), int(self._texts["stems"][text])
+
+    def stems(self) -> Iterable[str]:
+        """Every stem that a row says, or has said."""
+        return self._postings.keys()
+
+    def held(self, stem: str) -> Iterator[tuple[int, int]]:
+        """Rows that say a stem, and how often."""
+        postings = self._postings.get(stem)
+        if postings is not None:
+            owners = self._texts["row"][postings["text"]].tolist()
+            pairs = zip(owners, postings["count"].tolist(), strict=True)
+            yield from (pair for pair in pairs if pair[0] != NOBODY)
+
+    def totals(self) -> tuple[int, int]:
+        """How many rows say something, and how many words."""
+        return len(self._of_row), self._words
 
     def _of(self, rows: Rows) -> Rows:
         """The text of each of the rows; NOBODY of one that says nothing."""

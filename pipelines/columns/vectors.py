@@ -7,6 +7,7 @@ to be built, and whoever may not see a row is left out before the best are chose
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -73,11 +74,24 @@ class Vectors:
             cosines = numpy.where(norms > 0, (table @ vector) / norms, numpy.nan)
         return numpy.asarray(cosines, dtype=numpy.float64)
 
+    def unit(self, rows: Rows) -> Array:
+        """Vectors of rows, of unit length; zeros of a row without."""
+        table, norms = self._levels(rows)
+        return numpy.asarray(table / numpy.maximum(norms, 1e-9)[:, None], dtype=numpy.float32)
+
+    def shown(self, row: int) -> tuple[str, float] | None:
+        """Digest of a row's vector, and its norm; None: it has none."""
+        if row >= self._table.size or not self._table["norm"][row]:
+            return None
+        numbers = self._table["levels"][row].tobytes()
+        norm = float(self._table["norm"][row])
+        return hashlib.blake2b(numbers, digest_size=8).hexdigest(), norm
+
     def _levels(self, rows: Rows) -> tuple[Array, Array]:
         """Vectors of rows as they are kept, and their norms; zeros of a row without."""
         table = numpy.zeros((len(rows), self.dimensions), dtype=numpy.float32)
         norms = numpy.zeros(len(rows), dtype=numpy.float32)
-        inside = rows < self._table.size
+        inside = (rows >= 0) & (rows < self._table.size)
         table[inside] = self._table["levels"][rows[inside]]
         norms[inside] = self._table["norm"][rows[inside]]
         return table, norms

@@ -15,13 +15,22 @@ from typing import Final
 import numpy
 
 from pipelines.columns.entities import Entity, Fact
+from pipelines.columns.reads import Mentions
 from pipelines.columns.standings import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
-from pipelines.graph.reads.channels import CONTEXT_EVENTS, NEIGHBOUR_STEPS
 from pipelines.graph.reads.scope import OVER_FETCH, Scope
-from pipelines.graph.rows import Hit, Hits, SessionEvent
+from pipelines.graph.rows import Hit, Hits, SessionCandidate, SessionCandidates, SessionEvent
+from projections.events import LAST_MS
 
+CONTEXT_EVENTS: Final = 50
+"""The last events of a session among which the most important are looked for."""
+SESSION_USERS: Final = 50
+"""The last events of a session among which its user is looked for."""
+NEIGHBOUR_STEPS: Final = 3
+"""Events before and after a hit that are candidates too: an answer stands beside its question."""
+_BEHIND_ALL: Final = (LAST_MS, "")
+"""Behind it is everything."""
 SPEAKING: Final = ("agent", "user")
 """Types of entities that may speak or act."""
 
@@ -136,33 +145,41 @@ class View:
 
     # -- what ranking must know --------------------------------------------------------------------
 
-    def standings(
-        self,
-        around: Iterable[str],
-        ids: Iterable[str],
-        *,
-        stems: Sequence[str],
-        vector: Array | None,
-    ) -> Standings:
-        """Events that the viewer sees, in the order of their rows.
+    def chosen(self, around: Iterable[str], ids: Iterable[str]) -> Rows:
+        """Rows of events that the viewer sees, sorted.
 
         Args:
             around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
             ids: these alone.
+        """
+        return numpy.union1d(self._with_neighbours(self._rows(around)), self._rows(ids))
+
+    def among(self, event_ids: Iterable[str], *, beside: Rows) -> Rows:
+        """Rows of events that the viewer sees and that are not among others, in their order."""
+        rows = self.tenant.events.rows
+        taken = set(beside.tolist())
+        chosen = (rows[one] for one in dict.fromkeys(event_ids) if one in rows)
+        new = numpy.array([row for row in chosen if row not in taken], dtype=numpy.int32)
+        return new[self.seen[new]]
+
+    def standings(
+        self, rows: Rows, *, stems: Sequence[str] = (), vector: Array | None = None
+    ) -> Standings:
+        """What ranking must know of events.
+
+        Args:
+            rows: of them, sorted.
             stems: of the question.
             vector: of the question, of unit length; None: it has none.
         """
         events = self.tenant.events
-        chosen = self._with_neighbours(self._rows(around))
-        rows = numpy.union1d(chosen, self._rows(ids)).astype(numpy.int32)
         table = {name: events.table[name][rows] for name in _OF_STANDINGS}
         places = numpy.full(events.table.size + 1, NOBODY)  # the last one is nobody's
         places[rows] = numpy.arange(len(rows))
-        authors = events.names.texts
         unknown = numpy.full(len(rows), numpy.nan)
         return Standings(
             ids=[events.ids[row] for row in rows.tolist()],
-            authors=[authors[number] for number in table["author"].tolist()],
+            authors=[events.names.text(one) or "" for one in table["author"].tolist()],
             occurred_ms=table["occurred_ms"],
             importance=table["importance"] + table["boost"],
             accesses=table["accesses"],
@@ -174,6 +191,60 @@ class View:
             stems=events.texts.distinct(rows),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
+
+    def pending(self, event_ids: Iterable[str]) -> list[str]:
+        """Those of some events that the viewer sees, and that are not in the graph yet."""
+        events = self.tenant.events
+        rows = self._rows(event_ids)
+        return [events.ids[row] for row in rows[events.table["pending"][rows]].tolist()]
+
+    def mentions(self, ids: Iterable[str], before: tuple[int, str], limit: int) -> Mentions:
+        """The newest events that mention any of the entities, behind (time, event id).
+
+        Args:
+            ids: of entities.
+            before: of the last event of the page before; milliseconds since the epoch.
+            limit: of events.
+        """
+        entities = self.tenant.entities
+        each = [entities.all[entities.rows[one]].mentions for one in ids if one in entities.rows]
+        rows = numpy.unique(numpy.concatenate([numpy.zeros(0, dtype=numpy.int32), *each]))
+        in_time = rows[numpy.argsort(self.tenant.events.table["occurred_ms"][rows], kind="stable")]
+        withheld = int((self.known[rows] & ~self.seen[rows]).sum())
+        return Mentions(self.newest(in_time, limit, before), withheld)
+
+    def newest(
+        self, rows: Rows, limit: int, before: tuple[int, str] = _BEHIND_ALL
+    ) -> list[tuple[int, str]]:
+        """When the newest events occurred that the viewer sees, and their ids, the newest first.
+
+        Args:
+            rows: in their order of time.
+            limit: of events.
+            before: time and id that they stand behind, milliseconds since the epoch.
+        """
+        at_ms, event_id = before
+        rows, ids = rows[self.seen[rows]], self.tenant.events.ids
+        at = self.tenant.events.table["occurred_ms"][rows]
+        last = int(at.searchsorted(at_ms, side="right"))
+        equal = int(at[:last].searchsorted(at_ms))  # of that very moment ids decide
+        behind = [row for row in rows[equal:last].tolist() if ids[row] > event_id]
+        first = max(0, equal - limit + len(behind))
+        if first < equal:  # likewise of the moment of the last one
+            first = int(at.searchsorted(at[first]))
+        chosen = [*rows[first:equal].tolist(), *behind]
+        times = [*at[first:equal].tolist(), *[at_ms] * len(behind)]
+        newest = sorted((-ms, ids[row]) for ms, row in zip(times, chosen, strict=True))
+        return [(-ms, own_id) for ms, own_id in newest[:limit]]
+
+    def vectors(self, event_ids: Sequence[str]) -> Array:
+        """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""
+        events = self.tenant.events
+        rows = [events.rows.get(one, NOBODY) for one in event_ids]
+        seen = [row != NOBODY and self.sees_event(row) for row in rows]
+        vectors = events.vectors.unit(numpy.array(rows, dtype=numpy.int32))
+        vectors[~numpy.array(seen, dtype=bool)] = 0.0
+        return vectors
 
     def _rows(self, event_ids: Iterable[str]) -> Rows:
         """Rows of the events that the viewer sees, each once, sorted."""
@@ -211,6 +282,9 @@ class View:
 
     def neighbours(self, row: int) -> tuple[int, int]:
         """Rows of the events before and behind one in its session; NOBODY: there is none."""
+        if self.scope.until is None:
+            table = self.tenant.events.table
+            return table["previous"].item(row), table["following"].item(row)
         at = numpy.array([row])
         return int(self._before(at)[0]), int(self._behind(at)[0])
 
@@ -235,6 +309,45 @@ class View:
             if self.seen[row]
         ]
 
+    def session_user(self, session_id: str) -> str | None:
+        """The user of a session, by its last events, whoever looks; None: they are of nobody."""
+        events = self.tenant.events
+        order = events.sessions.get(events.names.find(session_id), [])
+        numbers = events.table["user"][order[: -SESSION_USERS - 1 : -1]]
+        users = numbers[numbers != NOBODY]
+        return events.names.text(int(users[0])) if len(users) else None
+
+    def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
+        """Events among which the session's `limit` best by decay score are, and how many it has.
+
+        What the graph does not have yet is none of them. The score falls with age alone once
+        importance and access count are given, so the newest of each such group contain them: the
+        formula stays in one place.
+        """
+        events = self.tenant.events
+        order = events.sessions.get(events.names.find(session_id), ())
+        rows = numpy.array(order, dtype=numpy.int32)
+        rows = rows[self.known[rows] & ~events.table["pending"][rows]]
+        shown = rows[self.seen[rows]]
+        table = {name: events.table[name][shown] for name in _OF_CANDIDATES}
+        used = numpy.maximum(table["occurred_ms"], table["accessed_ms"])
+        newest = numpy.lexsort((-table["occurred_ms"], -used))
+        groups = numpy.stack((table["importance"], table["accesses"]))[:, newest]
+        best: list[SessionCandidate] = []
+        for group in numpy.unique(groups, axis=1).T:
+            places = newest[(groups == group[:, None]).all(axis=0)][:limit]
+            best += [
+                SessionCandidate(
+                    events.ids[shown[place]],
+                    int(table["occurred_ms"][place]),
+                    int(used[place]),
+                    importance=int(group[0]),
+                    access_count=int(group[1]),
+                )
+                for place in places.tolist()
+            ]
+        return SessionCandidates(best, len(shown), len(rows) - len(shown))
+
     def speaking(self, names: Iterable[str]) -> list[str]:
         """Those of the canonical names under which somebody speaks or acts, sorted."""
         entities = self.tenant.entities
@@ -258,6 +371,7 @@ class View:
         )
 
 
+_OF_CANDIDATES: Final = ("occurred_ms", "accessed_ms", "importance", "accesses")
 _OF_STANDINGS: Final = (
     *("author", "occurred_ms", "importance", "boost", "accesses", "accessed_ms", "words", "asks"),
 )

@@ -245,10 +245,12 @@ class GraphClient:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def write(self, text: str, **parameters: Any) -> list[neo4j.Record]:
-        """Run a statement that commits by itself, without a limit: schema, clearing."""
+    def write(
+        self, text: str, timeout_s: float | None = None, /, **parameters: Any
+    ) -> list[neo4j.Record]:
+        """Run a statement that commits by itself, without a limit of its own: schema, clearing."""
         with self._session(neo4j.WRITE_ACCESS) as session:
-            return list(session.run(text, log_safe(parameters)))
+            return list(session.run(neo4j.Query(text, timeout=timeout_s), log_safe(parameters)))
 
     @contextmanager
     def transaction(self, timeout_s: float | None = None) -> Iterator[ClientTransaction]:

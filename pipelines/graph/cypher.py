@@ -14,9 +14,11 @@ from pipelines.graph.rows import key_pattern
 from projections.operation_rules import Key, edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
+    CHANGE,
     CHECKPOINT,
     DECIDED_AT,
     EDGES,
+    FEED,
     NODES,
     TENANT_TERM,
     EdgeRow,
@@ -429,11 +431,11 @@ RESET_CHECKPOINT = (
 
 STORE_ID = "CALL db.info() YIELD id RETURN id"
 CLEAR = (
-    f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in NODES)} "
+    f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in (*NODES, CHANGE.label))} "
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 )
 """Deletes what Recollect wrote, and nothing else; runs outside a transaction."""
-_FOLDED = (row.label for row in NODES.values() if row is not CHECKPOINT)
+_FOLDED = (row.label for row in (*NODES.values(), CHANGE) if row is not CHECKPOINT)
 CLEAR_MEMORY = (
     f"MATCH (n) WHERE {' OR '.join(f'n:{label}' for label in _FOLDED)} "
     "CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
@@ -453,6 +455,59 @@ DELETE_DEAD_LETTERS = (
 DELETE_LATER_DEAD_LETTERS = (
     "MATCH (d:DeadLetter {stage: $stage, partition: $partition}) WHERE d.seq > $seq DELETE d"
 )
+
+# -- the change feed -------------------------------------------------------------------------------
+
+_IDENTITY = f"(i:{FEED.label} {{name: 'identity'}})"
+"""No transaction that folds locks it."""
+_CHAIN = f"(f:{FEED.label} {{name: $chain}})"
+_CHAINS = f"(f:{FEED.label}) USING INDEX f:{FEED.label}(name) WHERE f.name IS NOT NULL"
+_CHANGES = f"(c:{CHANGE.label}) USING INDEX c:{CHANGE.label}(chain, number)"
+_AT_ONCE = 20
+"""Old changes that a transaction deletes at most: one comes, so a few small ones may go."""
+TELL = (
+    f"MERGE {_CHAIN} ON CREATE SET f.number = 0, f.bytes = 0 "
+    "SET f.lock = true REMOVE f.lock WITH f "
+    "SET f.number = f.number + 1, f.bytes = f.bytes + $size "
+    f"CREATE (:{CHANGE.label} "
+    "{chain: $chain, number: f.number, payload: $payload, bytes: f.bytes}) "
+    "WITH f.number AS number, f.bytes AS bytes "
+    f"CALL (number, bytes) {{ MATCH {_CHANGES} WHERE c.chain = $chain AND c.number < number "
+    f"WITH c, number, bytes ORDER BY c.chain, c.number LIMIT {_AT_ONCE} "
+    "WHERE c.number <= number - $kept OR c.bytes <= bytes - $most DELETE c }"
+)
+"""Numbers a change in its chain; the last statement of a transaction, for it holds the counter's
+lock. As with checkpoints the lock comes first, so numbers have no gaps and rise in the order of the
+commits."""
+HOLD_CHAINS = (
+    f"UNWIND $chains AS chain CALL (chain) {{ MATCH (f:{FEED.label} {{name: chain}}) "
+    "SET f.lock = true REMOVE f.lock } IN TRANSACTIONS OF 1 ROW"
+)
+"""Waits until the commits of the newest changes are over; of one at a time, so that who waits for
+one chain holds up no other. Changes nothing."""
+CLOSE_FEED = f"MATCH {_IDENTITY} REMOVE i.identity"
+ENSURE_FEED = f"MERGE {_IDENTITY} SET i.identity = coalesce(i.identity, randomUUID())"
+RENEW_FEED = f"MERGE {_IDENTITY} SET i.identity = randomUUID()"
+READ_FEED = (
+    f"MATCH {_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
+    f"OPTIONAL MATCH {_CHAINS} AND f.number IS NOT NULL "
+    "RETURN identity, collect([f.name, f.number]) AS chains"
+)
+READ_CHANGES = (
+    f"MATCH {_IDENTITY} WHERE i.identity IS NOT NULL WITH i.identity AS identity "
+    f"OPTIONAL MATCH {_CHAINS} AND f.number IS NOT NULL "
+    "WITH identity, f.name AS chain, $numbers[f.name] AS after, f.number AS newest "
+    "WITH identity, count(after) AS known, collect(CASE WHEN newest <> coalesce(after, 0) "
+    "THEN [chain, coalesce(after, 0), newest] END) AS moved "
+    "CALL (moved) { UNWIND moved AS at "
+    f"MATCH {_CHANGES} WHERE c.chain = at[0] AND c.number > at[1] AND c.number <= at[2] "
+    "AND c.number <= at[1] + $most "
+    "WITH c, c.number - at[1] AS place ORDER BY place, c.chain LIMIT $most "
+    "RETURN collect([c.chain, c.number, c.payload]) AS changes } "
+    "RETURN identity, known, [at IN moved | [at[0], at[2]]] AS newest, changes"
+)
+"""The newest numbers are read before the changes: all before them are committed by then. Of many
+chains each has its turn."""
 
 # Reading a graph to compare it with the ledger
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import threading
 import uuid
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 from typing import Any, cast
@@ -19,10 +21,27 @@ from typing import Any, cast
 import numpy
 import numpy.typing
 
+from pipelines.graph.feed import (
+    FEED_BYTES,
+    FEED_KEPT,
+    MOST_CHANGES,
+    Touched,
+    changes_of,
+    encode,
+)
 from pipelines.graph.port import UNBOUNDED, scanned
-from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
+from pipelines.graph.rows import (
+    Census,
+    Changes,
+    Counts,
+    End,
+    FeedPlace,
+    FoundEdge,
+    FoundNode,
+    Span,
+)
 from pipelines.graph.tables import Pair, StoredNode, Tables, Values
-from projections.errors import Fenced
+from projections.errors import ChangesLost, Fenced
 from projections.identity import Link, Position
 from projections.operations import Checkpoint, Key, MergeEdge, Operations
 from projections.schema import (
@@ -302,6 +321,7 @@ class MemoryTransaction(_Reads):
         super().__init__(tables, lock)
         self.advanced = False
         self.dead_letters = 0
+        self.touched = Touched()
         self._tombstones = False
 
     @property
@@ -319,6 +339,7 @@ class MemoryTransaction(_Reads):
                 generation=start.generation,
             )
         self._count()
+        self.touched.note_checkpoint(to)
         self._put_checkpoint(
             Checkpoint(
                 start.stage,
@@ -337,6 +358,7 @@ class MemoryTransaction(_Reads):
         held = self._checkpoint(stage, partition)
         if held is not None:
             self._count()
+            self.touched.note_lock(stage, partition)
         return held
 
     def reset(self, checkpoint: Checkpoint) -> int:
@@ -346,6 +368,7 @@ class MemoryTransaction(_Reads):
         values = {**_checkpoint_values(checkpoint), "generation": held.generation + 1}
         key = (checkpoint.stage, checkpoint.partition)
         self._tables.put_node(CHECKPOINT.label, key, StoredNode(_kept(values), visible=True))
+        self.touched.note_checkpoint(checkpoint)
         return held.generation + 1
 
     def lock_nodes(
@@ -353,12 +376,17 @@ class MemoryTransaction(_Reads):
     ) -> dict[Key, FoundNode]:
         wanted = [tuple(key) for key in keys]
         if make:
+            self.touched.note_nodes(label, wanted)
             for key in wanted:
                 self._ensure(label, key)
         return self.nodes(label, wanted, properties)
 
-    def apply(self, operations: Operations, stage: str) -> None:  # noqa: C901 - a loop a kind
+    def apply(self, operations: Operations, stage: str) -> None:
         operations.require_stage(stage)
+        self.touched.note_operations(operations)
+        self._apply(operations, stage)
+
+    def _apply(self, operations: Operations, stage: str) -> None:  # noqa: C901 - a loop a kind
         for removed in operations.remove_nodes.values():
             self._remove_node(removed.label, removed.key)
         for merged in operations.merge_nodes.values():
@@ -391,7 +419,7 @@ class MemoryTransaction(_Reads):
             pair = (edge_set.source, label, edge_set.target)
             self._set_edges(edge_set.type, pair, edge_set.values)
         for other in sorted(operations.others):
-            self.apply(operations.others[other], other)
+            self._apply(operations.others[other], other)
 
     def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:
         return _dead_letters(self._tables, stage, partition)
@@ -415,9 +443,11 @@ class MemoryTransaction(_Reads):
     def restore_nodes(
         self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
     ) -> None:
-        for key in gone:
-            self._remove_node(label, tuple(key))
-        for node in nodes:
+        removed, restored = [tuple(key) for key in gone], list(nodes)
+        self.touched.note_nodes(label, (tuple(node.key) for node in restored), gone=removed)
+        for key in removed:
+            self._remove_node(label, key)
+        for node in restored:
             values = {**_key_values(NODES[label], node.key), **node.values}
             held = _kept({name: _stored(label, name, value) for name, value in values.items()})
             self._tables.put_node(label, tuple(node.key), StoredNode(held, node.visible))
@@ -429,17 +459,20 @@ class MemoryTransaction(_Reads):
         *,
         gone: Iterable[tuple[Key, Key, str]] = (),
     ) -> None:
-        for source, target, label in gone:
-            self._tables.put_pair(type_, (tuple(source), label, tuple(target)), ())
-        exactly: dict[Pair, list[Values]] = {}
+        exactly: dict[Pair, list[Values]] = {
+            (tuple(source), label, tuple(target)): [] for source, target, label in gone
+        }
         for edge in edges:
             pair = (tuple(edge.source), edge.label, tuple(edge.target))
             exactly.setdefault(pair, []).append(_kept(edge.values))
+        pairs = ((source, target, label) for source, label, target in exactly)
+        self.touched.note_edges(type_, pairs)
         for pair, copies in exactly.items():
-            if self._has_ends(type_, pair):
+            if not copies or self._has_ends(type_, pair):
                 self._tables.put_pair(type_, pair, tuple(copies))
 
     def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
+        self.touched.everything = True
         for type_ in types:
             for pair in list(self._tables.pairs.get(type_, ())):
                 self._tables.put_pair(type_, pair, ())
@@ -553,12 +586,41 @@ class MemoryTransaction(_Reads):
         self._tombstones = bool(self._tables.nodes[FORGOTTEN.label])
 
 
+class _Chain:
+    """The last changes of a chain of the feed; the newest has the number `number`."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.payloads: deque[bytes] = deque()
+        self._bytes = 0
+
+    def add(self, payload: bytes) -> None:
+        self.payloads.append(payload)
+        self.number += 1
+        self._bytes += len(payload)
+        while len(self.payloads) > FEED_KEPT or self._bytes - len(self.payloads[0]) >= FEED_BYTES:
+            self._bytes -= len(self.payloads.popleft())
+
+    def empty(self) -> None:
+        """Forget all changes; those to come are numbered on."""
+        self.payloads.clear()
+        self._bytes = 0
+
+    def behind(self, after: int, most: int) -> list[tuple[int, bytes]]:
+        """Numbers and payloads of changes behind a number."""
+        oldest = self.number - len(self.payloads) + 1
+        first = max(after + 1 - oldest, 0)
+        return list(islice(enumerate(self.payloads, oldest), first, first + most))
+
+
 class MemoryGraph(_Reads):
     """`port.Graph` in this process; it ends with the process."""
 
     def __init__(self) -> None:
         super().__init__(Tables(), threading.RLock())
         self._id = uuid.uuid4().hex
+        self._chains: dict[str, _Chain] = {}
+        self.renew_feed()
 
     def ensure_schema(self) -> None:
         """Nothing to create: indexes are made when they are asked for."""
@@ -589,15 +651,45 @@ class MemoryGraph(_Reads):
     def transaction(self) -> Iterator[MemoryTransaction]:
         with self._lock:
             try:
-                yield MemoryTransaction(self._tables, self._lock)
+                transaction = MemoryTransaction(self._tables, self._lock)
+                yield transaction
             except BaseException:
                 self._tables.rollback()
                 raise
             self._tables.undo.clear()
+            if transaction.touched:
+                chain = self._chains.setdefault(transaction.touched.chain, _Chain())
+                chain.add(encode(transaction.touched))
 
     def clear(self, *, keep_checkpoints: bool = False) -> None:
         with self._lock:  # a transaction under way goes on, as on a server, with what is left
             self._tables.empty(keep=(CHECKPOINT.label,) if keep_checkpoints else ())
+            for chain in self._chains.values():
+                chain.empty()
+            self.renew_feed()
+
+    def renew_feed(self) -> None:
+        self._feed = uuid.uuid4().hex
+
+    def feed(self) -> FeedPlace:
+        with self._lock:
+            return FeedPlace(self._feed, {name: one.number for name, one in self._chains.items()})
+
+    def changes(self, place: FeedPlace, most: int = MOST_CHANGES) -> Changes:
+        with self._lock:
+            if place.identity != self._feed:
+                raise ChangesLost(reason="this is another feed")
+            at = place.numbers
+            newest = {**dict.fromkeys(at, 0), **self.feed().numbers}
+            moved = {name: number for name, number in newest.items() if number != at.get(name)}
+            rows = [
+                (number - at.get(name, 0), name, payload)
+                for name in moved.keys() & self._chains.keys()
+                for number, payload in self._chains[name].behind(at.get(name, 0), most)
+            ]
+            first = nsmallest(most, rows, key=itemgetter(0, 1))
+            told = [(name, at.get(name, 0) + nth, payload) for nth, name, payload in first]
+            return changes_of(place, moved, told, most)
 
     def store_id(self) -> str:
         return self._id

@@ -12,13 +12,32 @@ import neo4j
 
 from pipelines.graph import cypher, questions
 from pipelines.graph.client import ClientTransaction, GraphClient, planned_once
+from pipelines.graph.feed import (
+    FEED_BYTES,
+    FEED_KEPT,
+    MOST_CHANGES,
+    Touched,
+    changes_of,
+    encode,
+    expected,
+)
 from pipelines.graph.port import UNBOUNDED, scanned
-from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
-from projections.errors import Fenced
+from pipelines.graph.rows import (
+    Census,
+    Changes,
+    Counts,
+    End,
+    FeedPlace,
+    FoundEdge,
+    FoundNode,
+    Span,
+)
+from projections.errors import ChangesLost, Fenced
 from projections.identity import START, Position
 from projections.operations import Checkpoint, Key, Operations
 from projections.schema import (
     EDGES,
+    FEED_NODES,
     NODES,
     EdgeRow,
     NodeRow,
@@ -34,7 +53,12 @@ Rows = list[list[Any]]
 
 _ROWS = 5_000
 """Rows of a question at once."""
-_PLACEHOLDERS = {row.placeholder for row in NODES.values() if row.placeholder}
+_UNCOUNTED = {row.placeholder for row in NODES.values() if row.placeholder} | {
+    row.label for row in FEED_NODES
+}
+_SETTLED = 5
+"""So often changes that are being committed may be in the way of those behind a place."""
+_NO_FEED = "there is no feed, or the graph is being emptied"
 SCHEMA_TIMEOUT_S = 3_600.0
 """An index of a graph that is there already is filled from all of it."""
 _VECTORS = 100
@@ -311,6 +335,7 @@ class Neo4jTransaction(_Neo4jReads):
         self._transaction = transaction
         self.client = client
         self._tombstones = 0
+        self._touched = Touched()
         self.dead_letters = 0
         self.advanced = False
 
@@ -350,6 +375,7 @@ class Neo4jTransaction(_Neo4jReads):
                 generation=start.generation,
             )
         self._note_counts(rows[0])
+        self._touched.note_checkpoint(to)
         self.advanced = True
 
     def lock(self, stage: str, partition: int) -> Checkpoint | None:
@@ -358,6 +384,7 @@ class Neo4jTransaction(_Neo4jReads):
         if not rows:
             return None
         self._note_counts(rows[0])
+        self._touched.note_lock(stage, partition)
         return _checkpoint({**rows[0].data(), "stage": stage, "partition": partition})
 
     def _note_counts(self, row: neo4j.Record) -> None:
@@ -375,20 +402,24 @@ class Neo4jTransaction(_Neo4jReads):
             fold_version=checkpoint.fold_version,
             models=checkpoint.models,
         )
+        self._touched.note_checkpoint(checkpoint)
         return int(row["generation"])
 
     def lock_nodes(
         self, label: str, keys: Iterable[Key], properties: Sequence[str] = (), *, make: bool = False
     ) -> dict[Key, FoundNode]:
         """`nodes`, locked in the order of their keys until the commit."""
-        names = tuple(properties)
+        names, wanted = tuple(properties), sorted(set(keys))
         text = questions.lock_nodes_text(label, names, make=make)
-        return self._keyed(text, label, sorted(set(keys)), names)
+        if make:
+            self._touched.note_nodes(label, wanted)
+        return self._keyed(text, label, wanted, names)
 
     def apply(self, operations: Operations, stage: str) -> None:
         """Write a batch of a stage."""
         for text, parameters in cypher.statements(operations, stage):
             self._transaction.run(text, parameters).consume()
+        self._touched.note_operations(operations)
 
     # -- dead letters ------------------------------------------------------------------------------
 
@@ -416,10 +447,12 @@ class Neo4jTransaction(_Neo4jReads):
         self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
     ) -> None:
         """Make nodes hold exactly these values, whatever they hold."""
-        row = NODES[label]
-        for keys in _chunks(sorted(set(gone)), _ROWS):
+        row, removed = NODES[label], sorted(set(gone))
+        restored = sorted(nodes, key=lambda node: node.key)
+        self._touched.note_nodes(label, (node.key for node in restored), gone=removed)
+        for keys in _chunks(removed, _ROWS):
             self._write(cypher.remove_nodes_text(label), [list(key) for key in keys])
-        for some in _chunks(sorted(nodes, key=lambda node: node.key), _ROWS):
+        for some in _chunks(restored, _ROWS):
             for visible in (True, False):
                 rows = [_stored(row, node) for node in some if node.visible is visible]
                 self._write(cypher.restore_nodes_text(label, visible=visible), rows)
@@ -443,6 +476,7 @@ class Neo4jTransaction(_Neo4jReads):
         for source, target, label in gone:
             pairs.setdefault(label, set()).add((source, target))
         for label in sorted(pairs):
+            self._touched.note_edges(type_, ((*pair, label) for pair in sorted(pairs[label])))
             for cleared in _chunks(sorted(pairs[label]), _ROWS):
                 text = cypher.clear_pairs_text(type_, label)
                 self._write(text, [[*source, *target] for source, target in cleared])
@@ -456,6 +490,7 @@ class Neo4jTransaction(_Neo4jReads):
 
     def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
         """Delete nodes and edges of labels and types that the schema does not know, and strays."""
+        self._touched.everything = True
         for type_ in sorted(types):
             self.run(questions.remove_type_text(type_))
         for label in sorted(labels):
@@ -467,6 +502,15 @@ class Neo4jTransaction(_Neo4jReads):
     def _write(self, text: str, rows: Rows) -> None:
         if rows:
             self._transaction.run(text, {"rows": rows}).consume()
+
+    def tell(self) -> None:
+        """Number what was touched, as a change; nothing but the commit comes after it."""
+        if self._touched:
+            payload = encode(self._touched)
+            chain = self._touched.chain
+            told = {"chain": chain, "payload": payload, "size": len(payload)}
+            bounds = {"kept": FEED_KEPT, "most": FEED_BYTES}
+            self._transaction.run(cypher.TELL, told | bounds)  # the commit takes its answer
 
 
 class Neo4jGraph(_Neo4jReads):
@@ -502,8 +546,11 @@ class Neo4jGraph(_Neo4jReads):
             **vector_statements(filtered=self.client.searches_within_tenants()),
             **fulltext_statements(),
         }
-        if not self._missing(statements):
-            return
+        if self._missing(statements):
+            self._create(statements)
+        self.client.write(cypher.ENSURE_FEED)
+
+    def _create(self, statements: Mapping[str, str]) -> None:
         with self.client.transaction(SCHEMA_TIMEOUT_S) as alone:
             alone.run(cypher.HOLD_SCHEMA, {})
             for name in self._column(questions.INDEXES_WITHOUT_CONSTRAINT):
@@ -548,12 +595,62 @@ class Neo4jGraph(_Neo4jReads):
     @contextmanager
     def transaction(self) -> Iterator[Neo4jTransaction]:
         """One transaction: committed when the body ends, rolled back when it raises."""
-        with self.client.transaction() as transaction:
-            yield Neo4jTransaction(transaction, self.client)
+        with self.client.transaction() as opened:
+            transaction = Neo4jTransaction(opened, self.client)
+            yield transaction
+            transaction.tell()
 
     def clear(self, *, keep_checkpoints: bool = False) -> None:
         """Delete everything that Recollect wrote, in small transactions."""
+        self.client.write(cypher.CLOSE_FEED)
         self.client.write(cypher.CLEAR_MEMORY if keep_checkpoints else cypher.CLEAR)
+        self.client.write(cypher.RENEW_FEED)
+
+    def renew_feed(self) -> None:
+        """Begin another change feed: whoever follows loads the graph anew."""
+        self.client.write(cypher.RENEW_FEED)
+
+    def feed(self) -> FeedPlace:
+        """Where the change feed is."""
+        rows = self.client.ask(cypher.READ_FEED)
+        if not rows:
+            raise ChangesLost(reason=_NO_FEED)
+        numbers = {chain: number for chain, number in rows[0]["chains"] if chain is not None}
+        self._settle(numbers)
+        return FeedPlace(rows[0]["identity"], numbers)
+
+    def changes(self, place: FeedPlace, most: int = MOST_CHANGES) -> Changes:
+        """What transactions have changed since: the changes behind a place."""
+        newest, rows = self._read_changes(place, most)
+        for _ in range(_SETTLED):
+            if len(rows) == expected(place, newest, most):
+                break
+            self._settle(newest)  # the newest is being committed, or they are lost
+            newest, rows = self._read_changes(place, most)
+        told = changes_of(place, newest, rows, most)
+        self._settle(name for name, number in newest.items() if told.place.numbers[name] == number)
+        return told
+
+    def _read_changes(
+        self, place: FeedPlace, most: int
+    ) -> tuple[dict[str, int], list[tuple[str, int, bytes]]]:
+        """The newest numbers of the chains that are elsewhere, and what is between, as kept."""
+        text = planned_once(cypher.READ_CHANGES)
+        rows = self.client.ask(text, numbers=dict(place.numbers), most=most)
+        if not rows:
+            raise ChangesLost(reason=_NO_FEED)
+        (row,) = rows
+        if row["identity"] != place.identity:
+            raise ChangesLost(reason="this is another feed")
+        if row["known"] < len(place.numbers):
+            raise ChangesLost(reason="chains are missing")
+        return dict(row["newest"]), [(*at, payload) for *at, payload in row["changes"]]
+
+    def _settle(self, chains: Iterable[str]) -> None:
+        """Wait until all of the newest changes can be read: a commit shows its parts one by one."""
+        if names := list(chains):
+            limit_s = self.client.timeout_s
+            self.client.write(cypher.HOLD_CHAINS, limit_s, chains=names)
 
     def store_id(self) -> str:
         """Which database this is, by whatever address it is reached."""
@@ -569,7 +666,7 @@ class Neo4jGraph(_Neo4jReads):
         labels = {
             label: self._count(questions.count_nodes_text(label))
             for label in self._column(questions.LABELS)
-            if label not in _PLACEHOLDERS
+            if label not in _UNCOUNTED
         }
         labels[""] = self._count(questions.COUNT_UNLABELLED)
         types = {
@@ -615,9 +712,7 @@ class Neo4jGraph(_Neo4jReads):
         answer: dict[str, set[str]] = {}
         for kind, name in self.client.stream(text):
             answer.setdefault(kind, set()).add(name)
-        return {
-            kind: frozenset(names) for kind, names in answer.items() if kind not in _PLACEHOLDERS
-        }
+        return {kind: frozenset(names) for kind, names in answer.items() if kind not in _UNCOUNTED}
 
 
 class _EdgeDecoder:

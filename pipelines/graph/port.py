@@ -17,7 +17,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from pipelines.graph.rows import Census, Counts, End, FoundEdge, FoundNode, Span
+from pipelines.graph.feed import MOST_CHANGES
+from pipelines.graph.rows import (
+    Census,
+    Changes,
+    Counts,
+    End,
+    FeedPlace,
+    FoundEdge,
+    FoundNode,
+    Span,
+)
 from projections.operations import Checkpoint, Key, Operations
 from projections.schema import NODES
 
@@ -396,11 +406,54 @@ class Graph(Reads, Protocol):
         ...
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """One transaction: committed when the body ends, rolled back when it raises."""
+        """One transaction: committed when the body ends, rolled back when it raises.
+
+        With it its change is committed, if it may have changed anything (see `changes`).
+        """
         ...
 
     def clear(self, *, keep_checkpoints: bool = False) -> None:
-        """Delete everything that Recollect wrote, in small transactions."""
+        """Delete everything that Recollect wrote, in small transactions.
+
+        The counters of its change feed alone stay; the feed gets another identity.
+        """
+        ...
+
+    def renew_feed(self) -> None:
+        """Give the change feed another identity: whoever follows loads the graph anew.
+
+        For what was changed without transactions of ours: a backup that was restored, a statement
+        by hand.
+        """
+        ...
+
+    def feed(self) -> FeedPlace:
+        """Where the change feed is.
+
+        Whoever loads the graph afterwards and then follows it from this place on misses nothing.
+
+        Raises:
+            ChangesLost: there is none yet (`ensure_schema` begins it), or the graph is being
+                emptied.
+        """
+        ...
+
+    def changes(self, place: FeedPlace, most: int = MOST_CHANGES) -> Changes:
+        """What transactions have changed since: the changes behind a place.
+
+        What a change tells can be read when it is told. Dead letters are not told.
+
+        Args:
+            place: behind the last changes that are known.
+            most: changes to return.
+
+        Returns:
+            None, where nothing has changed; this costs one small question.
+
+        Raises:
+            ChangesLost: the feed is another one, is not there, has not come as far as the place,
+                or keeps no longer what is behind it.
+        """
         ...
 
     def store_id(self) -> str:

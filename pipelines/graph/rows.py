@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from projections.identity import Link, SessionKey
+from projections.identity import Link, Position, SessionKey
 from projections.operation_rules import Key
 from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY
 
@@ -26,6 +26,9 @@ DEFAULT_IMPORTANCE: Final = 5
 
 Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 """Why an event is relevant that nobody asked for."""
+
+
+_NOT_EVENTS: Final = tuple(PREFIXES.values())
 
 
 def wire_id(label: str, own_id: str) -> str:
@@ -43,7 +46,7 @@ def label_and_id(node_id: str) -> tuple[str, str]:
 
 def is_event(node_id: str) -> bool:
     """Whether a wire id is an event's."""
-    return label_and_id(node_id)[0] == EVENT.label
+    return not node_id.startswith(_NOT_EVENTS)
 
 
 def ids_by_label(node_ids: Iterable[str]) -> dict[str, list[str]]:
@@ -79,36 +82,33 @@ class SessionEvent(NamedTuple):
     agent_id: str
 
 
-class Standing(NamedTuple):
-    """What changes of an event that may be ranked.
+class SessionCandidate(NamedTuple):
+    """What ranking needs to know of an event.
 
     Attributes:
-        importance: 1 to 10, or more with its boost.
-        previous_id: of the event before it in the session.
-    """
-
-    event_id: str
-    importance: float
-    access_count: int
-    accessed_at_ms: int
-    previous_id: str | None
-
-
-class Content(NamedTuple):
-    """What an event is and says; once it is enriched it stays.
-
-    Attributes:
-        text: its beginning; None: it is not enriched yet, or says nothing.
-        vector: None: it has none.
+        used_at_ms: the later of occurred_at and the last access.
+        importance: 1 to 10.
+        access_count: how often a read has returned it.
     """
 
     event_id: str
     occurred_at_ms: int
-    agent_id: str
-    speaker: str | None
-    tool_name: str | None
-    text: str | None
-    vector: list[float] | None
+    used_at_ms: int
+    importance: int
+    access_count: int
+
+
+class SessionCandidates(NamedTuple):
+    """The events of a session that may be its best.
+
+    Attributes:
+        total: events of the session that the viewer may see.
+        withheld: that the viewer may not.
+    """
+
+    best: list[SessionCandidate]
+    total: int
+    withheld: int
 
 
 class StepEdge(NamedTuple):
@@ -130,6 +130,21 @@ class StepEdge(NamedTuple):
     reached: str
     closed: bool
     at_ms: int | None
+
+
+class EntitySurroundings(NamedTuple):
+    """How an entity stands in the graph.
+
+    Attributes:
+        degree: facts at either end.
+        edge_types: distinct ones among them.
+        is_same: as another entity.
+    """
+
+    degree: int
+    edge_types: int
+    community_id: str | None
+    is_same: bool
 
 
 class Signalled(NamedTuple):
@@ -279,6 +294,67 @@ class Census(NamedTuple):
     indexes: frozenset[str]
     constraints: frozenset[str]
     stray: Mapping[str, int] = {}
+
+
+class Advanced(NamedTuple):
+    """Where a transaction moved a checkpoint: the entry that it stands at, and its number."""
+
+    stage: str
+    partition: int
+    position: Position
+    seq: int
+
+
+class Change(NamedTuple):
+    """What one transaction may have changed, by keys; values are to be read again.
+
+    Attributes:
+        chain: of the first checkpoint that it locked, as STAGE/PARTITION; empty: it locked none.
+        number: in its chain, from 1, without gaps, in the order of the commits.
+        nodes: keys by label of nodes that were made or written.
+        removed: keys by label of nodes that were deleted with all of their edges, whatever their
+            type and whichever end they were at; such a node may have been made again since.
+        edges: by type pairs (source, target, label of the target) between which edges were
+            written or deleted.
+        cleared: by type keys of sources, any of whose edges of the type may be gone.
+        advanced: the checkpoints that were moved, none twice.
+        everything: more may have changed than keys can tell, so all is to be read again.
+    """
+
+    chain: str
+    number: int
+    nodes: Mapping[str, tuple[Key, ...]]
+    removed: Mapping[str, tuple[Key, ...]]
+    edges: Mapping[str, tuple[tuple[Key, Key, str], ...]]
+    cleared: Mapping[str, tuple[Key, ...]]
+    advanced: tuple[Advanced, ...]
+    everything: bool
+
+
+class FeedPlace(NamedTuple):
+    """How far a change feed is.
+
+    Attributes:
+        identity: of the feed; another one when the graph was emptied or is another.
+        numbers: of the last change of each chain; a chain that is missing is before its first.
+    """
+
+    identity: str
+    numbers: Mapping[str, int]
+
+
+class Changes(NamedTuple):
+    """A stretch of the change feed.
+
+    Attributes:
+        place: behind the changes.
+        changes: of each chain in its order; between chains there is none.
+        more: whether there were further ones.
+    """
+
+    place: FeedPlace
+    changes: tuple[Change, ...]
+    more: bool
 
 
 def key_pattern(names: Sequence[str], rows: str, first: int = 0) -> str:

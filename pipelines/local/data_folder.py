@@ -8,6 +8,7 @@ behind is known to be stale, whoever has its process ids now.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import re
 import secrets
@@ -36,7 +37,11 @@ _LOOK_S = 2.0
 _API_KEY_FILE = "api-key"
 _NEO4J_FOLDER = "neo4j-"
 _DERIVATIONS_FILE = "derivations.sqlite"
-_OURS = ("run", "log", VALKEY, f"{_NEO4J_FOLDER}*", "faust", f"{_DERIVATIONS_FILE}*")
+_COLUMNS_FOLDER = "columns"
+_OURS = (
+    *("run", "log", VALKEY, f"{_NEO4J_FOLDER}*", "faust", _COLUMNS_FOLDER),
+    f"{_DERIVATIONS_FILE}*",
+)
 """What Recollect writes directly in a data folder."""
 _TARGET_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
@@ -253,6 +258,15 @@ def connection_settings(data_dir: Path, neo4j_url: str | None = None) -> dict[st
 def derivations_url(data_dir: Path) -> str:
     """Where the embedded services keep what models and rules made of events."""
     return f"sqlite://{quote(str(Path(data_dir).absolute() / _DERIVATIONS_FILE))}"
+
+
+def columns_copy(data_dir: Path, uri: str, database: str) -> Path | None:
+    """The file of the copy that columns keep of a graph; None: there is no such data folder."""
+    folder = Path(data_dir).absolute()
+    if not folder.is_dir():
+        return None
+    name = hashlib.blake2b(f"{uri} {database}".encode(), digest_size=8).hexdigest()
+    return folder / _COLUMNS_FOLDER / f"{name}.sqlite"
 
 
 def login_settings(redis_password: str | None, neo4j_password: str | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -23,6 +23,8 @@ import orjson
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that our packages are imported from."""
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder in which processes of one API count together: the library's own variable."""
 _LOOK_EVERY_S = 0.5
 """Between two looks whether a child that is waited for was ended by another thread."""
 _GC_THRESHOLD = 50_000
@@ -47,12 +49,13 @@ def python_environment(changes: Mapping[str, str] | None = None) -> dict[str, st
 
     Relative entries of PYTHONPATH become absolute, because the child may start in another folder.
     A checkout that is neither installed nor named there, but which this process was started in
-    (`python -m …`), is added.
+    (`python -m …`), is added. What this process is to its own parent is not inherited.
 
     Args:
         changes: further variables.
     """
     environment = {**os.environ, **(changes or {})}
+    environment.pop(SHARED_METRICS, None)
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     paths = [str(Path(path).absolute()) for path in paths]
     if not sys.flags.safe_path and sys.path and Path(sys.path[0] or ".").resolve() == _PACKAGES:
@@ -75,9 +78,10 @@ class FramedChild:
 
     Args:
         command: its command line.
+        descriptors: of this process, which it has too.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -86,6 +90,7 @@ class FramedChild:
             env=python_environment(),
             # Ctrl-C in the terminal reaches the parent, which finishes what is in hand first.
             start_new_session=True,
+            pass_fds=descriptors,
         )
         self.pid = self._process.pid
         assert self._process.stdin is not None
@@ -147,6 +152,13 @@ class FramedChild:
                 raise ChildGone
             self._read += data
 
+    def stop(self, timeout_s: float) -> None:
+        """Ask it to end in order (SIGTERM), and kill it if it has not in time."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        self.end()
+
     def end(self) -> None:
         """Kill it, and wait until it is gone."""
         self._process.kill()
@@ -197,6 +209,26 @@ def read_frame(stream: BinaryIO, limit: int = 2**32) -> bytes | None:
     return data if len(data) == size else None
 
 
+def take_standard_output() -> BinaryIO:
+    """Where frames go: whatever a library prints must not come between them, and is shown."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def received_frames(descriptor: int) -> Iterator[bytes]:
+    """The frames that come through a descriptor, until its end.
+
+    It is read as it is: a thread that waits in a buffered stream of Python makes the interpreter
+    abort at its end.
+    """
+    received = bytearray()
+    while data := os.read(descriptor, 1 << 16):
+        received += data
+        while (frame := take_frame(received)) is not None:
+            yield frame
+
+
 def serve_frames(start: Callable[[], FrameHandler]) -> int:
     """Answer the frames on standard input until it ends; returns the exit code.
 
@@ -205,8 +237,7 @@ def serve_frames(start: Callable[[], FrameHandler]) -> int:
     Args:
         start: loads what answers; raises StartFailed when that cannot be had.
     """
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not come between the frames
+    answers = take_standard_output()
     try:
         answer = start()
     except StartFailed as error:

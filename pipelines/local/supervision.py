@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -28,6 +29,8 @@ QUESTIONS: Final = 3
 FIRST_DELAY_S: Final = 0.5
 """Before the second start in a row; the first follows at once. It doubles from start to start."""
 LONGEST_DELAY_S: Final = 5.0
+ANSWERS: Final = "answers"
+"""What is told of a child that is up."""
 FORGIVEN_S: Final = 10.0
 """Who stayed up for so long begins with no delay again."""
 FIRST_STARTS: Final = 3
@@ -51,8 +54,8 @@ class Child(Protocol):
         """Process id while it runs."""
 
     @property
-    def log_path(self) -> Path:
-        """File whose end tells why it ended."""
+    def log_path(self) -> Path | None:
+        """File whose end tells why it ended; None: it prints where its parent does."""
 
     def start(self) -> None:
         """Start it; raises OperationFailed."""
@@ -168,7 +171,7 @@ class Supervised:
         if self.child.answers():
             self.has_answered = True
             self._enter(Phase.UP)
-            self._tell("answers")
+            self._tell(ANSWERS)
         elif self._now() - self._since_s > self._start_timeout_s:
             self._end(f"did not answer within {self._start_timeout_s:.0f} s of its start")
 
@@ -217,12 +220,17 @@ class Supervision:
     Args:
         children: by the names that they are asked for by.
         changed: called, on any thread, after a child has started, answered or ended.
+        tell: gets the name of a child and what happened, in words.
     """
 
     def __init__(
-        self, children: Iterable[tuple[str, Child]], changed: Callable[[], None] = lambda: None
+        self,
+        children: Iterable[tuple[str, Child]],
+        changed: Callable[[], None] = lambda: None,
+        tell: Callable[[str, str], None] = tell_stderr,
     ) -> None:
         self._changed = changed
+        self._tell = tell
         self._stop = threading.Event()
         self._supervised: dict[str, Supervised] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -280,10 +288,9 @@ class Supervision:
                 # Between two starts, not in one that may be about to succeed.
                 if late or (held.starts >= FIRST_STARTS and held.phase is Phase.DOWN):
                     reason = held.last_failure or f"did not answer within {timeout_s:.0f} s"
-                    child = held.child
-                    raise OperationFailed(
-                        reason=f"{child.name}: {reason}\n{log_tail(child.log_path)}"
-                    )
+                    log = held.child.log_path
+                    end = "" if log is None else f"\n{log_tail(log)}"
+                    raise OperationFailed(reason=f"{held.child.name}: {reason}{end}")
             time.sleep(POLL_S / 2)
         return True
 
@@ -294,18 +301,30 @@ class Supervision:
         held = self._supervised.pop(name)
         held.child.stop()
 
-    def stop(self) -> None:
-        """Stop them all in order, the last one first, those that start included."""
+    def stop(self, *, together: bool = False) -> None:
+        """Stop them all in order, the last one first, those that start included.
+
+        Args:
+            together: none waits for another to end.
+        """
         self._stop.set()
-        for name in reversed(list(self._supervised)):
-            self._ended[name].set()
-        for name, held in reversed(list(self._supervised.items())):
-            if self._threads[name].is_alive():
-                self._threads[name].join()
-            held.child.stop()
+        for ended in self._ended.values():
+            ended.set()
+        names = list(reversed(list(self._supervised)))
+        if together:
+            with ThreadPoolExecutor(max(1, len(names))) as pool:
+                list(pool.map(self._stop_child, names))
+            return
+        for name in names:
+            self._stop_child(name)
+
+    def _stop_child(self, name: str) -> None:
+        if self._threads[name].is_alive():
+            self._threads[name].join()
+        self._supervised[name].child.stop()
 
     def _add(self, name: str, child: Child) -> None:
-        held = Supervised(child, tell=lambda what: tell_stderr(child.name, what))
+        held = Supervised(child, tell=lambda what: self._tell(child.name, what))
         self._supervised[name] = held
         self._ended[name] = threading.Event()
         self._threads[name] = threading.Thread(
@@ -316,7 +335,8 @@ class Supervision:
         before: tuple[Phase, int | None] | None = None
         while not ended.is_set():
             pause_s = held.step()
-            keep_small(held.child.log_path)
+            if held.child.log_path is not None:
+                keep_small(held.child.log_path)
             if (now := (held.phase, held.child.pid)) != before:
                 before = now
                 self._changed()

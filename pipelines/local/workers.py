@@ -53,6 +53,8 @@ from projections.errors import OperationFailed
 
 RECOLLECT = python_command("pipelines.cli.main")
 """The command line of `recollect` as a child process."""
+API_PROCESSES = 1
+"""That serve the API beside everything else of a machine, unless the settings say otherwise."""
 HOLDER = "processes"
 """The detached holder of workers and API, among its companions."""
 _HEALTH_TIMEOUT_S = 5.0
@@ -111,13 +113,28 @@ class WorkerProcess(RecollectProcess):
 
 
 class ApiProcess(RecollectProcess):
-    """`recollect serve` on a port of this machine, its log in `data_dir`."""
+    """`recollect serve` on a port of this machine, its log in `data_dir`.
+
+    Args:
+        data_dir: where its log goes.
+        options: shared options that lead to the services.
+        port: to listen on; a free one when None.
+        processes: that take connections from it.
+    """
 
     name = "api"
 
-    def __init__(self, data_dir: Path, options: Sequence[str], *, port: int | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        options: Sequence[str],
+        *,
+        port: int | None = None,
+        processes: int = 1,
+    ) -> None:
         super().__init__(data_dir, port=port)
         self._options = options
+        self._processes = processes
 
     @property
     def url(self) -> str:
@@ -138,7 +155,8 @@ class ApiProcess(RecollectProcess):
         return is_healthy(f"{self.url}/health/ready")
 
     def _prepare(self) -> list[str]:
-        return [*RECOLLECT, "serve", "--port", str(self.port), *self._options]
+        place = ["--port", str(self.port), "--processes", str(self._processes)]
+        return [*RECOLLECT, "serve", *place, *self._options]
 
 
 def last_api_port(data_dir: Path) -> int | None:
@@ -176,7 +194,12 @@ class Processes:
             serving += ["--api-key-file", str(self.key_path)]
         port = settings.api_port or last_api_port(data_dir)
         patience_s = 0.0 if settings.api_port else _PORT_PATIENCE_S
-        self.api = ApiProcess(logs, serving, port=free_port(port, patience_s=patience_s))
+        self.api = ApiProcess(
+            logs,
+            serving,
+            port=free_port(port, patience_s=patience_s),
+            processes=settings.api_processes or API_PROCESSES,
+        )
         self.children: list[ServerProcess] = [
             *(WorkerProcess(logs, stage, options) for stage in STAGES),
             self.api,

@@ -30,7 +30,15 @@ import structlog
 import enrichment
 from pipelines.ledger.connect import connect_redis
 from pipelines.local.data_folder import locked
-from pipelines.local.private_files import open_private
+from pipelines.local.sqlite_files import (
+    BUSY_S,
+    beside,
+    connect,
+    is_damage,
+    make_file,
+    prepare,
+    writing,
+)
 from pipelines.observe import metrics
 from pipelines.work.settings import SQLITE_SCHEME, Settings
 from projections.errors import DerivationsUnavailable
@@ -46,8 +54,6 @@ PAUSE_S: Final = 5.0
 _ROUND: Final = 256
 """Values of one round trip; of events they are 140 kB."""
 _CHECKSUM_BYTES: Final = 4
-_BUSY_S: Final = 5.0
-_DAMAGED: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS derivation (
     kind TEXT NOT NULL, digest BLOB NOT NULL, value BLOB NOT NULL, UNIQUE (digest, kind)
@@ -113,7 +119,7 @@ class SqliteStore:
         busy_s: how long to wait for another writer, seconds.
     """
 
-    def __init__(self, path: Path, *, busy_s: float = _BUSY_S) -> None:
+    def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self._path = path
         self._busy_s = busy_s
         self._guard = threading.Lock()
@@ -127,7 +133,7 @@ class SqliteStore:
         """Keep values by digest; returns those that others had kept before, which stay."""
 
         def insert(db: sqlite3.Connection) -> dict[Digest, bytes]:
-            with _writing(db):
+            with writing(db):
                 before = db.total_changes
                 db.executemany(
                     "INSERT OR IGNORE INTO derivation (kind, digest, value) VALUES (?, ?, ?)",
@@ -144,7 +150,7 @@ class SqliteStore:
         """Drop values, as far as they are there."""
 
         def delete(db: sqlite3.Connection) -> None:
-            with _writing(db):
+            with writing(db):
                 db.executemany(
                     "DELETE FROM derivation WHERE kind = ? AND digest = ?",
                     [(kind, digest) for digest in digests],
@@ -161,7 +167,7 @@ class SqliteStore:
 
         def add(db: sqlite3.Connection) -> None:
             if _new_bits(db, run, partition, wanted):  # most often a look is enough
-                with _writing(db):
+                with writing(db):
                     db.executemany(
                         "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)",
                         [
@@ -205,7 +211,7 @@ class SqliteStore:
                 try:
                     return self._attempt(work)
                 except sqlite3.DatabaseError as error:
-                    if not _is_damage(error):
+                    if not is_damage(error):
                         raise
                     self._put_aside(str(error))
                     return self._attempt(work)
@@ -222,19 +228,12 @@ class SqliteStore:
 
     def _open(self) -> tuple[sqlite3.Connection, tuple[int, int]]:
         with self._locked():
-            if not self._path.exists():
-                for left in self._beside():  # of a file that was deleted without them
-                    left.unlink(missing_ok=True)
-                open_private(self._path, "ab").close()
+            make_file(self._path)
             status = self._path.stat()
             identity = status.st_dev, status.st_ino
-            db = sqlite3.connect(
-                self._path, timeout=self._busy_s, isolation_level=None, check_same_thread=False
-            )
+            db = connect(self._path, busy_s=self._busy_s)
             try:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = NORMAL")
-                db.executescript(_SCHEMA)
+                prepare(db, _SCHEMA)
             except BaseException:
                 self._held = (db, identity)  # which of them is damaged, for who puts it aside
                 raise
@@ -246,7 +245,7 @@ class SqliteStore:
             if self._held is not None and self._held[1] == self._identity():
                 aside = self._path.with_name(f"{self._path.name}.damaged")
                 self._path.replace(aside)
-                for left in self._beside():
+                for left in beside(self._path):
                     left.unlink(missing_ok=True)
                 logger.error("derivations damaged; begun anew", put_aside=str(aside), reason=reason)
         self._release()
@@ -263,26 +262,10 @@ class SqliteStore:
             return None
         return status.st_dev, status.st_ino
 
-    def _beside(self) -> list[Path]:
-        return [self._path.with_name(f"{self._path.name}-{end}") for end in ("wal", "shm")]
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with locked(self._path.with_name(f"{self._path.name}.lock")):
             yield
-
-
-@contextmanager
-def _writing(db: sqlite3.Connection) -> Iterator[None]:
-    """One transaction: all of it or nothing."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
 
 
 def _select(db: sqlite3.Connection, kind: Kind, digests: Sequence[Digest]) -> dict[Digest, bytes]:
@@ -312,11 +295,6 @@ def _new_bits(
         if before | more != before:
             changed[stretch] = before | more
     return changed
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)  # absent where Python itself refuses
-    return code is not None and code & 0xFF in _DAMAGED
 
 
 class RedisStore:
@@ -409,7 +387,7 @@ def make_store(settings: Settings, *, timeout_s: float | None = None) -> Store |
         return None
     if url.startswith(SQLITE_SCHEME):
         path = Path(unquote(urlsplit(url).path))
-        return SqliteStore(path, busy_s=_BUSY_S if timeout_s is None else timeout_s)
+        return SqliteStore(path, busy_s=BUSY_S if timeout_s is None else timeout_s)
     changes = {
         "redis_url": url,
         "redis_password": settings.derivations_password,

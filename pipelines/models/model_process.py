@@ -1,7 +1,7 @@
 """The process that holds the embedder of a machine: `python -P -m pipelines.models.model_process`.
 
-Whoever needs it first starts it (`model_client`), with the listening socket made already; it ends
-by itself some seconds after its last client has gone. Only processes of its own user are served.
+Whoever needs it first starts it (`model_client`); it ends by itself some seconds after its last
+client has gone (`pipelines.local.shared_server`).
 
 An urgent question is computed on the thread that reads it, beside the batches, which are computed
 text by text, in turn when there are several, on a thread with the priority of whoever asks (Linux
@@ -12,41 +12,32 @@ waits for no batch, and a batch of a process that steps back takes nothing from 
 from __future__ import annotations
 
 import os
-import socket
-import struct
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, Protocol
 
 import orjson
 
 from enrichment.ports import Embedder
-from pipelines.local.data_folder import locked
 from pipelines.local.python_process import read_frame, write_frame
+from pipelines.local.shared_server import SharedServer, end_broken
 from pipelines.models.embedder import make_embedder
 from pipelines.models.installed import EmbedderChoice
 from pipelines.models.wire import (
     LOADED,
     MAX_FRAME_BYTES,
     Question,
-    hello,
     is_refusal,
-    lock_of,
     refusal,
     vector_answer,
 )
 from projections.errors import ModelError
-
-_LOOK_S = 0.5
-_BROKEN = 70
-"""Exit code: a mistake of ours."""
 
 
 class LoadedEmbedder(Embedder, Protocol):
@@ -118,87 +109,21 @@ def answered(embedder: Embedder, text: str) -> bytes:
 
 
 class ModelServer:
-    """Answers the clients of one socket until none is left.
+    """Answers clients.
 
     Args:
         embedder: computes; it need not be loaded.
-        linger_s: after the last client has gone.
     """
 
-    def __init__(self, embedder: LoadedEmbedder, *, linger_s: float) -> None:
+    def __init__(self, embedder: LoadedEmbedder) -> None:
         self._embedder = embedder
-        self._linger_s = linger_s
         self._guard = threading.Lock()
         self._urgent = threading.Lock()
         """Urgent ones are computed one by one: together each would take longer."""
         self._lanes: dict[int, _Lane] = {}
-        self._clients = 0
-        self._idle_since_s = time.monotonic()
 
-    def serve(self, listener: socket.socket, path: Path, lock: Path) -> None:
-        """Take clients until there has been none for a while, then take the socket away.
-
-        Args:
-            listener: bound to `path`, listening.
-            path: of the socket.
-            lock: held by whoever makes the socket, or takes it away.
-        """
-        inode = path.stat().st_ino
-        listener.settimeout(min(_LOOK_S, self._linger_s))
-        while True:
-            try:
-                client, _ = listener.accept()
-            except TimeoutError:
-                if self._is_idle() and self._ended(listener, path, lock, inode=inode):
-                    return
-                continue
-            self._take(client)
-
-    def _ended(self, listener: socket.socket, path: Path, lock: Path, *, inode: int) -> bool:
-        """End, unless a client comes at the last moment; one that comes later finds no socket."""
-        if not lock.exists():  # nor the socket: somebody has deleted the folder
-            return True
-        with locked(lock):
-            listener.setblocking(False)
-            try:
-                client, _ = listener.accept()
-            except BlockingIOError:
-                # Another process has the path if its folder was deleted meanwhile.
-                with suppress(FileNotFoundError):
-                    if path.stat().st_ino == inode:
-                        path.unlink()
-                listener.close()
-                return True
-        listener.settimeout(min(_LOOK_S, self._linger_s))
-        self._take(client)
-        return False
-
-    def _is_idle(self) -> bool:
-        with self._guard:
-            return not self._clients and time.monotonic() - self._idle_since_s >= self._linger_s
-
-    def _take(self, client: socket.socket) -> None:
-        if not is_ours(client):
-            client.close()
-            return
-        with self._guard:
-            self._clients += 1
-        threading.Thread(target=self._attend, args=(client,), name="client", daemon=True).start()
-
-    def _attend(self, client: socket.socket) -> None:
-        # What a client does not read, or does not send whole, waits on its own thread.
-        try:
-            # A client that has gone, or that says what is no question, is nobody's trouble.
-            with suppress(OSError), client, client.makefile("rwb") as stream:
-                client.setblocking(True)
-                self._talk(cast(BinaryIO, stream))
-        finally:
-            with self._guard:
-                self._clients -= 1
-                self._idle_since_s = time.monotonic()
-
-    def _talk(self, stream: BinaryIO) -> None:
-        write_frame(stream, hello(os.getpid()))
+    def talk(self, stream: BinaryIO) -> None:
+        """Answer a client until it has gone, or says what is no question."""
         while (frame := read_frame(stream, MAX_FRAME_BYTES)) is not None:
             try:
                 question = Question.decode(frame)
@@ -250,22 +175,6 @@ class ModelServer:
             return self._lanes[nice]
 
 
-def is_ours(client: socket.socket) -> bool:
-    """Whether a process of our own user connected; elsewhere than on Linux its folder says so."""
-    if not sys.platform.startswith("linux"):
-        return True
-    size = struct.calcsize("3i")
-    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _, user, _ = struct.unpack("3i", credentials)
-    return bool(user == os.geteuid())
-
-
-def _end_broken(problem: threading.ExceptHookArgs) -> None:
-    """A mistake of ours on a thread: clients start another process rather than wait for this."""
-    traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback)
-    os._exit(_BROKEN)
-
-
 def _warm(embedder: LoadedEmbedder) -> None:
     # At the priority of the process: a question would wait for what a batch began to load.
     with suppress(ModelError):  # told to whoever asks
@@ -282,11 +191,10 @@ def serve(embedder: LoadedEmbedder, descriptor: str, path: str, linger_s: str) -
         path: of the socket; its lock is beside it.
         linger_s: seconds after the last client.
     """
-    threading.excepthook = _end_broken
+    threading.excepthook = end_broken
     threading.Thread(target=_warm, args=(embedder,), name="load", daemon=True).start()
-    server = ModelServer(embedder, linger_s=float(linger_s))
-    with socket.socket(fileno=int(descriptor)) as listener:
-        server.serve(listener, Path(path), lock_of(Path(path)))
+    server = SharedServer(ModelServer(embedder).talk, linger_s=float(linger_s))
+    server.serve(descriptor, Path(path))
 
 
 def main(descriptor: str, path: str, linger_s: str, choice: str) -> None:

@@ -144,7 +144,7 @@ class QueryEmbedder:
 
     def _answer(self, connection: ModelConnection, text: str, deadline_s: float) -> bytes:
         begun_s = time.monotonic()
-        connection.send(Question([text], is_urgent=True), max(deadline_s - begun_s, 1e-3))
+        connection.ask(Question([text], is_urgent=True), max(deadline_s - begun_s, 1e-3))
         try:
             vector, _ = connection.vector(max(0.0, deadline_s - time.monotonic()))
         except ChildLate:

@@ -1,6 +1,6 @@
 """What the model process and its clients say to each other, in frames over a Unix socket.
 
-The process says `HELLO` first. Then a client asks, one question at a time, and reads its answers:
+Once it was greeted, a client asks, one question at a time, and reads its answers:
 one for each text, in order, or one that refuses, which is the last. No text makes it load the model
 and answer `LOADED`. Frames are JSON and float32 of our own making, never pickles.
 """
@@ -8,7 +8,6 @@ and answer `LOADED`. Frames are JSON and float32 of our own making, never pickle
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 import orjson
@@ -24,15 +23,10 @@ MAX_TEXTS: Final = 64
 MAX_FRAME_BYTES: Final = 8 * 2**20
 """Of a question: its texts, all of them of characters that JSON writes with six."""
 
-_VECTOR, _FAILED, _UNAVAILABLE, _HELLO, _LOADED = b"v", b"f", b"u", b"h", b"l"
+_VECTOR, _FAILED, _UNAVAILABLE, _LOADED = b"v", b"f", b"u", b"l"
 _SECONDS_BYTES = 4
 LOADED: Final = _LOADED
 """What `load` is answered with."""
-
-
-def lock_of(path: Path) -> Path:
-    """Held by whoever makes the socket at a path, or takes it away; one for all of a folder."""
-    return path.with_name("lock")
 
 
 def bounded(text: str) -> str:
@@ -73,22 +67,6 @@ class Question:
         if len(texts) > MAX_TEXTS:
             raise ValueError("too many texts")
         return cls(texts, nice, bool(question.is_urgent))
-
-
-def hello(pid: int) -> bytes:
-    """What the process says to a client first."""
-    return _HELLO + str(pid).encode()
-
-
-def pid_of(frame: bytes) -> int:
-    """The process that said hello.
-
-    Raises:
-        ValueError: this is no hello.
-    """
-    if frame[:1] != _HELLO:
-        raise ValueError("no hello")
-    return int(frame[1:])
 
 
 def vector_answer(vector: bytes, seconds: float) -> bytes:

@@ -7,6 +7,10 @@ against them. No metric has a tenant, session or event as a label: their number 
 
 Several processes may report the same state (every API process sees the lag of the active target),
 so gauges of shared state are read with `max by (…)`, and only `partitions_held` is summed.
+
+The processes of one API count together, in a folder (`join`): counters and histograms are sums over
+all of them, from the start of the API; a gauge is what was seen last, whoever saw it, but for the
+open connections, which are summed. What is of one process (`process_…`) has it as a label.
 """
 
 from __future__ import annotations
@@ -36,14 +40,17 @@ from prometheus_client import (
     make_wsgi_app,
 )
 
+from pipelines.observe import shared_metrics
+
 PREFIX = "recollect_"
 REGISTRY = CollectorRegistry(auto_describe=True)
 
 Kind = Literal["counter", "gauge", "histogram"]
+Over = Literal["mostrecent", "sum"]
 Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
 Model = Literal["embedding", "nlp"]
-Cache = Literal["query_embedding", "passage", "result", "shown"]
+Cache = Literal["query_embedding", "result", "shown"]
 CacheOutcome = Literal["hit", "miss", "lost"]
 KeptKind = Literal["vector", "analysis", "answer", "event"]
 KeptOutcome = Literal["hit", "miss", "damaged", "lost"]
@@ -90,6 +97,8 @@ HUNG_UP = 499
 _BLOCK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 # 30 s is the longest time limit a query may ask for.
 _SCORE_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+# A small question takes 40 us, a step of a walk 15 ms.
+_COLUMNS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
 _API_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 # `_created` series would double the number of counters
@@ -151,8 +160,10 @@ def _counter(name: str, text: str, *labels: str, **closed: tuple[str, ...]) -> C
     return counter
 
 
-def _gauge(name: str, text: str, *labels: str) -> Gauge:
-    gauge = Gauge(_declare("gauge", name, text, labels), text, labels, registry=REGISTRY)
+def _gauge(name: str, text: str, *labels: str, over: Over = "mostrecent") -> Gauge:
+    """A gauge; `over` says what it is over the processes of one API."""
+    full_name = _declare("gauge", name, text, labels)
+    gauge = Gauge(full_name, text, labels, registry=REGISTRY, multiprocess_mode=over)
     _GAUGES[name] = gauge
     return gauge
 
@@ -394,7 +405,7 @@ API_DURATION = _histogram(
     *("route", "method", "status"),
     buckets=_API_BUCKETS,
 )
-API_CONNECTIONS = _gauge("api_connections", "Connections of clients that are open.")
+API_CONNECTIONS = _gauge("api_connections", "Connections of clients that are open.", over="sum")
 API_CONNECTIONS_CUT = _counter(
     "api_connections_cut_total",
     "Connections that the API ended, by reason: {reason} "
@@ -430,6 +441,19 @@ CHANNEL_FAILURES = _counter(
     "query_channel_failures_total",
     "Channels that a query had to go without, by channel: {channel}.",
     channel=get_args(Channel),
+)
+COLUMNS_EVENTS = _gauge(
+    "columns_events", "Events that the columns hold; 0 while they are loaded, or nobody holds them."
+)
+COLUMNS_MEMORY = _gauge("columns_memory_bytes", "Memory of the process that holds the columns.")
+COLUMNS_BEHIND = _gauge(
+    "columns_behind_seconds", "Since the columns last looked at the graph with success."
+)
+COLUMNS_QUESTION_DURATION = _histogram(
+    "columns_question_duration_seconds",
+    "Time of one question to the columns, there and back, by name.",
+    "question",
+    buckets=_COLUMNS_BUCKETS,
 )
 OPERATOR_READS = _counter(
     "api_operator_reads_total", 'Reads over all users (`user_id: "*"`), which the log names.'
@@ -591,7 +615,8 @@ def status_class(status: int) -> str:
 
 def render_metrics() -> tuple[bytes, str]:
     """What `/metrics` answers: body and content type."""
-    return generate_latest(REGISTRY), CONTENT_TYPE_LATEST
+    registry = shared_metrics.joined()
+    return generate_latest(REGISTRY if registry is None else registry), CONTENT_TYPE_LATEST
 
 
 HEALTH_PATH = "/health"

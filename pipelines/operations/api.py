@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import orjson
 from pydantic import SecretStr
 
+from pipelines.local.cores import usable_cores
 from pipelines.local.data_folder import read_holder
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Settings
 from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable, OperationFailed
@@ -143,7 +144,7 @@ class InProcessApi(ApiClient):
         secret = secrets.token_urlsafe(24)
         key = ApiKey(name="ask", key=SecretStr(secret), tenant=ALL_TENANTS, all_users=True)
         keyed = settings.model_copy(update={"api_keys": (key,)})
-        self._app = _of_api("InProcess")(keyed)
+        self._app = _of_api("main", "InProcess")(keyed)
         self._bearer = f"Bearer {secret}"
 
     def _send(
@@ -168,16 +169,24 @@ def explained(document: Mapping[str, Any]) -> str | None:
 
 
 def serve_api(settings: Settings) -> None:
-    """Serve the API until a signal stops it.
+    """Serve the API until a signal stops it, by as many processes as the settings say.
+
+    One serves in this process; none said: as many as there are cores.
 
     Raises:
+        ConfigurationError: there is no API key and `insecure_dev` is not set.
+        OperationFailed: a process does not start.
         OSError: it cannot listen where the settings say.
     """
-    _of_api("serve")(settings)
+    processes = settings.api_processes or usable_cores()
+    if processes == 1:
+        _of_api("main", "serve")(settings)
+    else:
+        _of_api("processes", "serve")(settings, processes)
 
 
-def _of_api(name: str) -> Any:
-    return getattr(importlib.import_module("api.main"), name)
+def _of_api(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"api.{module}"), name)
 
 
 def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:

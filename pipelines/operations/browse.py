@@ -9,7 +9,13 @@ from uuid import uuid4
 
 from enrichment.names import canonical_name
 from pipelines.graph.fulltext import words_of
-from pipelines.graph.reads.entities import EntityReads, shown_name, shown_type
+from pipelines.graph.reads.entities import (
+    EntityReads,
+    community_of,
+    group_of,
+    shown_name,
+    shown_type,
+)
 from pipelines.graph.reads.facts import FactFilter, FactReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import ENTITY_PREFIX, EntityName, FactRow
@@ -44,14 +50,17 @@ def entities(
         else:
             named = _named(graph, scope, query, 10 * limit)
             names = [name for name in named if entity_type in (None, name.entity_type)][:limit]
-        nodes = reads.entities([name.entity_id for name in names])
+        ids = [name.entity_id for name in names]
+        facts = FactReads(graph, scope)
+        nodes = reads.entities(ids, facts.newest_mentions(ids, 1))
+        mentions = facts.mentioned(ids)
         return [
             {
                 "entity_id": ENTITY_PREFIX + name.entity_id,
                 "name": name.name,
                 "type": name.entity_type,
                 "subtype": name.subtype,
-                "mentions": nodes[name.entity_id].mentions,
+                "mentions": mentions.get(name.entity_id, 0),
                 "last_seen": _moment(nodes[name.entity_id].node.properties.get("last_seen")),
             }
             for name in names
@@ -91,22 +100,20 @@ def edges(services: Services, scope: Scope, entity: str, limit: int) -> dict[str
         named = facts.found_by_id([wanted]) or _named(graph, scope, wanted, MAX_NAMED)
         name = canonical_name(wanted)
         exact = [candidate for candidate in named if name in map(canonical_name, candidate.names)]
-        group = reads.group([candidate.entity_id for candidate in exact or named[:1]])
-        if group is None:
+        group = group_of(facts, [candidate.entity_id for candidate in exact or named[:1]])
+        members = {} if group is None else reads.entities(group.ids, {})
+        if group is None or group.canonical not in members:
             raise OperationFailed(reason=f"no entity of tenant {scope.tenant} is called {entity}")
-        shown = group.members[group.canonical].node.properties
+        shown = members[group.canonical].node.properties
+        community = community_of(members)
         facts_wanted = FactFilter(scope.now_ms, per_entity=limit)
         return {
             "entity_id": ENTITY_PREFIX + group.canonical,
             "name": shown_name(shown),
             "type": shown_type(shown),
-            "names": sorted(
-                {shown_name(member.node.properties) for member in group.members.values()}
-            ),
-            "mentions": group.mentions,
-            "community": None
-            if group.community is None
-            else group.community.properties.get("name"),
+            "names": sorted({shown_name(member.node.properties) for member in members.values()}),
+            "mentions": group.mention_count,
+            "community": None if community is None else community.properties.get("name"),
             "edges": _sorted_edges(facts.facts_of(group.ids, facts_wanted)[:limit]),
         }
 

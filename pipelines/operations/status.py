@@ -12,12 +12,13 @@ from heapq import nsmallest
 from threading import Thread
 from typing import Any, cast
 
+from pipelines.columns.client import ColumnsClient
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.models.derivations import shown_url, tally
-from pipelines.work.services import Services
+from pipelines.work.services import MEMORY_SCHEME, Services
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT, STAGES, Stage
 from projections.errors import (
@@ -110,6 +111,7 @@ def status(services: Services) -> dict[str, Any]:
             "at_risk": risk or None,
         },
         "derivations": _derivations(services.settings, ledger, tails),
+        "columns": _columns(services.settings, target),
         "active": target.name,
         "recall": recall_mode(services.settings),
         "targets": [
@@ -126,6 +128,19 @@ def status(services: Services) -> dict[str, Any]:
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
         ],
     }
+
+
+def _columns(settings: Settings, target: Target) -> dict[str, Any] | None:
+    """How the columns of the active target are, if a process holds them; None: none ever does."""
+    if target.uri.startswith(MEMORY_SCHEME):
+        return None
+    client = ColumnsClient(target.uri, target.database, settings)
+    try:
+        state = client.state(start=False)
+    finally:
+        client.close()
+    told = state._asdict()
+    return {"loaded": told.pop("is_loaded"), **told, "behind_s": round(state.behind_s, 3)}
 
 
 def _derivations(settings: Settings, ledger: Ledger, tails: Sequence[Tail]) -> dict[str, Any]:

@@ -47,14 +47,15 @@ class Difference(NamedTuple):
 
     Attributes:
         kind: missing from the graph, extra in it, or different.
-        element: a node, the edges of a type between two nodes, or the store's own schema.
-        type: label or edge type; of the schema what kind of thing it is.
+        element: a node, the edges of a type between two nodes, the store's own schema, or what the
+            columns in memory hold of the graph.
+        type: label or edge type; of the schema and of columns what kind of thing it is.
         key: of the node; of edges source and target.
         fields: property → (expected, found), for `different`.
     """
 
     kind: Literal["missing", "extra", "different"]
-    element: Literal["node", "edge", "schema"]
+    element: Literal["node", "edge", "schema", "column"]
     type: str
     key: tuple[Any, ...]
     fields: Mapping[str, Change] = MappingProxyType({})

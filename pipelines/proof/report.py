@@ -17,7 +17,7 @@ class StageFinding:
     """What was found of one stage.
 
     Attributes:
-        entries: of the ledger that were folded.
+        entries: of the ledger that were folded; of the columns events that were compared.
         digest: of what the ledger says the stage must have made; empty where nothing was folded.
         difference_count: differences in what it writes; one that concerns two stages is counted by
             both.
@@ -50,7 +50,8 @@ class ProofReport:
     Attributes:
         target: whose graph.
         part: of which it is told; empty: all of it.
-        stages: what was found of each stage that was compared, in their order.
+        stages: what was found of each stage that was compared, in their order; then `columns`,
+            if they were.
         compared: nodes and edges that must be there, by label and type.
         differences: of the last look, the first LISTED.
         difference_count: all of them.

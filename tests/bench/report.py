@@ -40,16 +40,18 @@ def markdown(document: Mapping[str, Any]) -> str:
             f"{transport['transport_per_s']:,.0f} entries/s, a bare XREADGROUP loop "
             f"{transport['bare_per_s']:,.0f}.",
         ]
+    return "\n".join([*lines, "", made_by(document, "bench")])
+
+
+def made_by(document: Mapping[str, Any], target: str) -> str:
+    """The machine, and the command that makes the figures: `make TARGET`."""
     machine = document["machine"]
-    lines += [
-        "",
+    return (
         f"{machine['system']} {machine['architecture']}, {machine['cores']} cores, "
         f"Python {machine['python']}, Neo4j with {machine['neo4j_heap_mb']:,} MB heap and "
-        f"{machine['neo4j_page_cache_mb']} MB page cache; load {machine['load_before']} before, "
-        f"{machine.get('load_after', '?')} after. Made by `make bench"
-        f"{_arguments(document)}`.",
-    ]
-    return "\n".join(lines)
+        f"{machine['neo4j_page_cache_mb']:,} MB page cache; load {machine['load_before']} before, "
+        f"{machine.get('load_after', '?')} after. Made by `make {target}{_arguments(document)}`."
+    )
 
 
 def _rows(figures: Mapping[str, Any]) -> list[str]:

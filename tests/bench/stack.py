@@ -34,6 +34,7 @@ HEAP_MB = 1_024
 PAGE_CACHE_MB = 512
 PATIENCE_S = 900.0
 _APPENDED_AT_ONCE = 500
+_COLUMNS = b"pipelines.columns.service"
 _MODEL_PROCESS = b"pipelines.models.model_process"
 
 
@@ -259,12 +260,27 @@ def child_pids(pid: int) -> list[int]:
     return [child for child in others if child not in model_process_pids()]
 
 
-def model_process_pids() -> list[int]:
-    """Of the process that holds the embedder; more than one where several installations run."""
+def model_process_pids(sockets: Path | None = None) -> list[int]:
+    """Of the process that holds the embedder; more than one where several installations run.
+
+    Args:
+        sockets: their folder; None: of any.
+    """
+    return _pids_of(_MODEL_PROCESS, sockets)
+
+
+def columns_pids(sockets: Path | None = None) -> list[int]:
+    """Of the processes that hold columns, one for each graph; as above."""
+    return _pids_of(_COLUMNS, sockets)
+
+
+def _pids_of(module: bytes, sockets: Path | None) -> list[int]:
     pids = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if _MODEL_PROCESS in file.read_bytes().split(b"\0"):
+            words = file.read_bytes().split(b"\0")
+            folders = {Path(os.fsdecode(word)).parent for word in words}
+            if module in words and (sockets is None or sockets in folders):
                 pids.append(int(file.parent.name))
     return pids
 

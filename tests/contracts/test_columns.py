@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, TypeVar
 
 import numpy
@@ -15,15 +15,15 @@ from enrichment.stems import stem
 from pipelines.columns.beside import beside
 from pipelines.columns.load import columns_of
 from pipelines.columns.names import ColumnNames
+from pipelines.columns.reads import Beside
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphRead, GraphReader
-from pipelines.graph.reads import channels, proactive
-from pipelines.graph.reads.facts import FactReads
 from pipelines.graph.reads.scope import Scope
-from pipelines.graph.reads.walk import steps
 from pipelines.graph.rows import FoundEdge, FoundNode, Least, wire_id
+from projections.events import LAST_MS
 from projections.identity import Position
 from projections.operations import Key
 from projections.schema import (
@@ -46,6 +46,7 @@ from projections.schema import (
     TENANT_TERM,
     tenant_term,
 )
+from tests.contracts import graph_questions as asked
 
 pytestmark = pytest.mark.integration
 T = TypeVar("T")
@@ -134,7 +135,7 @@ class World:
             sure = None if how == "direct" else draw.choice((0.4, 0.9))
             rule = None if how == "direct" else draw.choice(("retry", "reply"))
             self._edge(CAUSED_BY.type, effect, cause, mechanism=how, confidence=sure, rule=rule)
-        for one, other in {tuple(sorted(draw.sample(seen, 2))) for _ in range(50)}:
+        for one, other in sorted({tuple(sorted(draw.sample(seen, 2))) for _ in range(50)}):
             self._edge(SIMILAR_TO.type, one, other, score=draw.choice((0.86, 0.95)))
         for _ in range(120):
             roles = ("subject", "object", "target")
@@ -177,7 +178,7 @@ class World:
                 expired_at=draw.choice((None, 900)),
                 user_id=draw.choice(USERS),
             )
-        for one, other in {tuple(sorted(draw.sample(self.entities, 2))) for _ in range(6)}:
+        for one, other in sorted({tuple(sorted(draw.sample(self.entities, 2))) for _ in range(6)}):
             sure, retracted = draw.choice((None, 0.9)), draw.random() < 0.3
             self._edge(SAME_AS.type, one, other, confidence=sure, retracted=retracted)
 
@@ -197,13 +198,13 @@ class World:
             resolved = draw.choice((None, draw.choice(self.events)))
             values = {"reason": "shared", "score": 0.7, "resolution_event_id": resolved}
             self._edge(LINKED_TO.type, summary_id, draw.choice(self.summaries), **values)
-        for one, other in {tuple(sorted(draw.sample(self.summaries, 2))) for _ in range(4)}:
+        for one, other in sorted({tuple(sorted(draw.sample(self.summaries, 2))) for _ in range(4)}):
             self._edge(SUMMARIZES.type, other, one, SUMMARY.label)
         for own_id in self.entities:
             if draw.random() < 0.7:
                 self._edge(MEMBER_OF.type, own_id, draw.choice(self.communities))
 
-    def write(self, graph: Neo4jGraph) -> None:
+    def write(self, graph: Graph) -> None:
         """Put it into a graph."""
         with graph.transaction() as transaction:
             for label, nodes in self.nodes.items():
@@ -258,8 +259,8 @@ def test_steps_of_a_walk(both: Both) -> None:
     for scope in both.world.scopes():
         for caps in (EDGE_CAPS, dict.fromkeys(EDGES, 2)):
             ids = both.world.node_ids
-            theirs = both.ask(lambda graph: steps(graph, scope, ids, caps))  # noqa: B023  # asked here
-            ours = Walker(both.view(scope), caps).steps(ids)
+            theirs = both.ask(lambda graph: asked.steps(graph, scope, ids, caps))  # noqa: B023
+            ours = Walker(both.view(scope), caps).steps(ids).edges()
             only = set(map(str, ours)) ^ set(map(str, theirs))
             assert not only, (scope, only)
             met += len(ours)
@@ -270,9 +271,10 @@ def test_what_ranking_must_know_of_events(both: Both) -> None:
     for scope in both.world.scopes():
         around, ids = both.world.events[:20], both.world.events[40:]
         theirs = both.ask(
-            lambda graph: channels.standings(graph, scope, around=around, ids=ids)  # noqa: B023
+            lambda graph: asked.standings(graph, scope, around=around, ids=ids)  # noqa: B023
         )
-        told = both.view(scope).standings(around, ids, stems=(), vector=None)
+        view = both.view(scope)
+        told = view.standings(view.chosen(around, ids))
         places = range(len(told.ids))
         ours = {
             told.ids[n]: (
@@ -299,18 +301,38 @@ def test_where_a_question_is_asked(both: Both) -> None:
     for scope in both.world.scopes():
         for session in range(5):
             events, speaking = both.ask(
-                lambda graph: channels.session_and_agents(graph, scope, f"s-{session}", names)  # noqa: B023
+                lambda graph: asked.session_and_agents(graph, scope, f"s-{session}", names)  # noqa: B023
             )
             view = both.view(scope)
             assert view.session_events(f"s-{session}") == events
             assert view.speaking(names) == speaking
 
 
+def test_the_user_of_a_session(both: Both) -> None:
+    scope = next(both.world.scopes())
+    for session in range(6):
+        theirs = both.ask(lambda graph: asked.session_user(graph, scope.tenant, f"s-{session}"))  # noqa: B023
+        assert both.view(scope).session_user(f"s-{session}") == theirs
+
+
+def test_the_best_of_a_session(both: Both) -> None:
+    for scope in both.world.scopes():
+        for session, limit in product(range(5), (1, 100)):
+            theirs = both.ask(
+                lambda graph: asked.session_candidates(graph, scope, f"s-{session}", limit)  # noqa: B023
+            )
+            ours = both.view(scope).session_candidates(f"s-{session}", limit)
+            assert ours[1:] == theirs[1:]
+            if limit > 1:  # of equal ones either graph or columns may take any
+                assert set(ours.best) == set(theirs.best)
+            assert len(ours.best) == len(theirs.best)
+
+
 def test_the_nearest_events(both: Both) -> None:
     vector = both.world._vector()
     for scope in both.world.scopes():
         theirs = both.ask(
-            lambda graph: channels.vector_hits(graph, scope, vector, 60, filtered=True)  # noqa: B023
+            lambda graph: asked.vector_hits(graph, scope, vector, 60, filtered=True)  # noqa: B023
         )
         ours = both.view(scope).vector_hits(numpy.array(vector, dtype="f4"), 60)
         assert {hit.event_id for hit in ours.shown} == {hit.event_id for hit in theirs.shown}
@@ -323,7 +345,7 @@ def test_the_nearest_events(both: Both) -> None:
 def test_the_events_that_hold_words(both: Both) -> None:
     """All that hold one of them; the graph's index knows other stems, and not who speaks."""
     for scope in both.world.scopes():
-        theirs = both.ask(lambda graph: channels.text_hits(graph, scope, ["refund"], 60))  # noqa: B023
+        theirs = both.ask(lambda graph: asked.text_hits(graph, scope, ["refund"], 60))  # noqa: B023
         ours = both.view(scope).text_hits([stem("refund")], 60)
         assert {hit.event_id for hit in ours.shown} == {hit.event_id for hit in theirs.shown}
         assert set(ours.withheld) == set(theirs.withheld)
@@ -337,22 +359,39 @@ def test_entities_by_name_and_who_is_the_same(both: Both) -> None:
         "by words": lambda reads: sorted(reads.found(["oslo", "tick"], ["ann lee"], 50)),
         "same": lambda reads: sorted(reads.same_as(ids)),
         "surroundings": lambda reads: reads.surroundings(ids),
+        "mentioned": lambda reads: reads.mentioned(ids),
+        "newest mentions": lambda reads: reads.newest_mentions([*ids, "unknown"], 3),
         "near": lambda reads: {
             one.entity_id for one, _ in reads.found_near(both.world._vector(), 50)
         },
     }
     for scope in both.world.scopes():
         for name, question in questions.items():
-            theirs = both.ask(lambda graph: question(FactReads(graph, scope)))  # noqa: B023
+            theirs = both.ask(lambda graph: question(asked.GraphNames(graph, scope)))  # noqa: B023
             assert question(ColumnNames(both.view(scope))) == theirs, (name, scope)
+
+
+def test_the_events_that_mention_an_entity(both: Both) -> None:
+    groups = [[entity] for entity in both.world.entities] + [both.world.entities, ["unknown"]]
+    met = 0
+    for scope, ids in product(both.world.scopes(), groups):
+        pages = [(LAST_MS, "")]
+        for limit in (3, 5, 100):
+            theirs = both.ask(
+                lambda graph: asked.GraphNames(graph, scope).mentions(ids, pages[-1], limit)  # noqa: B023
+            )
+            assert both.view(scope).mentions(ids, pages[-1], limit) == theirs, (scope, ids)
+            pages += theirs.events[-1:]
+            met += len(theirs.events)
+    assert met > 100
 
 
 def test_what_nobody_asked_for(both: Both) -> None:
     world, met = both.world, 0
-    start = proactive.Beside(world.summaries, world.events, world.entities, world.events[:30])
+    start = Beside(world.summaries, world.events, world.entities, world.events[:30])
     for scope in world.scopes():
         for least in (Least(most=50), Least(score=0.1, importance=3, accesses=1, most=50)):
-            theirs = both.ask(lambda graph: proactive.proactive(graph, scope, start, least))  # noqa: B023
+            theirs = both.ask(lambda graph: asked.proactive(graph, scope, start, least))  # noqa: B023
             ours = beside(both.view(scope), start, least)
             assert _rounded(ours) == _rounded(theirs), scope
             met += len(ours)

@@ -93,11 +93,16 @@ class Stack(ValkeyStack):
         """Run Cypher by hand; of each row its values, or the only one."""
         with self.driver.session() as session:
             rows = [list(record) for record in session.run(text, parameters)]
+        if " MERGE " in f" {text}" or any(word in text for word in ("SET ", "DELETE", "CREATE ")):
+            Neo4jGraph(self.driver).renew_feed()  # it tells nothing of what is done by hand
         return [row[0] if len(row) == 1 else row for row in rows]
 
     def dump(self) -> list[Any]:
-        """The whole graph but checkpoints, in an order of its own."""
-        nodes = self.cypher("MATCH (n) WHERE NOT n:Checkpoint RETURN labels(n), properties(n) AS p")
+        """The whole graph but checkpoints and the change feed, in an order of its own."""
+        nodes = self.cypher(
+            "MATCH (n) WHERE NOT (n:Checkpoint OR n:Feed OR n:Change) "
+            "RETURN labels(n), properties(n) AS p"
+        )
         edges = self.cypher(
             "MATCH (a)-[r]->(b) RETURN type(r), properties(r), properties(a), properties(b)"
         )

@@ -8,10 +8,10 @@ others. The whole answer is searched, headers and cursors included.
 from __future__ import annotations
 
 import base64
-import bz2
 import json
 import random
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -66,6 +66,8 @@ ANN_KEY: Final = "read-key-of-ann-01234567890"
 STRANGER: Final = "somebody-without-a-memory"
 LATER_MS: Final = START_MS + 4_000 * 86_400_000
 PAGES: Final = 3
+CURSOR_HEAD: Final = 21
+"""Bytes of a cursor before what it holds: checksum, version, digest of the question, clock."""
 SUBGRAPH, FACTS = "/v1/query/subgraph", "/v1/query/facts"
 NOT_READS: Final = {
     ("post", "/v1/events"),
@@ -441,7 +443,8 @@ def unpacked(cursor: str | None) -> str:
     if cursor is None:
         return ""
     packed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    return bz2.decompress(packed[packed.index(b"BZh") :]).decode()
+    content: bytes = zlib.decompress(packed[CURSOR_HEAD:])
+    return content.decode()
 
 
 def note_withheld(look: Look, route: str, answer: httpx.Response) -> None:
@@ -608,12 +611,12 @@ OF_VIEWER_ALONE = rf"\({EVERYONE_OR}coalesce\(all\(source IN \w+\.user_ids WHERE
 FIRST_SEEN = rf"{EVERYONE_OR}(\w+)\.first_user_id IS NULL OR \1\.first_user_id{IS_THE_USER}"
 MET = r"\(\$question\.all_entities OR"
 RULES: Final = {
-    "of an event": (OF_VIEWER, "true", "/v1/context/{session_id}"),
+    "of an event": (OF_VIEWER, "true", "/v1/nodes/{node_id}/lineage"),
     "of a fact": (OF_VIEWER, "true", FACTS),
     "of a summary": (OF_VIEWER_ALONE, "true", "/v1/summaries/{scope}/{scope_id}"),
     "of a community": (OF_VIEWER_ALONE, "true", "/v1/communities/{community_id}"),
     "of the name of an entity": (FIRST_SEEN, "true", "/v1/entities"),
-    "of an entity": (MET, "(true OR", "/v1/entities/{entity_id}"),
+    "of an entity": (MET, "(true OR", "/v1/entities"),
 }
 
 

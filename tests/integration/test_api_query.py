@@ -89,23 +89,6 @@ def payments(memory: Memory) -> tuple[list[str], str]:
     return [first, second, third, fourth], memory.mention([first, second], "card_declined")
 
 
-def test_what_is_remembered_of_events_says_not_who_may_see_them(
-    memory: Memory, api: Api, client: httpx.Client
-) -> None:
-    (card, failed, *_), _ = payments(memory)
-    assert {card, failed} <= set(found_ids(ask(client, "why did the payment fail?")))
-    held = api.app.state.services.passages.held_bytes
-    assert held > 0
-    memory.driver.execute_query(
-        f"MATCH (e:{EVENT.label} {{event_id: $id}}) SET e.user_id = 'somebody else'", id=failed
-    )
-    answer = ask(client, "why did that payment fail?", user_id="ann")
-    found = set(found_ids(answer))
-    assert card in found
-    assert failed not in found
-    assert api.app.state.services.passages.held_bytes == held
-
-
 def test_a_query_alone_is_enough_and_says_how_it_was_understood(
     memory: Memory, client: httpx.Client
 ) -> None:

@@ -12,13 +12,11 @@ import httpx
 import neo4j
 import pytest
 
-from api.retrieval import walk as retrieval_walk
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
-from pipelines.graph.reader import GraphRead, GraphReader
-from pipelines.graph.reads.scope import Scope, operator_scope
-from pipelines.graph.reads.walk import steps
-from pipelines.graph.rows import StepEdge
+from pipelines.columns.client import ColumnsClient, RemoteReads
+from pipelines.columns.steps import Steps
+from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.events import PARTITION_KEY, Event, decode_event
@@ -205,14 +203,13 @@ def test_a_context_is_for_what_is_asked_and_may_be_text(
 def test_an_activation_that_takes_too_long_gives_way(
     redis_url: str, neo4j_url: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is planned already is answered before the database looks whether the time is over.
-    def late(
-        graph: GraphRead, scope: Scope, node_ids: Iterable[str], caps: Mapping[str, int]
-    ) -> list[StepEdge]:
-        time.sleep(0.005)
-        return steps(graph, scope, node_ids, caps)
+    steps = RemoteReads.steps
 
-    monkeypatch.setattr(retrieval_walk, "steps", late)
+    def late(columns: RemoteReads, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
+        time.sleep(0.005)
+        return steps(columns, node_ids, caps)
+
+    monkeypatch.setattr(RemoteReads, "steps", late)
     first, second = ids(2)
     memory.say({first: "payment failed", second: "weather is fine"})
     memory.link(CAUSED_BY.type, [(second, first)], mechanism="direct")
@@ -232,14 +229,14 @@ def test_no_more_edges_of_a_type_are_followed_than_the_settings_say(
     memory.link(CAUSED_BY.type, [(hub, cause) for cause in causes], mechanism="direct")
     scope = operator_scope("acme", 0)
 
-    def followed(reader: GraphReader, **changed: int) -> set[str]:
+    def followed(columns: ColumnsClient, **changed: int) -> set[str]:
         caps = policy_of(Settings(edge_caps=changed).model_dump()).edge_caps
-        edges = reader.read(lambda graph: steps(graph, scope, [hub], caps), timeout_ms=30_000)
+        edges = columns.reads(scope, 30_000, fresh=True).steps([hub], caps).edges()
         return {edge.reached for edge in edges if edge.type == CAUSED_BY.type}
 
-    with api.app.state.services.connections.graph.reader() as reader:
-        assert followed(reader) == {*causes}
-        assert len(followed(reader, CAUSED_BY=2)) == 2
+    with api.app.state.services.connections.graph.opened() as graph:
+        assert followed(graph.columns) == {*causes}
+        assert len(followed(graph.columns, CAUSED_BY=2)) == 2
 
 
 # counted

@@ -432,9 +432,9 @@ def test_a_question_that_takes_too_long_is_504(
 ) -> None:
     """The database itself ends it: the API's own patience is longer."""
     monkeypatch.setattr(
-        event_reads, "CANDIDATES", "UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS x"
+        event_reads, "SURROUNDINGS", "UNWIND range(1, 100000000000) AS x RETURN sum(x * 0.5) AS x"
     )
-    answer = client.get("/v1/context/s", params={"timeout_ms": 150})
+    answer = client.get(f"/v1/nodes/{uuid.uuid4()}/lineage", params={"timeout_ms": 150})
     assert_problem(answer, 504, "time-limit")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import itertools
 import json
 import os
 import signal
@@ -433,21 +432,25 @@ def test_an_interrupt_while_it_works_is_exit_130(
             Settings.model_fields["partitions"].default,
             ENRICHMENT.fold_version,
         )
+    # Its connections have a name: others ask this ledger, too.
+    name = f"interrupted-{uuid.uuid4().hex}"
     with redis.from_url(redis_url) as client:
-        looks = itertools.count(1)
 
-        def asked_by_others() -> int:
-            return int(client.info("stats")["total_commands_processed"]) - next(looks)
+        def asked() -> int:
+            mine = (each for each in client.client_list() if each["name"] == name)
+            return sum(int(each["tot-cmds"]) for each in mine)
 
-        before = asked_by_others()
         process = started(
-            *command, "--redis", redis_url, "--neo4j", neo4j_url, "--data", str(tmp_path)
+            *command,
+            *("--redis", f"{redis_url}?client_name={name}"),
+            *("--neo4j", neo4j_url, "--data", str(tmp_path)),
         )
         # It has begun to read the ledger, or to ask for it again and again.
-        wait_until(lambda: asked_by_others() > before + 10, "it works")
+        wait_until(lambda: asked() > 10, "it works")
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr.decode()
+    # What has prepared itself by now, a worker, ends in order.
+    assert process.returncode in ({0, 130} if command[0] == "worker" else {130}), stderr.decode()
     assert b"Traceback" not in stderr
 
 

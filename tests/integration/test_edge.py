@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from api.edge import MAX_HEAD_BYTES, EdgeLimits, connections_for
+from api.share import Share
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
 from tests.integration.api_support import WRITE_KEY, Api, assert_problem, envelope, running_api
@@ -271,3 +272,5 @@ def test_connections_fit_the_files_that_a_process_may_have() -> None:
     assert [connections_for(files) for files in (4, 256, 1_024, 65_536)] == [3, 192, 896, 65_408]
     limits = EdgeLimits.of(Settings(max_connections=7))
     assert limits.connections == 7
+    shares = [EdgeLimits.of(Settings(max_connections=7), Share(number)) for number in (2, 7, 64)]
+    assert [share.connections for share in shares] == [4, 1, 1], "together at least as many"

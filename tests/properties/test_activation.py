@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +16,9 @@ from api.retrieval.graph_scores import (
     Activation,
     ActivationConfig,
     Link,
-    WeightedEdge,
+    Ways,
     activation,
+    path_scores,
     personalised_pagerank,
     recency_weight,
 )
@@ -126,12 +129,55 @@ def test_edges_are_asked_for_in_chunks() -> None:
 # Personalised PageRank
 
 
+def pagerank(
+    seeds: Mapping[str, float], edges: Sequence[tuple[str, str, float]]
+) -> dict[str, float]:
+    """Of an undirected graph, by node; of what it never reaches there is none."""
+    nodes = sorted({*seeds, *(end for edge in edges for end in edge[:2])})
+    both = [*edges, *((b, a, weight) for a, b, weight in edges)]
+    here, there, _ = zip(*both, strict=True) if both else ((),) * 3
+    ways = Ways(
+        numpy.array([*map(nodes.index, here)], dtype=int),
+        numpy.array([*map(nodes.index, there)], dtype=int),
+        numpy.array([weight for _, _, weight in both], dtype=float)[:, None],
+    )
+    scores = personalised_pagerank(numpy.array([seeds.get(one, 0.0) for one in nodes]), ways)
+    return {one: score for one, score in zip(nodes, scores.tolist(), strict=True) if score > 0}
+
+
+# every path, against a search of them all
+
+
+@given(SEEDS.filter(bool), LINKS, st.integers(0, 4))
+def test_the_best_path_is_found(seeds: dict[str, float], links: list[Link], depth: int) -> None:
+    expected = dict(seeds)
+
+    def follow(here: str, score: float, left: int) -> None:
+        expected[here] = max(score, expected.get(here, 0.0))
+        for link in links:
+            if left and link.a == here and score * link.confidence > 0:
+                follow(link.b, score * link.confidence, left - 1)
+
+    links = links[:8]
+    for seed, score in seeds.items():
+        follow(seed, score, depth)
+    nodes = sorted({*seeds, *(end for link in links for end in (link.a, link.b))})
+    ways = Ways(
+        numpy.array([nodes.index(link.a) for link in links], dtype=int),
+        numpy.array([nodes.index(link.b) for link in links], dtype=int),
+        numpy.array([link.confidence for link in links], dtype=float)[:, None],
+    )
+    start = numpy.array([[seeds.get(one, 0.0)] for one in nodes])
+    found = path_scores(start, ways, depth)[:, 0].tolist()
+    assert found == pytest.approx([expected.get(one, 0.0) for one in nodes])
+
+
 @given(SEEDS, LINKS)
 def test_pagerank_is_a_distribution_that_begins_at_the_seeds(
     seeds: dict[str, float], links: list[Link]
 ) -> None:
-    edges = [WeightedEdge(link.a, link.b, link.confidence) for link in links]
-    found = personalised_pagerank(seeds, edges)
+    edges = [(link.a, link.b, link.confidence) for link in links]
+    found = pagerank(seeds, edges)
     if not any(seeds.values()):
         assert found == {}
         return
@@ -140,18 +186,13 @@ def test_pagerank_is_a_distribution_that_begins_at_the_seeds(
     reachable = {own_id for own_id, score in seeds.items() if score > 0}
     for _ in links:
         reachable |= {
-            end
-            for edge in edges
-            if edge.weight > 0 and reachable & {edge.a, edge.b}
-            for end in (edge.a, edge.b)
+            end for edge in edges if edge[2] > 0 and reachable & {*edge[:2]} for end in edge[:2]
         }
     assert set(found) <= reachable
 
 
 def test_pagerank_prefers_what_many_paths_lead_to() -> None:
-    edges = [WeightedEdge(a, b, 1.0) for a, b in ("sa", "sb", "ax", "bx", "ay")]
-    found = personalised_pagerank({"s": 1.0}, edges)
+    found = pagerank({"s": 1.0}, [(a, b, 1.0) for a, b in ("sa", "sb", "ax", "bx", "ay")])
     assert found["x"] > found["y"]
-    heavier = [WeightedEdge("s", "a", 3.0), WeightedEdge("s", "b", 1.0)]
-    found = personalised_pagerank({"s": 1.0}, heavier)
+    found = pagerank({"s": 1.0}, [("s", "a", 3.0), ("s", "b", 1.0), ("s", "s", 5.0)])
     assert found["a"] == pytest.approx(3 * found["b"])

@@ -6,8 +6,8 @@ meanwhile neither repeats nor hides anything else. Every question has the tenant
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from neo4j.time import DateTime
 
@@ -17,16 +17,14 @@ from pipelines.graph.reads.facts import (
     ENTITY_COLUMNS,
     ENTITY_NODE,
     IS_KNOWN,
-    FactReads,
     entity_name,
     seen_entity,
 )
-from pipelines.graph.reads.scope import ScopedReads, allowed, of_viewer, stands, visible
+from pipelines.graph.reads.scope import ScopedReads, allowed, stands, visible
 from pipelines.graph.rows import EntityName
 from projections.schema import (
     COMMUNITY,
     ENTITY,
-    EVENT,
     LINKED_TO,
     MEMBER_OF,
     REFERENCES,
@@ -41,17 +39,11 @@ MAX_PARTS: Final = 200
 """Summaries of one session, one for each of its users, that an operator is shown."""
 MAX_COUNTED: Final = 10_000
 """Entities of a tenant among which the most mentioned are looked for."""
-MAX_MENTIONS: Final = 10_000
-"""Mentions of one entity that are looked at: a hub costs no more than that. Which they are of more,
-the database chooses."""
 
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
 _BY_NAME = f"USING INDEX n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
-
-_MENTIONS = f"""COUNT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
-  WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")} RETURN e }}"""
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -78,26 +70,13 @@ ENTITIES: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
 WHERE {IS_KNOWN}
-RETURN {ENTITY_NODE} AS node, {_MENTIONS} AS mentions,
+RETURN {ENTITY_NODE} AS node,
        head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
              WHERE {visible(COMMUNITY, "c")} | {node_columns("c", COMMUNITY)}]) AS community,
        [(n)-[s:{SAME_AS.type}]-(o:{ENTITY.label} {{tenant: $tenant}})
         WHERE NOT coalesce(s.retracted, false) AND {visible(ENTITY, "o")}
         | [o.entity_id, s.confidence, s.justification]]
        AS same
-"""
-EVENTS_OF: Final = f"""
-UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
-CALL (n) {{
-  MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
-  WHERE e.occurred_at <= datetime({{epochMillis: $at}})
-    AND CASE WHEN e.occurred_at = datetime({{epochMillis: $at}}) THEN e.event_id > $id ELSE true END
-  RETURN e LIMIT {MAX_MENTIONS}
-}}
-WITH DISTINCT e WHERE {visible(EVENT, "e")}
-WITH e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
-RETURN {node_columns("e", EVENT)} AS node
 """
 _SUMMARY_COLUMNS = node_columns("s", SUMMARY)
 _WRITTEN = visible(SUMMARY, "s")
@@ -152,8 +131,7 @@ WHERE {visible(COMMUNITY, "c")}"""
 MEMBERS: Final = f"""
 MATCH {_IN_COMMUNITY} AND n.entity_id > $after
 WITH n WHERE {IS_KNOWN}
-WITH n ORDER BY n.entity_id LIMIT $limit
-RETURN {ENTITY_NODE} AS node ORDER BY n.entity_id
+RETURN n.entity_id AS entity_id ORDER BY entity_id LIMIT $limit
 """
 
 
@@ -167,14 +145,6 @@ WHERE n.tenant = $tenant AND n.canonical_name >= $name
 WITH n LIMIT {MAX_COUNTED}
 WITH n WHERE NOT {allowed(ENTITY, "n")}
 RETURN count(n) AS withheld
-"""
-WITHHELD_MENTIONS: Final = f"""
-UNWIND $ids AS id
-MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})<-[:{REFERENCES.type}]-
-      (e:{EVENT.label} {{tenant: $tenant}})
-WITH e LIMIT {MAX_MENTIONS}
-WITH DISTINCT e WHERE {stands(EVENT, "e")} AND NOT {of_viewer("e")}
-RETURN count(e) AS withheld
 """
 WITHHELD_BELOW: Final = f"""
 UNWIND $ids AS id
@@ -205,13 +175,11 @@ class EntityNode(NamedTuple):
     """An entity as the graph has it.
 
     Attributes:
-        mentions: events that reference it, of MAX_MENTIONS at most.
         community: of which it is a member; None: of none.
         same: what it was found to be the same as: id, confidence, justification.
     """
 
     node: GraphNode
-    mentions: int
     community: GraphNode | None
     same: Sequence[tuple[str, float | None, str | None]]
 
@@ -233,25 +201,59 @@ class EntityGroup(NamedTuple):
     """What was found to be one entity.
 
     Attributes:
-        canonical: id of the member that stands for all; one that has been mentioned.
-        ids: of all members, those that were never mentioned included, sorted.
-        members: those that were mentioned, by id.
+        canonical: id of the member that stands for all; one that the viewer knows.
+        ids: of all members, those that the viewer does not know included, sorted.
+        mentions: how many events mention a member that the viewer knows, by id.
     """
 
     canonical: str
     ids: Sequence[str]
-    members: Mapping[str, EntityNode]
+    mentions: Mapping[str, int]
 
     @property
-    def mentions(self) -> int:
-        """Events that mention it under any of its names."""
-        return sum(member.mentions for member in self.members.values())
+    def mention_count(self) -> int:
+        """Events that mention it, one under several of its names once for each."""
+        return sum(self.mentions.values())
 
-    @property
-    def community(self) -> GraphNode | None:
-        """Of which it is a member; None: of none."""
-        communities = (member.community for member in self.members.values())
-        return next(filter(None, communities), None)
+
+class GroupReads(Protocol):
+    """What tells which entities are one."""
+
+    def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs that were found to be the same, from the ids on as far as five steps lead."""
+        ...
+
+    def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many events that the viewer sees mention an entity that it knows, by id."""
+        ...
+
+
+def group_of(reads: GroupReads, ids: Sequence[str]) -> EntityGroup | None:
+    """All that is the same as the most mentioned of some entities; None: the viewer knows none.
+
+    Args:
+        reads: of the viewer.
+        ids: of entities that a caller may mean.
+    """
+    mentions = reads.mentioned(ids)
+    if not mentions:
+        return None
+    own_id = max(mentions, key=lambda entity_id: (mentions[entity_id], entity_id))
+    pairs = reads.same_as([own_id])
+    together = sorted({own_id, *(entity_id for pair in pairs for entity_id in pair)})
+    more = [entity_id for entity_id in together if entity_id not in mentions]
+    if more:
+        mentions |= reads.mentioned(more)
+    members = {entity_id: mentions[entity_id] for entity_id in together if entity_id in mentions}
+    canonical = components(pairs).get(own_id, own_id)
+    if canonical not in members:  # the smallest id has never been mentioned
+        canonical = min(members)
+    return EntityGroup(canonical, together, members)
+
+
+def community_of(members: Mapping[str, EntityNode]) -> GraphNode | None:
+    """The community of what is one entity; None: it is of none."""
+    return next(filter(None, (member.community for member in members.values())), None)
 
 
 def shown_name(properties: Mapping[str, Any]) -> str:
@@ -288,50 +290,21 @@ class EntityReads(ScopedReads):
         rows = self._rows(PREFIXED, name=canonical_name, limit=MAX_PREFIXED)
         return [entity_name(row) for row in rows]
 
-    def entities(self, ids: Sequence[str]) -> dict[str, EntityNode]:
-        """Entities with what belongs to them, by id."""
+    def entities(
+        self, ids: Sequence[str], supporting: Mapping[str, Sequence[str]]
+    ) -> dict[str, EntityNode]:
+        """Entities with what belongs to them, by id; `supporting` as for `nodes`."""
         entities: dict[str, EntityNode] = {}
         if not ids:
             return entities
-        for row in self._rows(ENTITIES, ids=list(ids)):
+        for row in self._rows(ENTITIES, ids=list(ids), supporting=supporting):
             community = row["community"]
             entities[row["node"]["entity_id"]] = EntityNode(
                 _node(ENTITY.label, "entity_id", seen_entity(row["node"], self._scope)),
-                row["mentions"],
                 None if community is None else _node(COMMUNITY.label, "community_id", community),
                 sorted({(edge[0], edge[1], edge[2]) for edge in row["same"]}),
             )
         return entities
-
-    def group(self, ids: Sequence[str]) -> EntityGroup | None:
-        """All that is the same as the most mentioned of some entities; None: nobody mentions any.
-
-        Args:
-            ids: of entities that a caller may mean.
-        """
-        nodes = self.entities(ids)
-        if not nodes:
-            return None
-        own_id = max(nodes, key=lambda entity_id: (nodes[entity_id].mentions, entity_id))
-        pairs = FactReads(self._graph, self._scope).same_as([own_id])
-        together = sorted({own_id, *(entity_id for pair in pairs for entity_id in pair)})
-        more = self.entities([entity_id for entity_id in together if entity_id not in nodes])
-        members = {
-            entity_id: node for entity_id, node in (nodes | more).items() if entity_id in together
-        }
-        canonical = components(pairs).get(own_id, own_id)
-        if canonical not in members:  # the smallest id has never been mentioned
-            canonical = min(members)
-        return EntityGroup(canonical, together, members)
-
-    def events_of(self, ids: Sequence[str], before: tuple[int, str], limit: int) -> list[GraphNode]:
-        """Events that mention any of the entities, the newest first, behind (time, event id).
-
-        Of an entity that more than MAX_MENTIONS mention until then, they are of so many of them.
-        """
-        at_ms, event_id = before
-        rows = self._rows(EVENTS_OF, ids=list(ids), at=at_ms, id=event_id, limit=limit)
-        return [_node(EVENT.label, "event_id", row["node"]) for row in rows]
 
     def summaries(self, summary_ids: Sequence[str]) -> list[GraphNode]:
         """Of some summaries those that are written and not gone, in the order of the ids."""
@@ -372,12 +345,10 @@ class EntityReads(ScopedReads):
             return _node(COMMUNITY.label, "community_id", row["node"])
         return None
 
-    def members(self, community_id: str, after: str, limit: int) -> list[GraphNode]:
-        """The entities of a community behind an id, sorted by it."""
+    def members(self, community_id: str, after: str, limit: int) -> list[str]:
+        """Ids of the entities of a community behind an id, sorted."""
         rows = self._rows(MEMBERS, id=community_id, after=after, limit=limit)
-        return [
-            _node(ENTITY.label, "entity_id", seen_entity(row["node"], self._scope)) for row in rows
-        ]
+        return [row["entity_id"] for row in rows]
 
     def withheld_entities(
         self, after: tuple[str, str], last: str | None, entity_type: str | None
@@ -391,10 +362,6 @@ class EntityReads(ScopedReads):
         """
         name, own_id = after
         return self._count(WITHHELD_ENTITIES, name=name, id=own_id, last=last, type=entity_type)
-
-    def withheld_mentions(self, ids: Sequence[str]) -> int:
-        """How many events that mention the entities are kept from the viewer."""
-        return self._count(WITHHELD_MENTIONS, ids=list(ids))
 
     def withheld_below(self, summary_ids: Sequence[str]) -> int:
         """How many of the summaries that a summary is made from are kept from the viewer."""

@@ -12,7 +12,6 @@ from pipelines.graph.reader import (
     EVENT_COLUMNS,
     GraphEdge,
     GraphNode,
-    GraphRead,
     event_node,
     plain_properties,
 )
@@ -29,11 +28,7 @@ from pipelines.graph.reads.scope import (
     stands,
     visible,
 )
-from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.schema import CAUSED_BY, EDGES, EVENT, FOLLOWS, EdgeRow
-
-SESSION_USERS: Final = 50
-"""The last events of a session among which its user is looked for."""
 
 EVENTS: Final = f"""
 UNWIND $ids AS id
@@ -49,27 +44,6 @@ USING INDEX e:{EVENT.label}({", ".join(EVENT.indexes[0])})
 WHERE e.tenant = $tenant AND e.session_id = $session_id
   AND e.occurred_at IS NOT NULL AND e.event_id IS NOT NULL"""
 NEWEST: Final = ", ".join(f"e.{name} DESC" for name in EVENT.indexes[0])
-SESSION_USER: Final = f"""
-{OF_SESSION}
-WITH e ORDER BY {NEWEST} LIMIT {SESSION_USERS}
-RETURN head(collect(e.user_id)) AS user_id
-"""
-# The decay score falls with age alone once importance and access count are given, so the best k
-# of each such group contain the best k of the session: the formula stays in one place, in Python,
-# and a session of 100,000 events sends a few hundred rows.
-CANDIDATES: Final = f"""
-{OF_SESSION} AND {stands(EVENT, "e")}
-WITH e, {of_viewer("e")} AS shown,
-     coalesce(e.importance_score, e.importance_hint, $default_importance) AS importance,
-     coalesce(e.access_count, 0) AS access_count, e.occurred_at.epochMillis AS occurred_at,
-     coalesce(e.last_accessed_at.epochMillis, 0) AS accessed_at
-WITH e, shown, importance, access_count, occurred_at,
-     CASE WHEN accessed_at > occurred_at THEN accessed_at ELSE occurred_at END AS used_at
-ORDER BY used_at DESC, occurred_at DESC, e.event_id
-WITH shown, importance, access_count, count(e) AS total,
-     collect([e.event_id, occurred_at, used_at])[..$limit] AS best
-RETURN shown, importance, access_count, total, CASE WHEN shown THEN best ELSE [] END AS best
-"""
 
 
 def _edges_between(rows: Sequence[EdgeRow]) -> str:
@@ -156,35 +130,6 @@ RETURN id, coalesce(e.text, e.summary, '') AS text
 """
 
 
-class SessionCandidate(NamedTuple):
-    """What ranking needs to know of an event.
-
-    Attributes:
-        used_at_ms: the later of occurred_at and the last access.
-        importance: 1 to 10.
-        access_count: how often a read has returned it.
-    """
-
-    event_id: str
-    occurred_at_ms: int
-    used_at_ms: int
-    importance: int
-    access_count: int
-
-
-class SessionCandidates(NamedTuple):
-    """The events of a session that may be its best.
-
-    Attributes:
-        total: events of the session that the viewer may see.
-        withheld: that the viewer may not.
-    """
-
-    best: list[SessionCandidate]
-    total: int
-    withheld: int
-
-
 class Surroundings(NamedTuple):
     """How an event stands: `caused` by another or causing one, `followed` or following one."""
 
@@ -200,28 +145,6 @@ class EventReads(ScopedReads):
         """The events that are in the graph and in scope, by id."""
         nodes = map(event_node, self._rows(EVENTS, ids=list(event_ids)))
         return {node.node_id: node for node in nodes}
-
-    def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
-        """Events among which the session's `limit` best by decay score are, and how many it has."""
-        rows = self._rows(
-            CANDIDATES,
-            session_id=session_id,
-            limit=limit,
-            default_importance=DEFAULT_IMPORTANCE,
-        )
-        best = [
-            SessionCandidate(
-                event_id,
-                occurred_at,
-                used_at,
-                importance=row["importance"],
-                access_count=row["access_count"],
-            )
-            for row in rows
-            for event_id, occurred_at, used_at in row["best"]
-        ]
-        total = sum(row["total"] for row in rows if row["shown"])
-        return SessionCandidates(best, total, sum(row["total"] for row in rows) - total)
 
     def neighbours(
         self,
@@ -279,13 +202,6 @@ class EventReads(ScopedReads):
         """What events say, as far as it was kept, by id; of an event without content nothing."""
         rows = self._rows(TEXTS, ids=list(event_ids))
         return {row["id"]: row["text"] for row in rows if row["text"]}
-
-
-def session_user(graph: GraphRead, tenant: str, session_id: str) -> str | None:
-    """The user of a session, by its last events; None: they are of nobody."""
-    (row,) = graph.rows(SESSION_USER, tenant=tenant, session_id=session_id)
-    user_id: str | None = row["user_id"]
-    return user_id
 
 
 def followed_then(graph: Asked, scope: Scope, event_ids: Iterable[str]) -> list[GraphEdge]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enrichment.names import edges_of_sameness
-from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import node_columns
 from pipelines.graph.reads.scope import (
@@ -29,18 +28,18 @@ from pipelines.graph.reads.scope import (
 )
 from pipelines.graph.rows import EntityName, FactEnd, FactRow
 from projections.schema import (
-    COMMUNITY,
     ENTITY,
     EVENT,
-    MEMBER_OF,
+    REFERENCES,
     RELATES_TO,
     SAME_AS,
     Kind,
     Property,
-    vector_index,
 )
 
 IDS_AT_ONCE: Final = 490
+MAX_MENTIONS: Final = 10_000
+"""Mentions of one entity that are counted. Which they are of more, the database chooses."""
 
 
 def _name(variable: str) -> str:
@@ -65,21 +64,6 @@ ENTITY_NODE: Final = node_columns(
     supports=supports("n"),
 )
 """An entity with everything that the viewer may see of it; `seen_entity` makes properties of it."""
-
-
-class Surroundings(NamedTuple):
-    """How an entity stands in the graph.
-
-    Attributes:
-        degree: facts at either end.
-        edge_types: distinct ones among them.
-        is_same: as another entity.
-    """
-
-    degree: int
-    edge_types: int
-    community_id: str | None
-    is_same: bool
 
 
 class FactFilter(NamedTuple):
@@ -142,42 +126,33 @@ MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
 WHERE {IS_KNOWN}
 RETURN DISTINCT {ENTITY_COLUMNS}
 """
-FOUND_NEAR: Final = {
-    True: f"""
-CYPHER 25
-MATCH (n:{ENTITY.label}) SEARCH n IN (VECTOR INDEX {vector_index(ENTITY)} FOR $vector
-WHERE n.tenant = $tenant LIMIT $fetched) SCORE AS score
-WHERE {IS_KNOWN}
-RETURN {ENTITY_COLUMNS}, score
-""",
-    False: f"""
-CALL db.index.vector.queryNodes('{vector_index(ENTITY)}', 10 * $fetched, $vector)
-YIELD node AS n, score AS found
-WHERE n.tenant = $tenant AND {IS_KNOWN}
-RETURN {ENTITY_COLUMNS}, vector.similarity.cosine(n.{ENTITY.vector}, $vector) AS score
-""",
-}
-"""By whether the index searches within the tenant (Neo4j 2026) or not (5.26)."""
-_SAME_HOLDS = "NOT coalesce(s.retracted, false)"
+SAME_HOLDS: Final = "NOT coalesce(s.retracted, false)"
 SAME: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})-[s:{SAME_AS.type}]-
       (o:{ENTITY.label} {{tenant: $tenant}})
-WHERE {_SAME_HOLDS} AND {visible(ENTITY, "n")} AND {visible(ENTITY, "o")}
+WHERE {SAME_HOLDS} AND {visible(ENTITY, "n")} AND {visible(ENTITY, "o")}
 RETURN id AS one, o.entity_id AS other
 """
-STRUCTURES: Final = f"""
+NEWEST_MENTIONS: Final = f"""
 UNWIND $ids AS id
 MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
 WHERE {IS_KNOWN}
-RETURN id,
-       COUNT {{ MATCH (n)-[r:{RELATES_TO.type}]-() WHERE {fact_visible("r")} RETURN r }} AS degree,
-       size(COLLECT {{ MATCH (n)-[r:{RELATES_TO.type}]-() WHERE {fact_visible("r")}
-                      RETURN DISTINCT r.edge_type LIMIT 4 }}) AS edge_types,
-       head([(n)-[:{MEMBER_OF.type}]->(c:{COMMUNITY.label} {{tenant: $tenant}})
-             WHERE {visible(COMMUNITY, "c")} | c.community_id]) AS community_id,
-       EXISTS {{ (n)-[s:{SAME_AS.type}]-({{tenant: $tenant}})
-                WHERE {_SAME_HOLDS} }} AS is_same
+CALL (n) {{
+  MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
+  WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")}
+  WITH DISTINCT e ORDER BY e.occurred_at DESC, e.event_id LIMIT $limit
+  RETURN collect(e.event_id) AS newest
+}}
+RETURN id, newest
+"""
+MENTIONED: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+WHERE {IS_KNOWN}
+RETURN id, COUNT {{ MATCH (n)<-[:{REFERENCES.type}]-(e:{EVENT.label} {{tenant: $tenant}})
+                   WITH e LIMIT {MAX_MENTIONS} WHERE {visible(EVENT, "e")}
+                   RETURN DISTINCT e }} AS mentions
 """
 # What ends a fact says until when it holds; a fact that expired without such an end holds until
 # then.
@@ -290,32 +265,31 @@ class FactReads(ScopedReads):
         """Entities of the ids."""
         return self._entities(FOUND_BY_ID, ids=list(ids)) if ids else []
 
-    def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
-        """Entities with the nearest names, and the plain cosine, the nearest first."""
-        version = str(self._graph.rows(SERVER_VERSION)[0]["version"])
-        text = FOUND_NEAR[not version.startswith("5.")]
-        fetched = OVER_FETCH * limit
-        rows = self._rows(text, vector=list(vector), fetched=fetched)
-        scored = [(entity_name(row), 2 * row["score"] - 1) for row in rows]
-        return sorted(scored, key=lambda match: (-match[1], match[0].entity_id))[:limit]
-
     def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
         """Pairs that were found to be the same, from the ids on as far as five steps lead."""
-        rows = edges_of_sameness(ids, lambda wanted: self._chunked(SAME, wanted))
+        rows = edges_of_sameness(ids, lambda wanted: self.chunked(SAME, wanted))
         return [(row["one"], row["other"]) for row in rows]
 
-    def surroundings(self, ids: Iterable[str]) -> dict[str, Surroundings]:
-        """How an entity stands in the graph of facts, by id."""
-        return {
-            row["id"]: Surroundings(
-                row["degree"], row["edge_types"], row["community_id"], row["is_same"]
-            )
-            for row in self._chunked(STRUCTURES, sorted(ids))
-        }
+    def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many events that the viewer sees mention an entity that it knows, by id.
+
+        Of one that more than MAX_MENTIONS mention, so many are counted.
+        """
+        rows = self.chunked(MENTIONED, sorted(ids))
+        return {row["id"]: row["mentions"] for row in rows}
+
+    def newest_mentions(self, ids: Iterable[str], limit: int) -> dict[str, list[str]]:
+        """Ids of the newest events that the viewer sees and that mention an entity, by its id.
+
+        Of one that more than MAX_MENTIONS mention, they are of so many. Of those of one
+        moment the smaller id comes first; an entity that none mentions is left out.
+        """
+        rows = self.chunked(NEWEST_MENTIONS, sorted(ids), limit=limit)
+        return {row["id"]: row["newest"] for row in rows if row["newest"]}
 
     def facts_of(self, ids: Iterable[str], wanted: FactFilter) -> list[FactRow]:
         """Facts at either end of which one of the entities stands, each once."""
-        rows = self._chunked(
+        rows = self.chunked(
             FACTS_OF,
             sorted(ids),
             now=wanted.at_ms,
@@ -327,7 +301,7 @@ class FactReads(ScopedReads):
 
     def withheld(self, ids: Iterable[str]) -> int:
         """How many facts of the entities are kept from the viewer, of the first MAX_SCANNED."""
-        return sum(row["withheld"] for row in self._chunked(WITHHELD_FACTS, sorted(ids)))
+        return sum(row["withheld"] for row in self.chunked(WITHHELD_FACTS, sorted(ids)))
 
     def facts_between(self, ends: Iterable[tuple[str, str, str]]) -> list[FactRow]:
         """Facts from one entity to another that an event said: (source, target, event id) each.
@@ -346,18 +320,19 @@ class FactReads(ScopedReads):
 
     def sessions(self, event_ids: Iterable[str]) -> set[str]:
         """Sessions of the events that are in the graph."""
-        return {row["session_id"] for row in self._chunked(SESSIONS, sorted(set(event_ids)))}
+        return {row["session_id"] for row in self.chunked(SESSIONS, sorted(set(event_ids)))}
 
     def cosines(self, ids: Iterable[str], vector: Sequence[float]) -> dict[str, float]:
         """Plain cosine of each entity's name and a vector; entities without one are missing."""
-        rows = self._chunked(COSINES, sorted(ids), vector=list(vector))
+        rows = self.chunked(COSINES, sorted(ids), vector=list(vector))
         return {row["id"]: row["cosine"] for row in rows}
 
     def _entities(self, text: str, **parameters: Any) -> list[EntityName]:
         rows = self._rows(text, **parameters)
         return [entity_name(row) for row in rows]
 
-    def _chunked(self, text: str, ids: Sequence[str], **parameters: Any) -> Iterator[Any]:
+    def chunked(self, text: str, ids: Sequence[str], **parameters: Any) -> Iterator[Any]:
+        """Rows of a question about ids, so many of them at a time as may be asked."""
         for first in range(0, len(ids), IDS_AT_ONCE):
             chunk = list(ids[first : first + IDS_AT_ONCE])
             yield from self._rows(text, ids=chunk, **parameters)

@@ -24,7 +24,6 @@ from projections.schema import (
     ENTITY,
     EVENT,
     FOLLOWS,
-    MAX_SUPPORTING,
     REFERENCES,
     RELATES_TO,
     SUMMARY,
@@ -159,17 +158,24 @@ def of_first_event(variable: str, name: str) -> str:
 
 
 def supports(variable: str) -> str:
-    """Cypher for the newest events that the viewer knows an entity from, among MAX_SCANNED."""
+    """Cypher for the newest events that the viewer knows an entity from: `$supporting` says which.
+
+    A map of lists of their ids by the entity's id, from `newest_mentions`: to find them here, all
+    mentions would have to be read and sorted. Nor is the edge followed from the entity: an event
+    mentions few.
+    """
     event = f"{variable}_m"
     return (
-        f"COLLECT {{ MATCH ({variable})<-[{event}_r:{REFERENCES.type}]-({event}:{EVENT.label} "
-        f"{{tenant: $tenant}}) WITH {event}, {event}_r LIMIT {MAX_SCANNED} "
-        f"WHERE {visible(EVENT, event)} WITH {event}, max({event}_r.name) AS name "
+        f"COLLECT {{ UNWIND $supporting[{variable}.entity_id] AS {event}_id "
+        f"MATCH ({event}:{EVENT.label} {{tenant: $tenant, event_id: {event}_id}}) "
+        f"MATCH ({event})-[{event}_r:{REFERENCES.type}]->({event}_n) "
+        f"WHERE {event}_n.entity_id = {variable}.entity_id AND {visible(EVENT, event)} "
+        f"WITH {event}, max({event}_r.name) AS name "
         f"RETURN {{name: name, event_id: {event}.event_id, "
         f"global_position: {event}.global_position, "
         f"occurred_at: {event}.occurred_at.epochMillis, session_id: {event}.session_id, "
         f"agent_id: {event}.agent_id, trace_id: {event}.trace_id}} AS support "
-        f"ORDER BY support.occurred_at DESC, support.event_id LIMIT {MAX_SUPPORTING} }}"
+        f"ORDER BY support.occurred_at DESC, support.event_id }}"
     )
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
-import neo4j
 import numpy
 
 from enrichment.names import canonical_name, entity_id
 from pipelines.graph.neo4j import Neo4jGraph
+from pipelines.graph.rows import FoundEdge, FoundNode
+from projections.operations import Key
 from projections.schema import (
     CAUSED_BY,
     DIRECT,
@@ -26,6 +28,8 @@ from projections.schema import (
     SIMILAR_TO,
     TENANT_TERM,
     VECTOR_DIMENSIONS,
+    EdgeRow,
+    NodeRow,
     tenant_term,
 )
 
@@ -34,6 +38,8 @@ SESSION = 40
 TOPICS = 200
 WORDS = 20_000
 ENTITIES_A_TOPIC = 20
+AGENTS = 7
+"""Each of them is mentioned by as many of the events as the others."""
 START_MS = 1_767_225_600_000
 _BATCH = 1_000
 
@@ -81,7 +87,7 @@ class Memory:
             "event_type": "agent.message",
             "occurred_at": datetime.now(UTC).isoformat(),
             "session_id": f"incoming-{number // SESSION}",
-            "agent_id": f"agent-{number % 7}",
+            "agent_id": f"agent-{number % AGENTS}",
             "trace_id": f"incoming-{number // SESSION}",
             "payload": {"text": self.text(chosen.randrange(TOPICS), chosen)},
         }
@@ -108,7 +114,7 @@ class Memory:
             yield {
                 "id": self.event_id(number),
                 "session": f"session-{number // SESSION}",
-                "agent": f"agent-{topic % 7}",
+                "agent": f"agent-{topic % AGENTS}",
                 "at": START_MS + number * 10_000,
                 "position": f"{START_MS + number}-0",
                 "text": self.text(topic, chosen),
@@ -118,7 +124,7 @@ class Memory:
                 "cause": self.event_id(number - 1) if number % SESSION and number % 3 else None,
                 "like": self.event_id(number - 5) if number % SESSION > 5 else None,
                 "entities": [self._id(topic, one) for one in set(entities)],
-                "agent_entity": entity_id(TENANT, f"agent-{topic % 7}", "agent"),
+                "agent_entity": entity_id(TENANT, f"agent-{topic % AGENTS}", "agent"),
             }
 
     def entities(self) -> Iterator[dict[str, Any]]:
@@ -131,7 +137,7 @@ class Memory:
                     "type": "concept",
                     "other": self._id(topic, (number + 1) % ENTITIES_A_TOPIC),
                 }
-        for number in range(7):
+        for number in range(AGENTS):
             name = f"agent-{number}"
             own = entity_id(TENANT, name, "agent")
             yield {"id": own, "name": name, "canonical": name, "type": "agent", "other": own}
@@ -140,59 +146,98 @@ class Memory:
         return entity_id(TENANT, canonical_name(self.name(topic, number)), "concept")
 
 
-_ENTITIES = (
-    f"UNWIND $rows AS r MERGE (n:{ENTITY.label} {{tenant: $tenant, entity_id: r.id}}) "
-    f"SET n.name = r.name, n.canonical_name = r.canonical, n.entity_type = r.type, "
-    f"n.{TENANT_TERM} = $term"
-)
-_FACTS = (
-    f"UNWIND $rows AS r MATCH (a:{ENTITY.label} {{tenant: $tenant, entity_id: r.id}}) "
-    f"MATCH (b:{ENTITY.label} {{tenant: $tenant, entity_id: r.other}}) WHERE a <> b "
-    f"CREATE (a)-[:{RELATES_TO.type} {{relation: 'uses', edge_type: 'semantic', confidence: 0.8, "
-    "valid_from: datetime({epochMillis: 0}), event_id: $first, fact: 'uses', source: 'system', "
-    "status: 'staged', support_count: 1}]->(b)"
-)
-_EVENTS = (
-    f"UNWIND $rows AS r CREATE (e:{EVENT.label} {{tenant: $tenant, event_id: r.id, "
-    "session_id: r.session, agent_id: r.agent, trace_id: r.session, event_type: 'message.user', "
-    "occurred_at: datetime({epochMillis: r.at}), global_position: r.position, schema_version: 1, "
-    "text: r.text, summary: r.text, importance_score: r.importance, embedding: r.vector, "
-    f"{TENANT_TERM}: $term}})"
-)
-_EDGES = (
-    f"UNWIND $rows AS r MATCH (e:{EVENT.label} {{tenant: $tenant, event_id: r.id}}) "
-    f"CALL (e, r) {{ MATCH (b:{EVENT.label} {{tenant: $tenant, event_id: r.before}}) "
-    f"CREATE (b)-[:{FOLLOWS.type} {{session_id: r.session, delta_ms: 10000}}]->(e) }} "
-    f"CALL (e, r) {{ MATCH (b:{EVENT.label} {{tenant: $tenant, event_id: r.cause}}) "
-    f"CREATE (e)-[:{CAUSED_BY.type} {{mechanism: '{DIRECT}'}}]->(b) }} "
-    f"CALL (e, r) {{ MATCH (b:{EVENT.label} {{tenant: $tenant, event_id: r.like}}) "
-    f"CREATE (e)-[:{SIMILAR_TO.type} {{score: 0.9}}]->(b) }} "
-    "CALL (e, r) { UNWIND r.entities + [r.agent_entity] AS id "
-    f"MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}}) "
-    f"CREATE (e)-[:{REFERENCES.type} {{role: 'object'}}]->(n) }}"
-)
-
-
-def fill(driver: neo4j.Driver, memory: Memory) -> None:
+def fill(graph: Neo4jGraph, memory: Memory) -> None:
     """Write the memory to an empty graph, and wait for its indexes."""
-    Neo4jGraph(driver).ensure_schema()
-    common = {"tenant": TENANT, "term": tenant_term(TENANT), "first": memory.event_id(0)}
+    graph.ensure_schema()
     entities = list(memory.entities())
-    for text in (_ENTITIES, _FACTS):
-        driver.execute_query(text, {"rows": entities, **common})
-    batch: list[dict[str, Any]] = []
-    for event in memory.events():
-        batch.append(event)
-        if len(batch) == _BATCH:
-            _write(driver, batch, common)
-            batch = []
-    if batch:
-        _write(driver, batch, common)
-    driver.execute_query("CALL db.index.fulltext.awaitEventuallyConsistentIndexRefresh()")
-    driver.execute_query("CALL db.awaitIndexes(300)")
+    for some in _batches(entities):
+        with graph.transaction() as transaction:
+            transaction.restore_nodes(ENTITY.label, map(_entity, some))
+    for some in _batches(one for one in entities if one["id"] != one["other"]):
+        with graph.transaction() as transaction:
+            facts = (_fact(one, memory.event_id(0)) for one in some)
+            transaction.restore_edges(RELATES_TO.type, facts)
+    for some in _batches(memory.events()):
+        with graph.transaction() as transaction:
+            transaction.restore_nodes(EVENT.label, map(_event, some))
+            for type_, edges in _edges(some).items():
+                transaction.restore_edges(type_, edges)
+    graph.client.write("CALL db.index.fulltext.awaitEventuallyConsistentIndexRefresh()")
+    graph.client.write("CALL db.awaitIndexes(300)")
 
 
-def _write(driver: neo4j.Driver, rows: Sequence[dict[str, Any]], common: dict[str, Any]) -> None:
-    driver.execute_query(_EVENTS, {"rows": rows, **common})
-    edges = [{name: value for name, value in row.items() if name != "vector"} for row in rows]
-    driver.execute_query(_EDGES, {"rows": edges, **common})
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    left = iter(rows)
+    while some := list(islice(left, _BATCH)):
+        yield some
+
+
+def _key(own_id: str) -> Key:
+    return TENANT, own_id
+
+
+def _node(row: NodeRow, own_id: str, **values: Any) -> FoundNode:
+    held = dict.fromkeys(p.name for p in row.stored() if p.name not in row.key)
+    return FoundNode(_key(own_id), True, held | {TENANT_TERM: tenant_term(TENANT)} | values, False)
+
+
+def _edge(row: EdgeRow, ends: tuple[str, str], **values: Any) -> FoundEdge:
+    held: dict[str, Any] = dict.fromkeys(p.name for p in row.properties)
+    source, target = map(_key, ends)
+    return FoundEdge(source, target, row.target, held | values)
+
+
+def _entity(row: dict[str, Any]) -> FoundNode:
+    names = {"name": row["name"], "canonical_name": row["canonical"], "entity_type": row["type"]}
+    return _node(ENTITY, row["id"], **names)
+
+
+def _fact(row: dict[str, Any], event_id: str) -> FoundEdge:
+    return _edge(
+        RELATES_TO,
+        (row["id"], row["other"]),
+        relation="uses",
+        edge_type="semantic",
+        confidence=0.8,
+        valid_from=0,
+        event_id=event_id,
+        fact="uses",
+        source="system",
+        status="staged",
+        support_count=1,
+    )
+
+
+def _event(row: dict[str, Any]) -> FoundNode:
+    return _node(
+        EVENT,
+        row["id"],
+        session_id=row["session"],
+        agent_id=row["agent"],
+        trace_id=row["session"],
+        event_type="message.user",
+        occurred_at=row["at"],
+        global_position=row["position"],
+        schema_version=1,
+        text=row["text"],
+        summary=row["text"],
+        importance_score=row["importance"],
+        embedding=tuple(row["vector"]),
+    )
+
+
+def _edges(rows: Iterable[dict[str, Any]]) -> dict[str, list[FoundEdge]]:
+    edges: dict[str, list[FoundEdge]] = {}
+
+    def add(row: EdgeRow, source: str | None, target: str | None, **values: Any) -> None:
+        if source is not None and target is not None:
+            edges.setdefault(row.type, []).append(_edge(row, (source, target), **values))
+
+    for event in rows:
+        own_id = event["id"]
+        add(FOLLOWS, event["before"], own_id, session_id=event["session"], delta_ms=10_000)
+        add(CAUSED_BY, own_id, event["cause"], mechanism=DIRECT)
+        add(SIMILAR_TO, own_id, event["like"], score=0.9)
+        for entity in (*event["entities"], event["agent_entity"]):
+            add(REFERENCES, own_id, entity, role="object")
+    return edges

@@ -5,24 +5,30 @@ The bench's API runs in this process, so what it reads can be exchanged for a wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy
+
 from api.retrieval import answer, gather
-from api.retrieval.gather import Candidates
 from api.retrieval.ranking import Pool, Ranked, ranking
-from api.retrieval.relevance import DEFAULT_WEIGHTS, Candidate, RelevanceWeights
+from api.retrieval.recall import RecallSeeds
+from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
-from pipelines.graph.reader import GraphRead
+from pipelines.columns.client import RemoteReads
+from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.standings import Standings
+from pipelines.columns.tables import NOBODY
+from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS
 
 Switch = Callable[[], AbstractContextManager[None]]
 
-_read = Candidates.read
+_standings = RemoteReads.standings
 _ranking = ranking
 
 
@@ -40,16 +46,25 @@ def exchanged(owner: object, name: str, value: Any) -> Iterator[None]:
 def without_hits(owner: object, name: str) -> AbstractContextManager[None]:
     """A channel finds nothing."""
 
-    def nothing(*_: Any, **__: Any) -> list[Any]:
-        return []
+    def nothing(*_: Any, **__: Any) -> Hits:
+        return Hits([], [])
 
     return exchanged(owner, name, nothing)
+
+
+def without_names() -> AbstractContextManager[None]:
+    """Nobody is named."""
+
+    def nobody(*_: Any, **__: Any) -> RecallSeeds:
+        return RecallSeeds([], "none")
+
+    return exchanged(gather.Gathering, "_entities", nobody)
 
 
 def without_walk() -> AbstractContextManager[None]:
     """Nobody leaves the seeds."""
 
-    def stay(walk: Walk, _graph: GraphRead) -> None:
+    def stay(walk: Walk, _columns: ColumnReads) -> None:
         walk._begin()
 
     return exchanged(Walk, "walk", stay)
@@ -63,19 +78,20 @@ def with_weights(weights: RelevanceWeights) -> AbstractContextManager[None]:
 def without_neighbours() -> AbstractContextManager[None]:
     """An event is judged by itself: nobody knows what was said around it."""
 
-    def alone(candidates: Candidates, **asked: Any) -> list[Candidate]:
-        return [one._replace(previous_id=None) for one in _read(candidates, **asked)]
+    def alone(reads: RemoteReads, wanted: Wanted) -> Standings:
+        standings = _standings(reads, wanted)
+        return standings._replace(previous=numpy.full(len(standings.ids), NOBODY))
 
-    return exchanged(Candidates, "read", alone)
+    return exchanged(RemoteReads, "standings", alone)
 
 
 def by_relevance_alone() -> AbstractContextManager[None]:
     """How recent and how important an event is, is left out."""
 
     def ranked(
-        pool: Pool, candidates: Sequence[Candidate], weights: DecayWeights, now_ms: int, **rest: Any
+        pool: Pool, standings: Standings, weights: DecayWeights, now_ms: int, **rest: Any
     ) -> list[Ranked]:
-        return _ranking(pool, candidates, DecayWeights(0.0, 0.0, weights.relevance), now_ms, **rest)
+        return _ranking(pool, standings, DecayWeights(0.0, 0.0, weights.relevance), now_ms, **rest)
 
     return exchanged(answer, "ranking", ranked)
 
@@ -104,9 +120,9 @@ WALKED: Final = tuple(type_ for type_ in EDGES if any(w[type_] for w in INTENT_W
 """Edge types that weigh something for an intent; the others change no answer."""
 
 SWITCHES: Final[Mapping[str, Switch]] = {
-    "full text finds": partial(without_hits, gather, "text_hits"),
-    "vector finds": partial(without_hits, gather, "vector_hits"),
-    "entity finds": partial(without_hits, gather.Gathering, "_entities"),
+    "full text finds": partial(without_hits, RemoteReads, "text_hits"),
+    "vector finds": partial(without_hits, RemoteReads, "vector_hits"),
+    "entity finds": without_names,
     "the walk": without_walk,
     **{
         f"relevance: {part.name}": partial(

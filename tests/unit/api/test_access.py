@@ -6,8 +6,8 @@ import hmac
 
 import pytest
 
-from api.connections import check_settings
 from api.dependencies import Keyring
+from api.listening import check_settings
 from pipelines.work.settings import ApiKey, Settings
 from projections.errors import ConfigurationError
 

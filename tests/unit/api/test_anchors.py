@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 
 from api.retrieval.intent import path_intents
@@ -10,6 +11,8 @@ from api.retrieval.ranking import HOP_SHARE, Pool, anchors, coverage, holding, l
 from consolidation.decay import DecayWeights
 from pipelines.graph.rows import StepEdge
 from projections.schema import CAUSED_BY, FOLLOWS
+from tests.standings import Said, standings
+from tests.steps import met
 from tests.unit.api.test_ranking import own, row
 
 
@@ -17,27 +20,49 @@ def edge(kind: str, source: int, target: int, **properties: float) -> StepEdge:
     return StepEdge(kind, own(source), own(target), "", properties, own(target), False, None)
 
 
-CALL = row(1, "cancel order W12", tool_name="cancel_reservation")
+CALL = row(1, "cancel order W1234", tool_name="cancel_reservation")
 REPLY = row(2, "Yes, please.")
 BEFORE = row(3, "Shall I go on?")
 OTHER = row(4, "the order has arrived, and the order is paid, as every order")
 
 
+def covered_by(query: str, rows: list[Said]) -> list[float]:
+    terms = query_terms(query)
+    found: list[float] = coverage(terms, standings(rows, terms)).tolist()
+    return found
+
+
+def holders(query: str, rows: list[Said]) -> list[bool]:
+    terms = query_terms(query)
+    found: list[bool] = holding(terms, standings(rows, terms)).tolist()
+    return found
+
+
+def order_of(pool: Pool, rows: list[Said], query: str) -> list[str]:
+    terms = query_terms(query)
+    ranked = ranking(pool, standings(rows, terms), DecayWeights(0, 0, 1), 0, terms=terms)
+    return [one.node_id for one in ranked]
+
+
 def test_an_event_is_covered_by_its_own_words_and_its_tools() -> None:
-    found = coverage(("cancel", "reservation"), [CALL, REPLY, BEFORE, OTHER])
-    assert found == {own(1): 1.0}
-    found = coverage(("order", "cancel"), [CALL, REPLY, BEFORE, OTHER])
-    assert found[own(1)] == 1.0 > found[own(4)] > 0
-    assert coverage(("nothing",), [CALL]) == {}
+    found = covered_by("cancel reservation", [CALL, REPLY, BEFORE, OTHER])
+    assert found == [1.0, 0.0, 0.0, 0.0]
+    found = covered_by("order cancel", [CALL, REPLY, BEFORE, OTHER])
+    assert found[0] == 1.0 > found[3] > 0
+    assert covered_by("quokka", [CALL]) == [0.0]
+    assert covered_by("quokka", []) == []
 
 
 def test_only_what_holds_the_identifiers_is_an_anchor_if_anything_does() -> None:
     rows = [CALL, REPLY, OTHER]
-    assert holding(("w12",), rows) == {own(1)}
-    assert holding(("w12", "w13"), rows) == holding((), rows) == set()
-    covered = {own(1): 0.4, own(4): 1.0}
-    assert anchors(covered, {own(1)}) == {own(1): 1.0}
-    assert anchors(covered, set()) == anchors(covered, {own(2)}) == covered
+    assert holders("what of W1234", rows) == [True, False, False]
+    nobody = [False] * 3
+    assert holders("W1234 and W1235", rows) == holders("what", rows) == nobody
+    assert holders("W123", rows) == nobody
+    covered = numpy.array([0.4, 0.0, 1.0])
+    first, second = numpy.array([True, False, False]), numpy.array([False, True, False])
+    assert anchors(covered, first).tolist() == [1.0, 0.0, 0.0]
+    assert anchors(covered, second).tolist() == covered.tolist()
 
 
 def test_what_holds_the_identifier_comes_before_what_says_more() -> None:
@@ -45,23 +70,21 @@ def test_what_holds_the_identifier_comes_before_what_says_more() -> None:
     pool = Pool(depths={one.event_id: 0 for one in rows})
 
     def best(query: str) -> str:
-        return ranking(pool, rows, DecayWeights(0, 0, 1), 0, terms=query_terms(query))[0].node_id
+        return order_of(pool, rows, query)[0]
 
     assert best("What was the refund of booking 3RK2T9?") == own(2)
     assert best("What was the refund of booking 3RK2T0?") == own(1)
 
 
 def test_paths_lead_along_the_edges_of_the_intent() -> None:
-    edges = [
-        edge(CAUSED_BY.type, 1, 2, confidence=0.9),
-        edge(FOLLOWS.type, 3, 2, delta_ms=0),
-    ]
+    edges = met([edge(CAUSED_BY.type, 1, 2, confidence=0.9), edge(FOLLOWS.type, 3, 2, delta_ms=0)])
     why = led_to({own(1): 1.0}, edges, {"why": 1.0})
     assert why[own(2)] == pytest.approx(0.9 * HOP_SHARE)
     assert why[own(2)] > why[own(3)]
     assert own(1) not in why
     half = led_to({own(1): 1.0}, edges, {"why": 0.5})
     assert half[own(2)] == pytest.approx(why[own(2)] / 2)
+    assert led_to({own(4): 1.0}, edges, {"why": 1.0}) == {}  # the walk did not meet it
 
 
 def test_the_cause_of_what_is_asked_about_ranks_above_what_shares_words() -> None:
@@ -69,14 +92,13 @@ def test_the_cause_of_what_is_asked_about_ranks_above_what_shares_words() -> Non
     query = "Why did the agent cancel the order?"
     pool = Pool(
         depths={one.event_id: 0 for one in rows},
-        edges=[edge(CAUSED_BY.type, 1, 2, confidence=0.9)],
+        met=met([edge(CAUSED_BY.type, 1, 2, confidence=0.9)]),
         path_intents=path_intents(query, {"why": 0.7}),
     )
-    terms = query_terms(query)
-    order = [one.node_id for one in ranking(pool, rows, DecayWeights(0, 0, 1), 0, terms=terms)]
+    order = order_of(pool, rows, query)
     assert order.index(own(2)) < order.index(own(4))
     plain = Pool(depths=pool.depths)
-    order = [one.node_id for one in ranking(plain, rows, DecayWeights(0, 0, 1), 0, terms=terms)]
+    order = order_of(plain, rows, query)
     assert order.index(own(2)) > order.index(own(4))
 
 

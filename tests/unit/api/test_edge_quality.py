@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from api.retrieval.graph_scores import edge_quality
+from api.retrieval.graph_scores import edge_qualities
 from consolidation.decay import HOUR_MS
 
 
@@ -23,4 +23,4 @@ from consolidation.decay import HOUR_MS
     ],
 )
 def test_an_edge_is_as_good_as_it_says(properties: dict[str, object], expected: float) -> None:
-    assert edge_quality(properties) == pytest.approx(expected)
+    assert edge_qualities([properties, {}]).tolist() == pytest.approx([expected, 1.0])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from api.errors import ApiProblem
-from api.limits import MAX_COUNTED, Limits
+from api.limits import Limits
+from api.shared_counts import TABLE_BYTES, SharedCounts
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
 
@@ -75,12 +82,75 @@ def test_while_others_overload_a_tenant_has_its_reserve() -> None:
     assert not limits_of(overload_reserve="").has_reserve("quiet", 1)
 
 
-def test_memory_is_bounded_whatever_tenants_are_named() -> None:
-    limits = limits_of(request_limits={"*": "5/hour"})
-    for number in range(2 * MAX_COUNTED):
-        with_count = requests_until_refused(limits, "gateway", f"t{number}", most=1)
-        assert with_count in (0, 1)
-    assert len(limits._storage.storage) <= MAX_COUNTED + 600
+def test_who_names_any_number_of_tenants_gets_no_more_than_shares(tmp_path: Path) -> None:
+    counts = tmp_path / "limits"
+    limits = Limits(Settings(request_limits={"*": "5/hour"}), counts)
+    names = TABLE_BYTES // 32 * 2
+    admitted = sum(
+        requests_until_refused(limits, "gateway", f"t{number}", most=1) for number in range(names)
+    )
+    assert counts.stat().st_size == TABLE_BYTES
+    assert names / 3 < admitted < names * 0.8, "the rest shared what was left"
+    assert requests_until_refused(limits, "gateway", "t0") <= 5, "no name has more than its limit"
+
+
+_ADMIT = """
+import sys
+from pathlib import Path
+from limits import parse
+from limits.strategies import SlidingWindowCounterRateLimiter
+from api.shared_counts import SharedCounts
+counts = SharedCounts(Path(sys.argv[1]))
+windows, limit = SlidingWindowCounterRateLimiter(counts), parse("400/day")
+if sys.argv[2:] == ["hold"]:
+    with counts._locked():
+        print("ready", flush=True)
+        sys.stdin.readline()
+print("ready", flush=True)
+sys.stdin.readline()
+print(sum(windows.hit(limit, "requests", "a") for _ in range(400)))
+"""
+
+
+def test_processes_that_count_at_once_admit_what_one_would(tmp_path: Path) -> None:
+    """One that is killed with the lock in hand keeps nobody out."""
+    command = [sys.executable, "-c", _ADMIT, str(tmp_path / "limits")]
+    with ExitStack() as stack:
+
+        def start(*how: str) -> subprocess.Popen[str]:
+            child = subprocess.Popen([*command, *how], stdin=PIPE, stdout=PIPE, text=True)
+            stack.enter_context(child)
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            return child
+
+        children = [start() for _ in range(3)]
+        holder = start("hold")
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            children[0].wait(0.5)
+        holder.kill()
+        admitted = [int(child.communicate()[0]) for child in children]
+    assert sum(admitted) == 400
+    assert max(admitted) < 400, "they counted side by side"
+
+
+def test_a_count_ends_and_its_place_is_used_again(tmp_path: Path) -> None:
+    counts = SharedCounts(tmp_path / "limits")
+    assert counts.incr("short", 0.05) == 1
+    assert counts.incr("short", 0.05, 4) == 5
+    assert counts.get_expiry("short") > time.time()
+    time.sleep(0.06)
+    assert (counts.get("short"), counts.incr("short", 60)) == (0, 1)
+    assert SharedCounts(tmp_path / "limits").get("short") == 1, "as another process sees it"
+    counts.clear("short")
+    assert counts.get("short") == 0
+    counts.incr("a", 60)
+    counts.reset()
+    assert (counts.get("a"), counts.check()) == (0, True)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "0/second", "5", "5/fortnight", "-1/day", "5/day;x"])

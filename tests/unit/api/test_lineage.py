@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+import numpy
 import pytest
 
 from api.retrieval.graph_scores import path_scores
@@ -23,8 +24,12 @@ def edge(source: str, target: str, **properties: object) -> GraphEdge:
 def best_path_scores(
     start: str, edges: list[GraphEdge], weight: float, max_depth: int, *, forward: bool = True
 ) -> dict[str, float]:
-    ways = directed_ways(edges, weight, forward=forward)
-    return path_scores({start: 1.0}, ways, max_depth)
+    ids = list(dict.fromkeys(end for one in edges for end in (one.source, one.target)))
+    places = {node_id: place for place, node_id in enumerate(ids)}
+    ways = directed_ways(edges, places, weight, forward=forward)
+    seeds = numpy.array([[float(node_id == start)] for node_id in ids])
+    scores = path_scores(seeds, ways, max_depth)[:, 0].tolist()
+    return {node_id: score for node_id, score in zip(ids, scores, strict=True) if score > 0}
 
 
 def test_score_is_the_product_along_the_path() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.graph_scores import edge_weight
+from api.retrieval.met import met_at_first
 from api.retrieval.policy import VERSIONED, Policy, policy_of
 from api.retrieval.ranking import with_proactive
 from api.retrieval.walk import Lineage, Walk
@@ -15,6 +15,7 @@ from pipelines.graph.rows import Signalled, StepEdge
 from pipelines.work.settings import Settings, load_settings
 from projections.errors import ConfigurationError
 from projections.schema import CAUSED_BY, EDGE_CAPS, FOLLOWS, INTENT_WEIGHTS
+from tests.steps import met, steps
 
 CHANGED: dict[str, Any] = {
     "intent_weights": {"why": {CAUSED_BY.type: 0.5}},
@@ -63,7 +64,7 @@ def test_what_is_set_to_its_default_is_no_other_policy() -> None:
 def test_a_weight_that_is_set_counts_and_the_others_stay() -> None:
     policy = of(intent_weights={"why": {CAUSED_BY.type: 0.5}})
     edge = StepEdge(CAUSED_BY.type, "a", "b", "", {}, "b", closed=False, at_ms=None)
-    assert edge_weight(edge, policy.weights["why"]) == 0.1
+    assert met([edge]).weights(["why"], policy.weights).tolist() == [[0.1]]
     assert policy.weights["why"][FOLLOWS.type] == INTENT_WEIGHTS["why"][FOLLOWS.type]
     assert policy.weights["when"] == INTENT_WEIGHTS["when"]
 
@@ -78,8 +79,9 @@ def test_a_walk_goes_by_the_weights_that_are_set() -> None:
             seeds={"a": 1.0},
             max_depth=1,
             policy=of(**changed),
+            met=met_at_first("a"),
         )
-        walk._take([edge], 1)
+        walk.take(steps([edge]), 1)
         return walk.scores()["b"]
 
     assert worth(intent_weights={"why": {CAUSED_BY.type: 2.5}}) == 0.5 < worth()

@@ -51,13 +51,21 @@ def test_a_question_of_a_name_alone_is_searched_and_embedded_as_it_is() -> None:
 
 def test_an_empty_question_asks_for_nothing() -> None:
     terms = query_terms(" ?! ")
-    assert (terms.words, terms.full_text) == ((), "")
+    assert (terms.words, terms.stems) == ((), ())
 
 
 def test_words_are_bounded_and_each_comes_once() -> None:
     terms = query_terms(" ".join(f"word{n} word{n}" for n in range(100)))
     assert terms.words == tuple(f"word{n}" for n in range(MAX_WORDS))
-    assert terms.full_text == " ".join(terms.words)
+    assert terms.stems[: terms.word_stems] == terms.words
+
+
+def test_stems_of_words_come_before_those_of_identifiers() -> None:
+    words = " ".join(f"word{n}" for n in range(MAX_WORDS))
+    terms = query_terms(f"{words} orders W12345 w12345 3RK2T9")
+    assert terms.word_stems == MAX_WORDS
+    assert terms.stems[terms.word_stems :] == ("w12345", "3rk2t9")
+    assert terms.identifier_places[-2:] == [MAX_WORDS, MAX_WORDS + 1]
 
 
 def test_nothing_in_a_name_is_read_as_a_pattern() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.cursors import ranking_cursor, ranking_of
 from api.retrieval.intent import fused_ranks, joined_seeds, most_important
+from api.retrieval.met import met_at_first
 from api.retrieval.policy import DEFAULT_POLICY
 from api.retrieval.query_terms import query_terms
 from api.retrieval.ranking import (
@@ -20,16 +23,18 @@ from api.retrieval.ranking import (
     diversified,
     in_turn,
     ranking,
-    ranking_without_candidates,
+    ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.relevance import Candidate, Passage, half, unit_vector
 from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
+from pipelines.columns.tables import Array
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import Hit, SessionEvent, Signalled, StepEdge
 from projections.errors import InvalidInput
 from projections.schema import FOLLOWS
+from tests.standings import Said, standings
+from tests.steps import steps
 
 WEIGHTS = DecayWeights(0.05, 0.05, 1.0)
 IDS = st.uuids().map(str)
@@ -62,9 +67,14 @@ def row(
     *,
     tool_name: str | None = None,
     **fields: object,
-) -> Candidate:
-    passage = Passage(own(number), "a", text, tool_name=tool_name)
-    return Candidate(passage, cosine=cosine, **fields)  # type: ignore[arg-type]  # of a candidate
+) -> Said:
+    said = Said(own(number), "a", text, tool_name, cosine=cosine)
+    return said._replace(**fields)  # type: ignore[arg-type]  # fields of it
+
+
+def ranked_of(pool: Pool, rows: list[Said], query: str) -> list[Ranked]:
+    terms = query_terms(query)
+    return ranking(pool, standings(rows, terms), WEIGHTS, 0, terms=terms)
 
 
 # seeds
@@ -98,7 +108,7 @@ def test_what_says_more_ranks_higher_and_what_is_led_to_is_not_lost() -> None:
         graph={own(1): 1.0, own(2): 0.9, "entity:0f": 0.5},
         depths={own(1): 0, own(2): 1, "entity:0f": 1},
     )
-    found = ranking(pool, rows, WEIGHTS, 0, terms=query_terms("payment failed"))
+    found = ranked_of(pool, rows, "payment failed")
     assert next(iter(found)).node_id == own(1)
     by_id = {one.node_id: one for one in found}
     led = GRAPH_SHARES["intent_weighted"] * 0.9
@@ -111,25 +121,25 @@ def test_what_says_more_ranks_higher_and_what_is_led_to_is_not_lost() -> None:
 
 def test_what_many_ways_lead_to_gains_where_nothing_beside_is_asked_for() -> None:
     rows = [row(1, "payment failed", 0.9), row(2, "payment failed", 0.9)]
-    terms = query_terms("payment failed")
     spread = {own(2): 1.0}
-    assert ranking(Pool(spread=spread), rows, WEIGHTS, 0, terms=terms)[0].node_id == own(2)
+    assert ranked_of(Pool(spread=spread), rows, "payment failed")[0].node_id == own(2)
     asked = Pool(spread=spread, path_intents={"why": 1.0})
-    assert ranking(asked, rows, WEIGHTS, 0, terms=terms)[0].node_id == own(1)
+    assert ranked_of(asked, rows, "payment failed")[0].node_id == own(1)
 
 
 def test_a_seed_without_edges_takes_nothing_from_the_others() -> None:
     edge = StepEdge(FOLLOWS.type, own(1), own(2), "", {"delta_ms": 0}, own(2), False, None)
 
     def spread(**seeds: float) -> dict[str, float]:
-        edges = {(edge.type, edge.source, edge.target, edge.view): edge}
-        return Walk(
+        walk = Walk(
             scope=Scope("acme", None, 0),
             intents={"when": 1.0},
             seeds=seeds,
             max_depth=1,
-            edges=edges,
-        ).pagerank()
+            met=met_at_first(seeds),
+        )
+        walk.take(steps([edge]), 1)
+        return walk.pagerank()
 
     alone = spread(**{own(1): 0.5})
     assert alone[own(1)] == 1.0 > alone[own(2)] > 0
@@ -138,7 +148,7 @@ def test_a_seed_without_edges_takes_nothing_from_the_others() -> None:
 
 def test_a_seed_that_the_question_names_counts_in_full() -> None:
     pool = Pool(graph={"entity:0f": 0.8, "entity:0e": 0.8}, depths={"entity:0f": 0, "entity:0e": 1})
-    named, led_to = ranking(pool, [], WEIGHTS, 0, terms=query_terms("x"))
+    named, led_to = ranked_of(pool, [], "x")
     assert (named.node_id, led_to.node_id) == ("entity:0f", "entity:0e")
     assert named.found_by == ("entity",)
 
@@ -146,7 +156,7 @@ def test_a_seed_that_the_question_names_counts_in_full() -> None:
 def test_without_rows_the_channels_ranks_decide() -> None:
     hits = {own(n): Hit(own(n), 1.0) for n in (1, 2)}
     near = {own(n): Hit(own(n), 1.0) for n in (2, 3)}
-    found = ranking_without_candidates(Pool(hits, near), WEIGHTS)
+    found = ranking_without_standings(Pool(hits, near), WEIGHTS)
     assert next(iter(found)).node_id == own(2)
     assert {one.node_id for one in found} == {own(1), own(2), own(3)}
 
@@ -229,11 +239,13 @@ def test_what_was_shown_before_counts_half() -> None:
 
 def test_what_says_the_same_steps_back() -> None:
     ranked = [Ranked(one, rank, rank) for one, rank in (("a", 1.0), ("b", 0.9), ("c", 0.8))]
-    vectors = {
-        one: half(unit_vector(v)) for one, v in (("a", [2, 0]), ("b", [1, 0]), ("c", [0, 1]))
-    }
-    found = diversified(ranked, vectors, 0.5)
+    vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1]}
+
+    def read(ids: Sequence[str]) -> Array:
+        return numpy.array([vectors[one] for one in ids], dtype=numpy.float32)
+
+    found = diversified(ranked, 0.5, read)
     assert [one.node_id for one in found] == ["a", "c", "b"]
-    assert [one.node_id for one in diversified(ranked, vectors, 0.0)] == ["a", "b", "c"]
+    assert [one.node_id for one in diversified(ranked, 0.0, read)] == ["a", "b", "c"]
     ranks = [one.rank for one in found]
     assert ranks == sorted(ranks, reverse=True)

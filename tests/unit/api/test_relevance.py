@@ -9,35 +9,39 @@ import pytest
 from api.retrieval.query_terms import QueryTerms, query_terms
 from api.retrieval.relevance import (
     DEFAULT_WEIGHTS,
-    Candidate,
-    Passage,
     RelevanceWeights,
     neighbour_weight,
-    relevance,
 )
+from api.retrieval.relevance import relevance as relevance_of
 from consolidation.decay import DAY_MS
+from tests.standings import Said, standings
 
 NOTHING = RelevanceWeights(0, 0, 0, 0, 0, 0, 0, 0)
 NOW_MS = 1_700_000_000_000  # 14 November 2023
 
 
-def turn(
-    event_id: str, author: str | None, text: str, *, occurred_at_ms: int = 0, **fields: object
-) -> Candidate:
+def relevance(
+    terms: QueryTerms, said: list[Said], weights: RelevanceWeights = DEFAULT_WEIGHTS
+) -> dict[str, float]:
+    """Relevance of events, by id."""
+    scores = relevance_of(terms, standings(said, terms), weights).tolist()
+    return dict(zip([one.event_id for one in said], scores, strict=True))
+
+
+def turn(event_id: str, author: str | None, text: str, **fields: object) -> Said:
     """What somebody says."""
-    passage = Passage(event_id, author, text, occurred_at_ms=occurred_at_ms)
-    return Candidate(passage, **fields)  # type: ignore[arg-type]  # fields of a candidate
+    return Said(event_id, author, text, **fields)  # type: ignore[arg-type]  # fields of it
 
 
-def dialogue(*texts: str, **fields: object) -> list[Candidate]:
+def dialogue(*texts: str, **fields: object) -> list[Said]:
     """Turns that follow each other, named e0, e1 …"""
     return [
-        turn(f"e{n}", "ann", text, previous_id=f"e{n - 1}" if n else None)._replace(**fields)  # type: ignore[arg-type]  # fields of a candidate
+        turn(f"e{n}", "ann", text, previous_id=f"e{n - 1}" if n else None, **fields)
         for n, text in enumerate(texts)
     ]
 
 
-def best(terms: QueryTerms, passages: list[Candidate], weights: RelevanceWeights) -> list[str]:
+def best(terms: QueryTerms, passages: list[Said], weights: RelevanceWeights) -> list[str]:
     """Ids, the most relevant first."""
     found = relevance(terms, passages, weights)
     return sorted(found, key=lambda event_id: (-found[event_id], event_id))
@@ -103,9 +107,7 @@ def test_who_says_it_counts_when_the_question_names_them() -> None:
 def test_what_happened_then_or_was_told_soon_after_counts() -> None:
     weights = replace(NOTHING, time=2.0)
     days = {"before": -20, "then": 0, "after": 10, "later": 120}
-    turns = [
-        turn(name, None, "", occurred_at_ms=NOW_MS + day * DAY_MS) for name, day in days.items()
-    ]
+    turns = [turn(name, None, "", occurred_ms=NOW_MS + day * DAY_MS) for name, day in days.items()]
     terms = query_terms("Who came on 14 November 2023?", now_ms=NOW_MS)
     found = relevance(terms, turns, weights)
     assert found["then"] == 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from math import e, exp, log
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from consolidation.decay import (
     retrieved,
     stability_h,
 )
+from consolidation.decay_scores import decay_scores
 from tests.factories import START_MS
 
 shares = st.floats(0, 1)
@@ -44,6 +46,37 @@ def test_without_a_query_relevance_is_a_half() -> None:
 def test_affinity_weighs_half_and_only_with_a_user() -> None:
     expected = (1 + 0.4 + 0.5 + 0.5 * 0.8) / 3.5
     assert decay_score(START_MS, START_MS, importance=4, affinity=0.8) == pytest.approx(expected)
+
+
+@given(st.lists(st.tuples(ages_ms, ages_ms, counts, importances, shares), max_size=5))
+def test_many_scores_at_once_are_the_same(rows: list[tuple[int, int, int, float, float]]) -> None:
+    now_ms = START_MS + 1_000 * DAY_MS
+    weights = DecayWeights(0.5, 2.0, 1.0)
+    columns = (numpy.array(column) for column in (zip(*rows, strict=True) if rows else [[]] * 5))
+    occurred, accessed, accesses, importance, relevance = columns
+    found = decay_scores(
+        now_ms,
+        START_MS + occurred,
+        START_MS + accessed,
+        accesses,
+        importance=importance,
+        relevance=relevance,
+        weights=weights,
+    )
+    assert found.tolist() == pytest.approx(
+        [
+            decay_score(
+                now_ms,
+                START_MS + occurred_ms,
+                START_MS + accessed_ms,
+                access_count=count,
+                importance=important,
+                relevance=relevant,
+                weights=weights,
+            )
+            for occurred_ms, accessed_ms, count, important, relevant in rows
+        ]
+    )
 
 
 def test_weights_are_the_callers() -> None:

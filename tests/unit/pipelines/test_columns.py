@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.columns.edges import Edges
+from pipelines.columns.contents import whole
 from pipelines.columns.events import PROPERTIES
-from pipelines.columns.tables import NOBODY, best
-from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Part, Tenant
+from pipelines.columns.tables import best
+from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.columns.texts import Texts
 from pipelines.columns.vectors import Vectors
 from pipelines.columns.view import View
@@ -24,80 +24,6 @@ from projections.operations import Key
 from projections.schema import EDGES, ENTITY, EVENT, NODES, RELATES_TO, SAME_AS, SIMILAR_TO, Kind
 
 IDS = ("a", "b", "c")
-
-# -- what a tenant holds, by names instead of rows -------------------------------------------------
-
-
-def held(tenant: Tenant) -> dict[str, Any]:
-    """Everything that the columns of a tenant hold."""
-    events, entities = tenant.events, tenant.entities
-    ids, names = events.ids, [entity.entity_id for entity in entities.all]
-
-    def edges(of: Edges, targets: list[str]) -> list[tuple[Any, ...]]:
-        out = [edge for row in range(len(ids)) for edge in of.out(row)]
-        into = [edge for row in range(len(targets)) for edge in of.into(row)]
-        assert sorted(map(str, out)) == sorted(map(str, into))
-        return sorted((ids[e.source], targets[e.target], str(e.score), e.mark) for e in out)
-
-    def parts(some: Iterable[Part]) -> list[str]:
-        return sorted(ids[one] if isinstance(one, int) else f"summary {one}" for one in some)
-
-    return {
-        "events": {
-            ids[row]: event_held(tenant, row)
-            for row in range(len(ids))
-            if events.table["stands"][row]
-        },
-        "orders": {
-            events.names.text(session): [ids[row] for row in order]
-            for session, order in events.sessions.items()
-            if order
-        },
-        "causes": edges(tenant.causes, ids),
-        "similar": edges(tenant.similar, ids),
-        "mentions": edges(tenant.mentions, names),
-        "entities": {
-            names[row]: {
-                "mentions": [ids[e] for e in entity.mentions if events.table["stands"][e]],
-                "unseen": {ids[e] for e in entity.mentions if not events.table["stands"][e]},
-                "facts": sorted(
-                    str((names[fact.source], names[fact.target], fact[2:])) for fact in entity.facts
-                ),
-                "same": {names[other]: sure for other, sure in entity.same.items()},
-                "communities": entity.communities,
-                "named": entity.stands and (entity.canonical_name, entity.spellings),
-            }
-            for row, entity in enumerate(entities.all)
-            if any((entity.stands, entity.mentions, entity.facts, entity.same, entity.communities))
-        },
-        "made": {
-            (kind, own_id): (one.user_ids, one.decided_at, one.level)
-            for kind, table in (("s", tenant.summaries), ("c", tenant.communities))
-            for own_id, one in table.items()
-            if one.stands
-        },
-        "below": {one: parts(some) for one, some in tenant.below.items() if some},
-        "above": {tuple(parts([one])): some for one, some in tenant.above.items() if some},
-        "members": {one: {names[r] for r in rows} for one, rows in tenant.members.items() if rows},
-        "links": {one: sorted(some) for one, some in tenant.resolutions.items() if some},
-    }
-
-
-def event_held(tenant: Tenant, row: int) -> dict[str, Any]:
-    table, names = tenant.events.table, tenant.events.names
-    interned = ("user", "session", "author", "agent", "tool", "status", "kind")
-    numbers = ("occurred_ms", "position_ms", "accesses", "importance", "words", "is_enriched")
-
-    def step(name: str) -> str | None:
-        at = int(table[name][row])
-        return None if at == NOBODY else tenant.events.ids[at]
-
-    return {
-        **{name: names.text(int(table[name][row])) for name in interned},
-        **{name: table[name][row].item() for name in numbers},
-        **{name: step(name) for name in ("previous", "following")},
-    }
-
 
 # -- a tenant that was changed holds what one holds that was made anew -----------------------------
 
@@ -211,7 +137,7 @@ def test_a_tenant_that_was_changed_holds_what_one_holds_that_is_new(
             model.edges = {
                 one: given_ for one, given_ in model.edges.items() if one[:2] != (name, rest[0])
             }
-    assert held(tenant) == held(model.tenant())
+    assert whole(tenant) == whole(model.tenant())
 
 
 def test_a_fact_stands_at_both_ends_and_at_one_end_once() -> None:

@@ -45,7 +45,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
 def test_no_label_has_unbounded_values() -> None:
     labels = {label for row in metrics.METRICS.values() for label in row.labels}
     allowed = "stage target partition kind reason phase label type outcome route method status"
-    allowed += " cache model tier channel signal step judgement"
+    allowed += " cache model tier channel signal step judgement question"
     assert labels == {*allowed.split(), "version", "python"}
 
 

@@ -19,10 +19,10 @@ import pytest
 
 from pipelines.local.processes import is_alive, wait_until
 from pipelines.local.python_process import framed
+from pipelines.local.shared_server import is_ours
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.installed import embedder_folder
 from pipelines.models.model_client import ModelHost, SharedEmbedder
-from pipelines.models.model_process import is_ours
 from pipelines.models.query_embedder import QueryEmbedder
 from pipelines.models.wire import MAX_FRAME_BYTES, MAX_TEXTS, Question
 from pipelines.work.settings import Settings

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from pipelines.local.supervision import (
+    ANSWERS,
     FIRST_STARTS,
     FORGIVEN_S,
     LONGEST_DELAY_S,
@@ -250,3 +252,23 @@ def test_what_is_dropped_is_stopped_and_stays_so(clock: Clock) -> None:
         held.drop("first")
         assert (first.calls, list(held.children)) == (["stop"], ["second"])
     assert first.started_at_s == [clock()]
+
+
+def test_children_that_stop_together_do_not_wait_for_each_other(clock: Clock) -> None:
+    both_stop = threading.Barrier(2, timeout=10)
+
+    class Slow(FakeChild):
+        def stop(self) -> None:
+            both_stop.wait()
+            super().stop()
+
+    told: list[tuple[str, str]] = []
+    first, second = Slow(clock), Slow(clock)
+    held = Supervision(
+        {"first": first, "second": second}.items(), tell=lambda *what: told.append(what)
+    )
+    held.start()
+    held.wait_up(["first", "second"])
+    held.stop(together=True)
+    assert (first.calls, second.calls) == (["stop"], ["stop"])
+    assert told == [("child", ANSWERS)] * 2

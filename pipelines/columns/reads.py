@@ -1,0 +1,185 @@
+"""What may be asked of columns by one viewer.
+
+Answered where they are (`view_reads.py`), or asked from another process (`client.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pipelines.columns.standings import Array, Standings
+from pipelines.columns.steps import Steps
+from pipelines.graph.rows import (
+    EntityName,
+    EntitySurroundings,
+    Hits,
+    Least,
+    SessionCandidates,
+    SessionEvent,
+    Signalled,
+)
+
+
+class SessionAsked(NamedTuple):
+    """Where a question is asked.
+
+    Attributes:
+        events: the last ones of the session, the newest first.
+        speaking: those of the names under which somebody speaks or acts, sorted.
+    """
+
+    events: list[SessionEvent]
+    speaking: list[str]
+
+
+class Wanted(NamedTuple):
+    """Events that may be ranked, and what is asked about them.
+
+    Attributes:
+        around: these, and up to NEIGHBOUR_STEPS events before and after each in its session.
+        ids: these alone.
+        met: the first `most_met` of these that are not among the others.
+        stems: of the question.
+        vector: of the question, of unit length; None: it has none.
+    """
+
+    around: Sequence[str]
+    ids: Sequence[str]
+    met: Sequence[str]
+    most_met: int
+    stems: Sequence[str]
+    vector: Sequence[float] | None
+
+
+class Beside(NamedTuple):
+    """What proactive context starts from.
+
+    Attributes:
+        session_ids: ids of the summaries of the sessions that the answer is about.
+        event_ids: of the best events of the answer.
+        entity_ids: own ids of the entities that the query names.
+        history: ids of events that were shown in this session before.
+    """
+
+    session_ids: Sequence[str]
+    event_ids: Sequence[str]
+    entity_ids: Sequence[str]
+    history: Sequence[str]
+
+
+class Mentions(NamedTuple):
+    """Events that mention some entities.
+
+    Attributes:
+        events: when each occurred, in milliseconds since the epoch, and its id; the newest first,
+            of those of one moment the smaller id.
+        withheld: how many are kept from the viewer, whatever the page.
+    """
+
+    events: list[tuple[int, str]]
+    withheld: int
+
+
+class NameReads(Protocol):
+    """Questions about entities by their names."""
+
+    def found(self, words: Sequence[str], names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities by the words of their names, then by a canonical name; each once.
+
+        Args:
+            words: a name has one that begins with one of them.
+            names: canonical ones.
+            limit: of either kind.
+        """
+        ...
+
+    def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
+        """Entities with one of the canonical names."""
+        ...
+
+    def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
+        """Entities of the ids."""
+        ...
+
+    def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
+        """Entities with the nearest names, and the plain cosine, the nearest first."""
+        ...
+
+    def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
+        """Pairs that were found to be the same, from the ids on as far as five steps lead."""
+        ...
+
+    def mentioned(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many events that the viewer sees mention an entity that it knows, by id."""
+        ...
+
+    def newest_mentions(self, ids: Iterable[str], limit: int) -> dict[str, list[str]]:
+        """Ids of the newest events that the viewer sees and that mention an entity, by its id.
+
+        Of those of one moment the smaller id comes first; an entity that none mentions is left out.
+        """
+        ...
+
+    def surroundings(self, ids: Iterable[str]) -> dict[str, EntitySurroundings]:
+        """How an entity stands in the graph of facts, by id."""
+        ...
+
+
+class ColumnReads(NameReads, Protocol):
+    """Questions of one viewer.
+
+    Raises:
+        QueryTimeout: there was no answer in time.
+        GraphUnavailable: nobody holds the columns, or they are being loaded.
+    """
+
+    def session(self, session_id: str, names: Sequence[str]) -> SessionAsked:
+        """The last events of a session, and which of canonical names somebody acts under."""
+        ...
+
+    def session_user(self, session_id: str) -> str | None:
+        """The user of a session, by its last events, whoever looks; None: they are of nobody."""
+        ...
+
+    def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
+        """Events among which the session's `limit` best by decay score are, and how many it has."""
+        ...
+
+    def text_hits(self, stems: Sequence[str], limit: int) -> Hits:
+        """Events whose text holds the stems, the best first, and those kept from the viewer."""
+        ...
+
+    def vector_hits(self, vector: Sequence[float], limit: int) -> Hits:
+        """The nearest events by plain cosine, the nearest first; see `text_hits`."""
+        ...
+
+    def standings(self, wanted: Wanted) -> Standings:
+        """Events that the viewer sees."""
+        ...
+
+    def pending(self, event_ids: Sequence[str]) -> list[str]:
+        """Those of some events that the viewer sees, and that are not in the graph yet."""
+        ...
+
+    def vectors(self, event_ids: Sequence[str]) -> Array:
+        """Vectors of unit length, a row an event; zeros of one that has none or is not seen."""
+        ...
+
+    def mentions(self, ids: Iterable[str], before: tuple[int, str], limit: int) -> Mentions:
+        """The newest events that mention any of the entities, behind (time, event id).
+
+        Args:
+            ids: of entities.
+            before: of the last event of the page before; milliseconds since the epoch.
+            limit: of events.
+        """
+        ...
+
+    def steps(self, node_ids: Iterable[str], caps: Mapping[str, int]) -> Steps:
+        """The edges around some nodes, at most `caps` of each type at each, the best of them."""
+        ...
+
+    def beside(self, start: Beside, least: Least) -> list[Signalled]:
+        """Events nobody asked for, the most telling first."""
+        ...
