@@ -7,7 +7,10 @@ its own help, so that `recollect --help` loads none of them and each may import 
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from importlib.metadata import version
@@ -203,6 +206,7 @@ def main(arguments: list[str] | None = None) -> None:
     json, debug = "--json" in given, "--debug" in given
     if not debug:
         sys.excepthook = _one_line(json)
+    sys.unraisablehook = interrupted_again
     try:
         code = typer.main.get_command(app).main(given, "recollect", standalone_mode=False)
     except typer.TyperException as error:
@@ -233,6 +237,19 @@ def _one_line(
         outcome.report_error(kind.__name__, message, code=outcome.FAILED, json=json)
 
     return hook
+
+
+_AGAIN_S = 0.05
+
+
+def interrupted_again(problem: sys.UnraisableHookArgs) -> None:
+    """An interrupt that a destructor swallowed comes again, when the destructor is through."""
+    if not isinstance(problem.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(problem)
+        return
+    again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 if __name__ == "__main__":

@@ -431,6 +431,7 @@ def test_an_interrupt_while_it_works_is_exit_130(
             ENRICHMENT.name,
             Settings.model_fields["partitions"].default,
             ENRICHMENT.fold_version,
+            ENRICHMENT.models_here(Settings()) or "",  # with others it refuses at once
         )
     # Its connections have a name: others ask this ledger, too.
     name = f"interrupted-{uuid.uuid4().hex}"
@@ -452,6 +453,26 @@ def test_an_interrupt_while_it_works_is_exit_130(
     # What has prepared itself by now, a worker, ends in order.
     assert process.returncode in ({0, 130} if command[0] == "worker" else {130}), stderr.decode()
     assert b"Traceback" not in stderr
+
+
+def test_an_interrupt_that_a_destructor_swallows_comes_again() -> None:
+    code = """
+import sys, time
+from pipelines.cli import main
+
+class Driver:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+sys.unraisablehook = main.interrupted_again
+try:
+    Driver()
+    time.sleep(30)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (130, b"") == (ended.returncode, ended.stderr)
 
 
 def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
