@@ -472,7 +472,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
-    assert (130, b"") == (ended.returncode, ended.stderr)
+    assert (ended.returncode, ended.stderr) == (130, b"")
 
 
 def test_an_interrupt_is_exit_130(redis_url: str, neo4j_url: str) -> None:
