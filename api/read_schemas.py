@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, timedelta, timezone, tzinfo
 from typing import Annotated, Final, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
@@ -34,6 +37,7 @@ MAX_SEED_NODES: Final = 50
 MAX_CURSOR_CHARACTERS: Final = 40_000
 
 
+_OFFSET: Final = re.compile(r"(?P<sign>[+-])(?P<hours>[01]\d|2[0-3]):(?P<minutes>[0-5]\d)")
 TimeoutMs = Annotated[
     int,
     Field(ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS, description="Enforced in the database."),
@@ -130,6 +134,13 @@ class SubgraphQuery(GraphReadQuery):
     scoring_weights: AskedWeights | None = Field(
         default=None, description="Default: the deployment's, echoed in `meta`."
     )
+    time_zone: str = Field(
+        default="UTC",
+        max_length=64,
+        description="Of the days that the question means and that the answer is told in: an IANA "
+        "name or an offset.",
+        examples=["Europe/Berlin", "+02:00"],
+    )
     diversity: float = Field(
         default=0.0, ge=0, le=1, description="How far nodes that say the same step back (MMR)."
     )
@@ -146,6 +157,33 @@ class SubgraphQuery(GraphReadQuery):
         max_length=MAX_CURSOR_CHARACTERS,
         description="`next_cursor` of the page before, with the same query.",
     )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        zone_of(name)
+        return name
+
+    def zone(self) -> tzinfo:
+        """The time zone."""
+        return zone_of(self.time_zone)
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of an IANA name or of an offset.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if (offset := _OFFSET.fullmatch(name)) is not None:
+        delta = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
+        return timezone(-delta if offset["sign"] == "-" else delta)
+    if name in ("UTC", "Z"):
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError) as error:  # a name may be a folder
+        raise ValueError("an IANA time zone or an offset such as +02:00") from error
 
 
 class ContextQuery(GraphReadQuery):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from api.retrieval.intent import Intent
+from api.retrieval.operators import Operator
 from enrichment.names import EntityType
 from projections.events import (
     MAX_NAME_CHARACTERS,
@@ -39,7 +40,7 @@ class Direction(StrEnum):
     BOTH = "both"
 
 
-Channel = Literal["text", "vector", "entity", "context", "graph", "given", "proactive"]
+Channel = Literal["text", "vector", "entity", "context", "graph", "story", "given", "proactive"]
 
 
 def _position(text: str) -> str:
@@ -204,6 +205,30 @@ class ChannelReport(Wire):
     ms: int
 
 
+class PlanReport(Wire):
+    """What was understood of a question."""
+
+    operator: str = Field(
+        description="What answers it.", json_schema_extra={"enum": [one.value for one in Operator]}
+    )
+    confidence: float = Field(ge=0, le=1, description="That it asks for that.")
+    topic: str = Field(description="What it is about: the question without how it asks.")
+    since: ShownMoment | None = Field(default=None, description="Of a time that limits it.")
+    until: ShownMoment | None = Field(default=None, description="Up to this moment, without it.")
+
+
+class Answer(Wire):
+    """What the events say to the question, as far as it can be told exactly."""
+
+    type: Literal["events", "value", "count", "list", "tree", "summary"]
+    value: Any = Field(
+        default=None,
+        description="A number, a list of names, a moment, or the words of the first event; null: "
+        "nothing is known.",
+    )
+    evidence: list[str] = Field(description="Ids of the events that prove it, at most 200.")
+
+
 class Meta(Wire):
     """How the answer came about."""
 
@@ -239,6 +264,24 @@ class Meta(Wire):
     degraded: list[str] = Field(
         default_factory=list, description="What the answer had to go without, in words."
     )
+    plan: PlanReport | None = Field(default=None, description="Of a query; null: no query.")
+    confidence: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="That the memory knows what is asked for: an absolute figure, the same for all "
+        "questions. Null: not judged.",
+    )
+    answered: bool | None = Field(
+        default=None,
+        description="Whether that is at least the deployment's `answer_threshold`; else the nodes "
+        "are what is nearest.",
+    )
+    count: int | None = Field(default=None, description="Where a question asks how often.")
+    explained: dict[str, dict[str, float]] = Field(
+        default_factory=dict,
+        description="Of the first events: the features that counted most in their order.",
+    )
     cached: bool = Field(default=False, description="The same answer as a moment ago.")
     next_cursor: str | None = Field(
         default=None, description="Sent again as `cursor`: the next page of the same ranking."
@@ -251,6 +294,7 @@ class AtlasResponse(Wire):
     nodes: list[Node]
     edges: list[Edge]
     meta: Meta
+    answer: Answer | None = Field(default=None, description="Of a query; null: no query.")
 
 
 # Health

@@ -17,6 +17,7 @@ from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
 from api.retrieval.pending import pending_nodes
+from api.retrieval.plan import plan_of
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -31,6 +32,8 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
+from api.retrieval.story_answer import StoryAnswer, merged, story_answer
+from api.retrieval.story_terms import stories_asked, story_terms
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
@@ -61,6 +64,7 @@ class _Walked(NamedTuple):
     walk: Walk
     worth: Mapping[str, float]
     beside: list[Signalled] | None
+    story: StoryAnswer | None
 
 
 class Retrieval:
@@ -130,7 +134,10 @@ class Retrieval:
             max_depth=self._query.max_depth,
             policy=policy,
         )
-        work: dict[str, Work] = {"graph": lambda ms: self._walked(walk, ms)}
+        work: dict[str, Work] = {
+            "graph": lambda ms: self._walked(walk, ms),
+            "story": lambda ms: self._told(analysis, gathered, ms),
+        }
         if self._query.proactive:
             beside = self._beside(gathered)
             work["beside"] = lambda ms: self._columns.reads(scope, ms).beside(
@@ -142,6 +149,7 @@ class Retrieval:
             walk,
             worth=outcomes["graph"].value or walk.scores(),
             beside=outcomes["beside"].value if "beside" in outcomes else None,
+            story=outcomes["story"].value,
         )
         self._note(outcomes, walk)
         return walked
@@ -149,6 +157,8 @@ class Retrieval:
     def _note(self, outcomes: Mapping[str, Outcome], walk: Walk) -> None:
         notes = self._page.notes
         notes.take("graph", outcomes["graph"]._replace(value=walk.depths()))
+        story: StoryAnswer | None = outcomes["story"].value
+        notes.take("story", outcomes["story"]._replace(value=story.order if story else []))
         if outcomes["graph"].status == "timeout":
             notes.cut_by.add(Bound.TIME)
         if self._query.proactive:
@@ -168,6 +178,22 @@ class Retrieval:
             walk.walk(self._columns.reads(walk.scope, deadline.remaining_ms()))
             worth = walk.pagerank() if self._page.method == "ppr" else walk.scores()
         return worth
+
+    def _told(self, analysis: QueryAnalysis, gathered: Gathered, timeout_ms: int) -> StoryAnswer:
+        """What the stories say that the best hits are of."""
+        now_ms, query = self._context.now_ms, self._query
+        zone = query.zone()
+        plan = plan_of(query.query, now_ms, zone)
+        terms = story_terms(query.query, plan)
+        asked = stories_asked(
+            terms,
+            plan,
+            hits=in_turn(gathered.text, gathered.near),
+            vector=gathered.vector,
+            session_id=query.session_id,
+        )
+        stories = self._columns.reads(analysis.scope, timeout_ms).stories(asked)
+        return story_answer(stories, terms, plan, now_ms=now_ms, zone=zone)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""
@@ -209,8 +235,18 @@ class Retrieval:
             if query.diversity:
                 columns = self._columns.reads(analysis.scope, self._deadline.remaining_ms())
                 ranked = diversified(ranked, query.diversity, columns.vectors)
+        story = walked.story
+        page.story = story
+        if story is not None and story.decides and self._by_stories():
+            ranked = merged(ranked, story, page.weights)
         share = self._services.policy.proactive_share
         return with_proactive(ranked, walked.beside or (), query.max_nodes, share)
+
+    def _by_stories(self) -> bool:
+        """Whether nobody has said how to find or to rank."""
+        query = self._query
+        given = (query.intent, query.seed_nodes, query.scoring_weights)
+        return self._page.method == "intent_weighted" and given == (None, None, None)
 
     def _standings(
         self, analysis: QueryAnalysis, gathered: Gathered, pool: Pool

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from api.retrieval.intent import Intent
 from api.retrieval.ranking import Ranked
+from api.retrieval.story_answer import StoryAnswer
 from api.schemas import Bound, Channel, RetrievalMethod
 from consolidation.decay import DecayWeights
 from pipelines.graph.reader import GraphEdge, GraphNode
@@ -107,6 +108,7 @@ class Subgraph:
         pending: of those that are shown, the events that the graph does not have yet, by id.
         edges: between them.
         seed_names: of the entities among the seeds, by wire id.
+        story: what stories say to the question; None: they were not asked, or not in time.
         withheld: ids of what the channels met and kept from the viewer; nobody is told which.
     """
 
@@ -123,3 +125,4 @@ class Subgraph:
     pending: frozenset[str] = frozenset()
     edges: list[GraphEdge] = field(default_factory=list)
     withheld: frozenset[str] = frozenset()
+    story: StoryAnswer | None = None

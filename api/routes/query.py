@@ -14,6 +14,7 @@ from api.answers import (
     MarkdownResponse,
     add_contents,
     also_markdown,
+    answer_head,
     evidence_of,
     subgraph_response,
     wants_markdown,
@@ -99,7 +100,9 @@ class _Answering:
 
     def evidence(self) -> str:
         """The answer as text."""
-        return evidence_of(self._context, self.answer().nodes, self._context.query.max_tokens)
+        response = self.answer()
+        tokens = self._context.query.max_tokens
+        return evidence_of(self._context, response.nodes, tokens, answer_head(response))
 
     def _found(self) -> AtlasResponse:
         context, cursor = self._context, self._context.query.cursor

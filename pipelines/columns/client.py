@@ -18,6 +18,7 @@ from pipelines.columns.finding import Finding
 from pipelines.columns.reads import Beside, ColumnReads, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
+from pipelines.columns.story_records import Stories, StoriesAsked
 from pipelines.columns.wire import (
     ANSWERS,
     FINDING,
@@ -453,6 +454,11 @@ class RemoteReads(ColumnReads):
     def standings(self, wanted: Wanted) -> Standings:
         """Events that the viewer sees."""
         answer: Standings = self._ask("standings", wanted)
+        return answer
+
+    def stories(self, asked: StoriesAsked) -> Stories:
+        """The stories that a question may be answered from."""
+        answer: Stories = self._ask("stories", asked)
         return answer
 
     def pending(self, event_ids: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
+from pipelines.columns.story_records import Stories, StoriesAsked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -156,6 +157,10 @@ class ColumnReads(NameReads, Protocol):
 
     def standings(self, wanted: Wanted) -> Standings:
         """Events that the viewer sees."""
+        ...
+
+    def stories(self, asked: StoriesAsked) -> Stories:
+        """The stories that a question may be answered from."""
         ...
 
     def pending(self, event_ids: Sequence[str]) -> list[str]:

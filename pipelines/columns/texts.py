@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy
 
-from pipelines.columns.tables import NOBODY, Array, Rows, Table
+from pipelines.columns.tables import NOBODY, Array, Bits, Rows, Table
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -89,6 +89,16 @@ class Texts:
                 holding = postings["text"]  # in the order of their numbers
                 places = numpy.minimum(holding.searchsorted(wanted), postings.size - 1)
                 counts[:, column] = (holding[places] == wanted) * postings["count"][places]
+        return counts
+
+    def holding(self, stems: Sequence[str], seen: Bits) -> Array:
+        """How many of the rows that are seen hold each stem."""
+        counts = numpy.zeros(len(stems), dtype=numpy.int64)
+        for column, stem in enumerate(stems):
+            postings = self._postings.get(stem)
+            if postings is not None:
+                owners = self._texts["row"][postings["text"]]
+                counts[column] = int(seen[owners[owners != NOBODY]].sum())
         return counts
 
     def distinct(self, rows: Rows) -> Array:

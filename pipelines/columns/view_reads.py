@@ -11,6 +11,8 @@ from pipelines.columns.names import ColumnNames
 from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
+from pipelines.columns.stories import stories_of
+from pipelines.columns.story_records import Stories, StoriesAsked
 from pipelines.columns.walk import Walker
 from pipelines.graph.rows import Hits, Least, SessionCandidates, Signalled
 
@@ -49,6 +51,10 @@ class ViewReads(ColumnNames):
         met = self._view.among(wanted.met, beside=chosen)[: wanted.most_met]
         rows = numpy.union1d(chosen, met).astype(numpy.int32)
         return self._view.standings(rows, stems=wanted.stems, vector=vector)
+
+    def stories(self, asked: StoriesAsked) -> Stories:
+        """The stories that a question may be answered from."""
+        return stories_of(self._view, asked)
 
     def pending(self, event_ids: Sequence[str]) -> list[str]:
         """Those of some events that the viewer sees, and that are not in the graph yet."""

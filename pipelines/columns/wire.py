@@ -19,6 +19,7 @@ from pipelines.columns.finding import Differing, Finding
 from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
+from pipelines.columns.story_records import Stories, StoriesAsked
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import (
     EntityName,
@@ -43,6 +44,8 @@ VERIFY: Final = "verify"
 he asks again with it for as long as the answer is None."""
 _NOBODYS: Final = (STATE, VERIFY)
 _HEAD_BYTES: Final = 4
+_NAMES_OF_STORIES: Final = Stories._fields.index("holding")
+"""Fields of stories that are no arrays; they come first."""
 
 Packed = tuple[Any, Sequence[Array]]
 """What JSON holds of an answer, and arrays."""
@@ -140,6 +143,7 @@ class Question(NamedTuple):
 
 _RECORDS: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {
     "standings": (Wanted,),
+    "stories": (StoriesAsked,),
     "beside": (Beside, Least),
 }
 """Arguments that are records, by question."""
@@ -231,6 +235,15 @@ def _unpack_standings(answer: Any, arrays: list[Array]) -> Standings:
     return Standings(*answer, *arrays)
 
 
+def _pack_stories(stories: Stories) -> Packed:
+    values: tuple[Any, ...] = stories
+    return values[:_NAMES_OF_STORIES], values[_NAMES_OF_STORIES:]
+
+
+def _unpack_stories(answer: Any, arrays: list[Array]) -> Stories:
+    return Stories(*answer, *arrays)
+
+
 def _pack_steps(steps: Steps) -> Packed:
     return steps.ids, steps[1:]
 
@@ -300,6 +313,7 @@ ANSWERS: Final[Mapping[str, Form]] = {
     "text_hits": _HITS,
     "vector_hits": _HITS,
     "standings": Form(_pack_standings, _unpack_standings),
+    "stories": Form(_pack_stories, _unpack_stories),
     "pending": Form(_plain, _unpack_plain),
     "vectors": Form(_pack_array, _unpack_array),
     "steps": Form(_pack_steps, _unpack_steps),

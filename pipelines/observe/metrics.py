@@ -73,7 +73,7 @@ Derivation = Literal[
 ]
 NodeTier = Literal["hot", "warm", "cold", "archive"]
 QueryStep = Literal["understand", "seeds", "walk", "rank", "read"]
-Channel = Literal["text", "vector", "entity", "context", "graph"]
+Channel = Literal["text", "vector", "entity", "context", "graph", "story"]
 QueryMethod = Literal["intent_weighted", "ppr", "activation"]
 QueryOutcome = Literal["answered", "empty", "partial", "cached"]
 Cut = Literal["head_timeout", "body_timeout", "answer_timeout", "head_size", "evicted", "refused"]

@@ -337,6 +337,12 @@ class Settings(BaseSettings):
     recency_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
     importance_weight: float = Field(default=0.01, ge=0, description="in the rank of a query")
     relevance_weight: float = Field(default=1.0, gt=0, description="in the rank of a query")
+    answer_threshold: float = Field(
+        default=0.4,
+        ge=0,
+        le=1,
+        description="confidence from which on a question counts as answered",
+    )
     query_embedding_cache: int = Field(
         default=2_000, ge=0, description="queries whose vectors are remembered; 0: none"
     )

@@ -1,0 +1,168 @@
+"""What kind of thing a question asks for: the operator that answers it, and what limits it. Pure.
+
+One row of `PHRASES` is a way to ask for an operator. The strongest row that a question matches
+decides; of equally strong ones the first. What the row matched says how it is asked and not what
+about, so it is left out of the topic, which is what an answer is searched by.
+
+Times are found by `time_spans`, intents (which edges lead on) by `intent`; both are part of a plan.
+Nothing here knows any tool, any product or any name: a plan is made of words that every domain
+asks with.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, tzinfo
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan_phrases import ROWS
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, TimeSpan
+from api.retrieval.time_windows import Window, exact_windows
+
+
+class Plan(NamedTuple):
+    """What a question asks for.
+
+    Attributes:
+        operator: what answers it.
+        confidence: that it does, 0 to 1.
+        topic: the question without the words that say how it is asked; never empty.
+        spans: stretches of time that limit it exactly, in no order; empty: none does.
+        session: it asks about the session in which it is asked.
+        failed: it asks about something that failed; None: it does not say.
+        quoted: the text that it quotes, an error for example; empty: none.
+    """
+
+    operator: Operator
+    confidence: float
+    topic: str
+    spans: tuple[TimeSpan, ...] = ()
+    session: bool = False
+    failed: bool | None = None
+    quoted: str = ""
+
+
+class _Row(NamedTuple):
+    operator: Operator
+    strength: float
+    pattern: re.Pattern[str]
+
+
+_GAP: Final = re.compile(r"\.\*\??")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Of whole words; what stands in a gap between two parts of the phrase is of the topic."""
+    with_gaps = _GAP.sub(lambda gap: f"({gap[0]})", pattern)
+    return re.compile(rf"(?<!\w)(?:{with_gaps})(?!\w)", re.IGNORECASE)
+
+
+_TABLE: Final = tuple(
+    _Row(Operator(name), strength, _compiled(pattern))
+    for name, strength, patterns in ROWS
+    for pattern in patterns
+)
+_QUOTED: Final = re.compile(r"[\"\u201c\u201e](?P<text>[^\"\u201c\u201d]{8,})[\"\u201d\u201c]")
+_AFTER_COLON: Final = re.compile(r"^[^:?]{3,60}[:?]\s+(?P<text>(?=\S*[A-Z_]).{8,})$", re.DOTALL)
+_ERROR: Final = re.compile(
+    r"^\W*(?:[A-Z][A-Za-z]*(?:Error|Exception|Timeout|Failure|Warning)|[A-Z]{2,}(?:_[A-Z0-9]+)+|"
+    r"Traceback|Killed|panic|fatal|error|Segmentation)\b"
+)
+"""How an error begins that somebody has copied."""
+_ASKS: Final = re.compile(
+    r"^\W*(?:what|which|who\w*|when|where|why|how|did|do|does|is|are|was|were|has|have|had|can|"
+    r"could|will|would|should|list|show|find|give|tell|count|explain|summar\w+|any)\b",
+    re.IGNORECASE,
+)
+_THIS_SESSION: Final = re.compile(
+    r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)",
+    re.IGNORECASE,
+)
+_FAILED: Final = re.compile(
+    r"(?<!\w)(?:fail\w*|errors?|rejected|refus\w+|denied|declined|unsuccessful|crash\w*|broke\w*|"
+    r"timed\s+out|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    re.IGNORECASE,
+)
+_SUCCEEDED: Final = re.compile(
+    r"(?<!\w)(?:success\w*|succeed\w*|worked|passed|went\s+through|accepted|delivered|approved|"
+    r"completed|green|finished)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=256)
+def plan_of(query: str, now_ms: int, zone: tzinfo = UTC) -> Plan:
+    """The plan of a question.
+
+    Args:
+        query: in a person's words; its first MAX_SEARCHED_CHARACTERS count.
+        now_ms: the clock that "yesterday" counts from.
+        zone: whose midnights days begin at.
+    """
+    text = query[:MAX_SEARCHED_CHARACTERS]
+    spans = exact_windows(text, now_ms, zone)
+    quoted = _quoted(text)
+    row, confidence = _asked(text, has_time=bool(spans), quoted=quoted)
+    operator = Operator.SEARCH if row is None else row.operator
+    if row is None and quoted:
+        operator, confidence = Operator.SIMILAR, 0.8
+    return Plan(
+        operator=operator,
+        confidence=confidence,
+        topic=quoted if operator is Operator.SIMILAR and quoted else _topic(text, operator, spans),
+        spans=tuple(span.span for span in spans),
+        session=_THIS_SESSION.search(text) is not None,
+        failed=_failed(text),
+        quoted=quoted,
+    )
+
+
+def _asked(text: str, *, has_time: bool, quoted: str) -> tuple[_Row | None, float]:
+    """The strongest row that matches, and how sure it is."""
+    best: _Row | None = None
+    for row in _TABLE:
+        if row.operator is Operator.WINDOW and not has_time:
+            continue
+        if row.operator is Operator.VALUE_AT and not has_time:
+            continue
+        if (best is None or row.strength > best.strength) and row.pattern.search(text):
+            best = row
+    if best is not None and best.operator is Operator.SIMILAR and not quoted and best.strength < 1:
+        return best, best.strength
+    return best, 0.0 if best is None else min(1.0, best.strength)
+
+
+def _topic(text: str, operator: Operator, spans: tuple[Window, ...]) -> str:
+    """The text without what says how it is asked, and without what says when."""
+    left = text
+    for span in spans:
+        left = left.replace(span.text, " ")
+    for row in _TABLE:
+        if row.operator is operator:
+            left = row.pattern.sub(_in_gaps, left)
+    left = " ".join(left.split()).strip(" ?.!,:;")
+    return left if re.search(r"\w{2}", left) else " ".join(text.split())
+
+
+def _in_gaps(match: re.Match[str]) -> str:
+    return " ".join(["", *(gap for gap in match.groups() if gap), ""])
+
+
+def _quoted(text: str) -> str:
+    """The error or the words that a question quotes."""
+    if (match := _QUOTED.search(text)) is not None:
+        return match["text"].strip()
+    match = _AFTER_COLON.match(text.strip())
+    if match is not None and not _ASKS.match(match["text"]):
+        return match["text"].strip(" ?")
+    if _ERROR.match(text) and not _ASKS.match(text):
+        return text.strip(" ?")
+    return ""
+
+
+def _failed(text: str) -> bool | None:
+    if _SUCCEEDED.search(text):
+        return False
+    return True if _FAILED.search(text) else None

@@ -1,0 +1,230 @@
+"""From the stories that were found to an answer: the order of events, a value, and how sure. Pure.
+
+The ranker orders events; what an operator can say exactly (how often, which users, on what day, who
+said something last) is read off the events that it puts first. The judge says whether the memory
+knows what is asked for; nothing is an answer below a threshold, and what is nearest is shown all
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import Plan
+from api.retrieval.ranking import Ranked
+from api.retrieval.story_features import Features, features_of
+from api.retrieval.story_ranker import confidence_of, explained, story_scores
+from api.retrieval.story_terms import StoryTerms
+from consolidation.decay import DecayWeights
+from pipelines.columns.standings import Array
+from pipelines.columns.story_records import Stories
+from pipelines.graph.rows import is_event
+
+AnswerType = Literal["events", "value", "count", "list", "tree", "summary"]
+ACTS_SHARE: Final = 0.05
+"""Share of tool calls and their outcomes among the events from which on they tell stories of acts:
+a conversation of people is ranked as one (`relevance`)."""
+SCORE_SPREAD: Final = 3.0
+"""Score between an event that answers and one that is worth 1/e of it."""
+FIRST_EVENTS: Final = 5
+"""Before which no entity or summary stands in an answer about events."""
+MAX_EXPLAINED: Final = 20
+_ALIKE: Final = 0.75
+"""Share, by rarity, of the words of the best event that another one of the same kind holds."""
+_ALIKE_STORY: Final = 0.8
+"""Of the words that its story says, beside that of the best."""
+_COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
+_TYPES: Final[Mapping[Operator, AnswerType]] = {
+    Operator.COUNT: "count",
+    Operator.USERS: "list",
+    Operator.CALLS: "list",
+    Operator.TIME: "value",
+    Operator.VALUE: "value",
+    Operator.VALUE_BEFORE: "value",
+    Operator.VALUE_AT: "value",
+    Operator.SUMMARY: "summary",
+}
+_EXACT: Final = frozenset((Operator.LAST, Operator.FIRST))
+
+
+class StoryAnswer(NamedTuple):
+    """What the stories say to a question.
+
+    Attributes:
+        plan: what was understood.
+        confidence: that the memory knows it, 0 to 1.
+        order: ids of events, the best first.
+        relevance: of each of them, 0 to 1.
+        type: of the answer.
+        value: a number, names, a date; None: the text of the first piece of evidence.
+        evidence: ids of the events that prove the value.
+        decides: whether the order stands: else the answer is ranked by what is said alone.
+        explained: what counted most for the first events, by id and feature.
+    """
+
+    plan: Plan
+    confidence: float
+    order: list[str]
+    relevance: Mapping[str, float]
+    type: AnswerType
+    value: Any
+    evidence: list[str]
+    decides: bool
+    explained: Mapping[str, Mapping[str, float]]
+
+
+def story_answer(
+    stories: Stories, terms: StoryTerms, plan: Plan, *, now_ms: int, zone: tzinfo
+) -> StoryAnswer:
+    """The answer of stories.
+
+    Args:
+        stories: that were found.
+        terms: of the question.
+        plan: of it.
+        now_ms: when it is asked.
+        zone: of the days that it is answered in.
+    """
+    if not stories.ids:
+        return StoryAnswer(plan, 0.0, [], {}, _type(plan), _nothing(plan), [], False, {})
+    features = features_of(stories, terms, plan, now_ms)
+    scores = story_scores(features, plan)
+    order = numpy.lexsort((numpy.arange(len(scores)), -scores))
+    confidence = confidence_of(features, scores, plan)
+    evidence = order[:1]
+    if plan.operator in _COUNTED:
+        evidence = _alike(stories, features, terms, int(order[0]))
+        if plan.operator is Operator.USERS:
+            evidence = _first_of_each(stories, evidence)
+        order = _in_front(evidence, order)
+    gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
+    worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
+    ids = [stories.ids[place] for place in order.tolist()]
+    return StoryAnswer(
+        plan=plan,
+        confidence=confidence,
+        order=ids,
+        relevance=dict(zip(ids, worth.tolist(), strict=True)),
+        type=_type(plan),
+        value=_value(stories, plan, order, evidence, zone),
+        evidence=[stories.ids[place] for place in evidence.tolist()],
+        decides=_decides(stories, features, terms, plan),
+        explained={
+            stories.ids[place]: explained(features, plan, place)
+            for place in order[:MAX_EXPLAINED].tolist()
+        },
+    )
+
+
+def _type(plan: Plan) -> AnswerType:
+    return _TYPES.get(plan.operator, "events")
+
+
+def _nothing(plan: Plan) -> Any:
+    return {Operator.COUNT: 0, Operator.USERS: []}.get(plan.operator)
+
+
+def _decides(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
+    """Whether tools were used here, or the question asks for a place in an order and no more."""
+    acts = features.roles.call | features.roles.worked | stories.failed
+    if acts.mean() >= ACTS_SHARE:
+        return True
+    named = {part for place in _named(stories) for part in stories.authors[place].lower().split()}
+    topic = set(terms.words) - {word for part in named for word in (part, *part.split("."))}
+    asks_order = plan.operator in _EXACT and features.is_named and not topic
+    return asks_order or (plan.operator is Operator.SUMMARY and bool(stories.in_session.any()))
+
+
+def _named(stories: Stories) -> list[int]:
+    named: list[int] = numpy.unique(stories.author[stories.named]).tolist()
+    return [place for place in named if place >= 0]
+
+
+def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
+    """Places of the events of the kind of the best one and about the same, in order of time."""
+    same = stories.failed == stories.failed[best]
+    if not stories.failed[best]:
+        same &= stories.kind == stories.kind[best]
+    if stories.tool[best] >= 0:
+        same &= stories.tool == stories.tool[best]
+    holds = stories.counts > 0
+    rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1)) * holds[best]
+    if rarity.sum() > 0:
+        same &= holds @ rarity >= _ALIKE * rarity.sum()
+    said = features.column("story_words")
+    same &= said >= _ALIKE_STORY * said[best]
+    if terms.identifiers and stories.holds[best].any():
+        same &= features.column("story_identifiers") > 0
+    within = features.column("within")
+    same &= within >= 0
+    places = numpy.flatnonzero(same)
+    return numpy.asarray(places[numpy.argsort(stories.occurred_ms[places], kind="stable")])
+
+
+def _first_of_each(stories: Stories, places: Array) -> Array:
+    """The first event of each user, in order of time."""
+    first: dict[int, int] = {}
+    for place in places.tolist():
+        if stories.user[place] >= 0:
+            first.setdefault(int(stories.user[place]), place)
+    return numpy.array(list(first.values()), dtype=numpy.int64)
+
+
+def _in_front(places: Array, order: Array) -> Array:
+    behind = order[~numpy.isin(order, places)]
+    return numpy.concatenate([places, behind]).astype(numpy.int64)
+
+
+def _value(stories: Stories, plan: Plan, order: Array, evidence: Array, zone: tzinfo) -> Any:
+    if plan.operator is Operator.COUNT:
+        return len(evidence)
+    if plan.operator is Operator.USERS:
+        return [stories.users[stories.user[place]] for place in evidence.tolist()]
+    if plan.operator is Operator.TIME:
+        at_s = int(stories.occurred_ms[order[0]]) / 1_000
+        return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")
+    return None
+
+
+def merged(ranked: Sequence[Ranked], answer: StoryAnswer, weights: DecayWeights) -> list[Ranked]:
+    """A ranking in which the events of stories stand in their order, before all other events.
+
+    What is no event keeps its worth, and stands behind the first FIRST_EVENTS events.
+
+    Args:
+        ranked: by what is said and by paths, the best first.
+        answer: that decides.
+        weights: of the ranking.
+    """
+    share = weights.relevance / weights.total
+    known = {node.node_id: node for node in ranked}
+    events = [_as_told(known.get(one), one, answer.relevance[one], share) for one in answer.order]
+    least = events[-1].rank if events else 1.0
+    told = set(answer.order)
+    others = [
+        node._replace(rank=min(node.rank, 1.0) * least)
+        for node in ranked
+        if is_event(node.node_id) and node.node_id not in told
+    ]
+    ceiling = events[:FIRST_EVENTS][-1].rank if events else 1.0
+    derived = [
+        node._replace(rank=min(node.rank, ceiling)) for node in ranked if not is_event(node.node_id)
+    ]
+    return _woven([*events, *others], derived)
+
+
+def _as_told(node: Ranked | None, event_id: str, relevance: float, share: float) -> Ranked:
+    if node is None:
+        return Ranked(event_id, relevance * share, relevance, found_by=("story",))
+    found_by = node.found_by if "story" in node.found_by else (*node.found_by, "story")
+    return node._replace(rank=relevance * share, relevance=relevance, found_by=found_by)
+
+
+def _woven(events: Iterable[Ranked], derived: Sequence[Ranked]) -> list[Ranked]:
+    """Both by rank; of equal ones events come first."""
+    return sorted([*events, *derived], key=lambda node: -node.rank)

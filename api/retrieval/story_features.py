@@ -1,0 +1,365 @@
+"""What a ranking and a judge know of each event of the stories that were found. Pure.
+
+A feature is a number near 0 to 1 with the same meaning in every question: how much of what is asked
+for an event says itself, how much its story says, which part it has in the story, how it stands in
+time and to the people whom the question means. None knows a word of any domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import Plan
+from api.retrieval.story_roles import Roles, roles_of
+from api.retrieval.story_terms import StoryTerms
+from consolidation.decay import DAY_MS
+from enrichment.stems import words_in
+from pipelines.columns.standings import Array
+from pipelines.columns.story_records import Stories
+
+_SATURATION: Final = 0.6
+_NEAR: Final = (0.6, 0.35, 0.2)
+"""Weights of what stands one, two and three events away."""
+_MEANING: Final = 0.8
+"""Of a cosine, beside the share of the words that a story says; so much of an identifier, too."""
+_LIKE_THE_BEST: Final = (0.25, 0.35)
+"""How far below the best a story may stand and still be about the same: closely, and loosely."""
+_ASSERTING: Final = 0.7
+"""Share of the best match that an event has which sets what is asked for."""
+_FADING_MS: Final = 6 * DAY_MS
+_MARKS_ENOUGH: Final = 2
+_FAR: Final = 99
+_STEPS: Final = 4
+
+
+class Features(NamedTuple):
+    """Of all events of the stories, and of the question as a whole.
+
+    Attributes:
+        names: of the columns.
+        matrix: a row an event, a column a feature.
+        roles: of the events.
+        match: how well each story fits, by event.
+        unknown: share of the question's words, by rarity, that nobody ever said.
+        unknown_names: capitalised words of the question that nobody ever said.
+        covered: the largest share of the words that a story says.
+        held: share of the identifiers that some event holds; None: it names none.
+        is_named: it names somebody who is known.
+        asserting: whether an event sets what is asked for, by event.
+    """
+
+    names: tuple[str, ...]
+    matrix: Array
+    roles: Roles
+    match: Array
+    unknown: float
+    unknown_names: int
+    covered: float
+    held: float | None
+    is_named: bool
+    asserting: Array
+
+    def column(self, name: str) -> Array:
+        """A feature of all events."""
+        return numpy.asarray(self.matrix[:, self.names.index(name)])
+
+
+def features_of(stories: Stories, terms: StoryTerms, plan: Plan, now_ms: int) -> Features:
+    """The features of every event.
+
+    Args:
+        stories: at least one event.
+        terms: of the question.
+        plan: of it.
+        now_ms: when it is asked.
+    """
+    return _Making(stories, terms, plan, now_ms).features()
+
+
+class _Making:
+    def __init__(self, stories: Stories, terms: StoryTerms, plan: Plan, now_ms: int) -> None:
+        self._told = stories
+        self._terms = terms
+        self._plan = plan
+        self._now_ms = now_ms
+        self._count = len(stories.ids)
+        self._story = stories.story
+        self._stories = int(stories.story[-1]) + 1
+        self.roles = roles_of(stories)
+        self._firsts = numpy.flatnonzero(self.roles.place == 0)
+        self._at = stories.occurred_ms[self._firsts]
+        self._columns: dict[str, Array] = {}
+
+    def features(self) -> Features:
+        telling = self._terms.telling(self._names())
+        counts = self._told.counts[:, telling]
+        holding = self._told.holding[telling]
+        total = max(self._told.total, int(holding.max(initial=0)))
+        rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
+        whole = float(rarity.sum()) or 1.0
+        covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
+        said = covered @ rarity / whole
+        by_story = numpy.zeros((self._stories, counts.shape[1]))
+        numpy.maximum.at(by_story, self._story, (counts > 0).astype(float))
+        story_said = by_story @ rarity / whole
+        held, story_held = self._identifiers()
+        cosines = numpy.nan_to_num(self._told.cosines)
+        story_cosines = self._largest(cosines)
+        match = story_said + _MEANING * story_cosines + _MEANING * story_held
+        self._words(said, story_said)
+        self._meaning(cosines, story_cosines)
+        self._named_things(held, story_held)
+        self._match(match)
+        asserting = self._order(match, said)
+        self._kinds(cosines)
+        self._anchor(match, said, cosines, held)
+        self._form()
+        names = tuple(self._columns)
+        return Features(
+            names=names,
+            matrix=numpy.stack([self._columns[name] for name in names], axis=1),
+            roles=self.roles,
+            match=match[self._story],
+            unknown=float(rarity[holding == 0].sum() / whole),
+            unknown_names=self._unknown_names(telling),
+            covered=float(story_said.max()),
+            held=float(held.max()) if self._terms.identifiers else None,
+            is_named=bool(self._told.named.any()),
+            asserting=asserting,
+        )
+
+    def _names(self) -> set[str]:
+        """Parts of the names of those whom the question means."""
+        authors = numpy.unique(self._told.author[self._told.named]).tolist()
+        names = (self._told.authors[one].lower() for one in authors if one >= 0)
+        return {part for name in names for word in words_in(name) for part in (word, name)}
+
+    def _unknown_names(self, telling: Array) -> int:
+        words, holding = self._terms.words, self._told.holding
+        return sum(
+            bool(telling[place]) and not holding[place] and word in self._terms.capitalised
+            for place, word in enumerate(words)
+        )
+
+    def _largest(self, values: Array) -> Array:
+        """The largest of each story."""
+        largest = numpy.full(self._stories, -1.0)
+        numpy.maximum.at(largest, self._story, values)
+        return largest
+
+    # -- what is said ------------------------------------------------------------------------------
+
+    def _words(self, said: Array, story_said: Array) -> None:
+        best = float(said.max()) or 1.0
+        near = said.copy()
+        for place, other, weight in self._beside():
+            near[place] += weight * said[other]
+        self._columns |= {
+            "words": said,
+            "words_of_best": said / best,
+            "words_near": numpy.minimum(near, 2.0),
+            "story_words": story_said[self._story],
+        }
+
+    def _meaning(self, cosines: Array, story_cosines: Array) -> None:
+        near, weights = numpy.zeros(self._count), numpy.zeros(self._count)
+        for place, other, weight in self._beside():
+            near[place] += weight * cosines[other]
+            weights[place] += weight
+        mean = numpy.bincount(self._story, cosines) / numpy.bincount(self._story)
+        self._columns |= {
+            "meaning": cosines,
+            "meaning_of_best": cosines - float(cosines.max()),
+            "meaning_near": numpy.where(weights > 0, near / numpy.maximum(weights, 1e-9), cosines),
+            "story_meaning": story_cosines[self._story],
+            "story_mean": mean[self._story],
+        }
+
+    def _beside(self) -> Iterable[tuple[Array, Array, float]]:
+        """Places, the places some steps away in the same story, and the weight of that distance."""
+        for distance, weight in enumerate(_NEAR, 1):
+            if self._count > distance:
+                same = numpy.flatnonzero(self._story[distance:] == self._story[:-distance])
+                yield same + distance, same, weight
+                yield same, same + distance, weight
+
+    def _identifiers(self) -> tuple[Array, Array]:
+        """Share of the identifiers that each event holds, and each story at once."""
+        if not self._terms.identifiers:
+            return numpy.zeros(self._count), numpy.zeros(self._stories)
+        held = self._told.holds.mean(axis=1)
+        return held, numpy.maximum(0.0, self._largest(held))
+
+    def _named_things(self, held: Array, story_held: Array) -> None:
+        asked = float(bool(self._terms.identifiers))
+        of_named = numpy.maximum(0.0, self._largest(self._told.named.astype(float)))
+        in_session = self._told.in_session.astype(float)
+        self._columns |= {
+            "identifiers": held,
+            "story_identifiers": story_held[self._story],
+            "identifiers_missing": asked * (story_held[self._story] - 1),
+            "named": self._told.named.astype(float),
+            "story_named": of_named[self._story],
+            "in_session": in_session,
+            "elsewhere": (in_session - 1) * float(bool(in_session.any())),
+        }
+
+    # -- which story -------------------------------------------------------------------------------
+
+    def _match(self, match: Array) -> None:
+        behind = match - float(match.max())
+        within = numpy.zeros(self._count)
+        if self._plan.spans:
+            inside = self._within()
+            within = numpy.where(inside, 1.0, -1.0)
+        close = numpy.flatnonzero(behind > -_LIKE_THE_BEST[0])
+        self._columns |= {
+            "story_behind": numpy.maximum(-1.0, behind)[self._story],
+            "best_story": (behind[self._story] > -1e-9).astype(float),
+            "within": within,
+            "recent": numpy.exp((self._told.occurred_ms - self._now_ms) / _FADING_MS).clip(0, 1),
+            "newest": self._places(close, newest=True)[self._story],
+            "oldest": self._places(close, newest=False)[self._story],
+        }
+
+    def _within(self) -> Array:
+        at = self._told.occurred_ms
+        inside = [(at >= span.first_ms) & (at < span.end_ms) for span in self._plan.spans]
+        return numpy.asarray(numpy.any(inside, axis=0))
+
+    def _places(self, stories: Array, *, newest: bool) -> Array:
+        """1 for the newest (or oldest) of some stories, then a half, a third; 0 for all others."""
+        at = self._at[stories]
+        order = stories[numpy.argsort(-at if newest else at, kind="stable")]
+        places = numpy.zeros(self._stories)
+        places[order] = 1.0 / (1 + numpy.arange(len(order)))
+        return places
+
+    def _order(self, match: Array, said: Array) -> Array:
+        """Features of the order in time; which events set what is asked for."""
+        until_ms = max((span.end_ms for span in self._plan.spans), default=self._now_ms + 1)
+        behind = match - float(match.max())
+        loose = numpy.flatnonzero((behind > -_LIKE_THE_BEST[1]) & (self._at < until_ms))
+        before = self._places(loose, newest=True)
+        second = numpy.zeros(self._stories)
+        second[before == 0.5] = 1.0  # the second place of `_places`
+        asserting = self._asserting(said, until_ms)
+        setting = numpy.zeros(self._stories, dtype=bool)
+        setting[self._story[asserting]] = True
+        set_at = self._places(numpy.flatnonzero(setting), newest=True)
+        last, one_before = set_at == 1.0, set_at == 0.5
+        last_said, first_said = self._said_by_named()
+        self._columns |= {
+            "last_said": last_said,
+            "first_said": first_said,
+            "newest_before": before[self._story],
+            "second_before": second[self._story],
+            "too_late": -(self._told.occurred_ms >= until_ms).astype(float),
+            "set_last": last[self._story].astype(float),
+            "set_before": one_before[self._story].astype(float),
+            "set_earlier": ((set_at > 0) & ~last & ~one_before)[self._story].astype(float),
+            "sets": asserting.astype(float),
+            "sets_last": (last[self._story] & asserting).astype(float),
+            "set_once": last[self._story] * float(setting.sum() == 1),
+        }
+        return asserting
+
+    def _asserting(self, said: Array, until_ms: int) -> Array:
+        roles = self.roles
+        setting = (roles.call & ~roles.failed_call) | roles.worked | roles.other
+        best = float((said * setting).max(initial=0.0))
+        if best <= 0:
+            return numpy.zeros(self._count, dtype=bool)
+        early = self._told.occurred_ms < until_ms
+        return numpy.asarray(setting & (said >= _ASSERTING * best) & early)
+
+    def _said_by_named(self) -> tuple[Array, Array]:
+        """1 for the last (first) message of those whom the question means, then a half, a third."""
+        places = numpy.flatnonzero(self._told.named & self.roles.says)
+        last, first = numpy.zeros(self._count), numpy.zeros(self._count)
+        order = places[numpy.argsort(self._told.occurred_ms[places], kind="stable")]
+        shares = 1.0 / (1 + numpy.arange(len(order)))
+        first[order], last[order[::-1]] = shares, shares
+        return last, first
+
+    # -- which part of it --------------------------------------------------------------------------
+
+    def _kinds(self, cosines: Array) -> None:
+        told, roles = self._told, self.roles
+        flags = {
+            "person_says": told.person,
+            "agent_says": roles.says & ~told.person,
+            "call": roles.call,
+            "worked": roles.worked,
+            "failed": told.failed,
+            "other": roles.other,
+            "failed_call": roles.failed_call,
+            "fixing_call": roles.fixing_call,
+            "fixing_result": roles.fixing_result,
+            "helped": roles.between & roles.worked,
+            "person_helped": roles.between & told.person,
+            "asked_for_help": roles.between & roles.call,
+            "retried": roles.retried,
+            "first": roles.place == 0,
+            "opening": (roles.place <= 1) & told.person,
+            "last": roles.place == roles.length - 1,
+            "story_failed": roles.has_failure,
+            "story_fixed": roles.has_fix,
+            "nobodys": told.user < 0,
+        }
+        self._columns |= {name: flag.astype(float) for name, flag in flags.items()}
+        self._columns["person_meaning"] = cosines * told.person
+
+    def _anchor(self, match: Array, said: Array, cosines: Array, held: Array) -> None:
+        """How far each event of the best story is from the event that the question names."""
+        roles, failed = self.roles, self._plan.failed
+        of_named = numpy.maximum(0.0, self._largest(self._told.named.astype(float)))
+        fitting = match + 0.25 * of_named
+        fitting = fitting + 0.3 * roles.has_failure[self._firsts] * float(failed is True)
+        fitting = fitting + 0.3 * roles.has_fix[self._firsts] * float(failed is False)
+        begin = int(self._firsts[int(fitting.argmax())])
+        story = slice(begin, begin + int(roles.length[begin]))
+        meant = said[story] + 0.8 * cosines[story] + 0.3 * held[story]
+        if failed is False:
+            meant = meant + 0.9 * roles.fixing_result[story] + 0.3 * roles.worked[story]
+        else:
+            meant = meant + 0.8 * roles.first_failure[story] + 0.3 * self._told.failed[story]
+        anchor = begin + int(meant.argmax())
+        if self._plan.operator is Operator.BEFORE:
+            anchor = self._called(anchor, begin)
+        steps = numpy.full(self._count, _FAR)
+        steps[story] = numpy.arange(story.start, story.stop) - anchor
+        for distance in range(1, _STEPS + 1):
+            self._columns[f"after_{distance}"] = (steps == distance).astype(float)
+            self._columns[f"before_{distance}"] = (steps == -distance).astype(float)
+        self._columns |= {
+            "after_more": ((steps > _STEPS) & (steps < _FAR)).astype(float),
+            "before_more": (steps < -_STEPS).astype(float),
+            "anchor": (steps == 0).astype(float),
+            "story_of_anchor": (steps < _FAR).astype(float),
+        }
+
+    def _called(self, place: int, begin: int) -> int:
+        """The call that an outcome belongs to: what came before it came before that."""
+        if self._told.failed[place] or self.roles.worked[place]:
+            tool = self._told.tool[place]
+            for earlier in range(place - 1, begin - 1, -1):
+                if self.roles.call[earlier] and self._told.tool[earlier] == tool:
+                    return earlier
+        return place
+
+    def _form(self) -> None:
+        marked = numpy.minimum(1.0, self._told.marks / _MARKS_ENOUGH) * self.roles.says
+        places = numpy.flatnonzero(marked)
+        order = places[numpy.argsort(-self._told.occurred_ms[places], kind="stable")]
+        newest = numpy.zeros(self._count)
+        newest[order] = 1.0 / (1 + numpy.arange(len(order)))
+        self._columns["marked"] = marked
+        self._columns["marked_by_agent"] = marked * ~self._told.person
+        self._columns["marked_newest"] = newest
+        self._columns["length"] = numpy.log1p(self._told.words)
+        self._columns["asks"] = self._told.asks.astype(float)

@@ -1,0 +1,129 @@
+"""What part an event has in its story: a call that failed, what helped, the call that worked. Pure.
+
+Found by order and by tool alone: a result belongs to the last call of its tool, a call that works
+after one of the same tool has failed is what was done differently, and what stands between helped.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy
+
+from enrichment.event_kinds import EventKind
+from pipelines.columns.standings import Array
+from pipelines.columns.story_records import KINDS, Stories
+
+_MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
+_CALL: Final = KINDS.index(EventKind.CALL)
+_RESULT: Final = KINDS.index(EventKind.RESULT)
+
+
+class Roles(NamedTuple):
+    """An array each, a place an event.
+
+    Attributes:
+        starts: place of the first event of its story.
+        place: within its story, from 0.
+        length: of its story.
+        says, call, worked, other: a message; a call that is not known to have failed; a result;
+            neither of these nor a failure.
+        first_failure: of its story.
+        failed_call: a call whose result is a failure.
+        fixing_call, fixing_result: of a tool that failed before.
+        retried: a failure after which the same tool worked.
+        between: behind such a failure and before the call that worked.
+        has_failure, has_fix: of its story.
+    """
+
+    starts: Array
+    place: Array
+    length: Array
+    says: Array
+    call: Array
+    worked: Array
+    other: Array
+    first_failure: Array
+    failed_call: Array
+    fixing_call: Array
+    fixing_result: Array
+    retried: Array
+    between: Array
+    has_failure: Array
+    has_fix: Array
+
+
+def roles_of(stories: Stories) -> Roles:
+    """The roles of the events of stories."""
+    count = len(stories.ids)
+    begins = numpy.flatnonzero(numpy.diff(stories.story, prepend=-1)) if count else _none()
+    lengths = numpy.diff(numpy.append(begins, count))
+    starts = numpy.repeat(begins, lengths)
+    found = _Found(stories)
+    for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+        found.read(begin, begin + length)
+    says, call = stories.kind == _MESSAGE, (stories.kind == _CALL) & ~stories.failed
+    worked = (stories.kind == _RESULT) & ~stories.failed
+    story = numpy.repeat(numpy.arange(len(begins)), lengths)
+    return Roles(
+        starts=starts,
+        place=numpy.arange(count) - starts,
+        length=numpy.repeat(lengths, lengths),
+        says=says,
+        call=call,
+        worked=worked,
+        other=~(says | call | worked | stories.failed),
+        **{name: numpy.asarray(array) for name, array in found.arrays.items()},
+        has_failure=_any(stories.failed, story),
+        has_fix=_any(found.arrays["fixing_result"], story),
+    )
+
+
+def _none() -> Array:
+    return numpy.zeros(0, dtype=numpy.int64)
+
+
+def _any(flags: Array, story: Array) -> Array:
+    """Of each event whether any of its story has the flag."""
+    if not len(flags):
+        return flags
+    held = numpy.zeros(int(story[-1]) + 1, dtype=bool)
+    numpy.logical_or.at(held, story, flags)
+    return numpy.asarray(held[story])
+
+
+class _Found:
+    """Roles that need the order of a story; `read` goes through one."""
+
+    def __init__(self, stories: Stories) -> None:
+        names = (
+            *("first_failure", "failed_call", "fixing_call", "fixing_result", "retried"),
+            "between",
+        )
+        self.arrays = {name: numpy.zeros(len(stories.ids), dtype=bool) for name in names}
+        self._kinds = stories.kind.tolist()
+        self._tools = stories.tool.tolist()
+        self._failed = stories.failed.tolist()
+
+    def read(self, begin: int, end: int) -> None:
+        called: dict[int, int] = {}
+        failures: dict[int, int] = {}
+        for place in range(begin, end):
+            tool = self._tools[place]
+            if self._failed[place]:
+                if not failures and not self.arrays["first_failure"][begin:end].any():
+                    self.arrays["first_failure"][place] = True
+                if (call := called.get(tool)) is not None:
+                    self.arrays["failed_call"][call] = True
+                failures[tool] = place
+            elif self._kinds[place] == _CALL:
+                called[tool] = place
+            elif self._kinds[place] == _RESULT and tool in failures:
+                self._fixed(failures.pop(tool), called.get(tool), place)
+
+    def _fixed(self, failure: int, call: int | None, result: int) -> None:
+        if call is not None and call > failure:
+            self.arrays["fixing_call"][call] = True
+            self.arrays["fixing_result"][result] = True
+            self.arrays["retried"][failure] = True
+            self.arrays["between"][failure + 1 : call] = True

@@ -1,0 +1,145 @@
+"""What a question looks for in stories: its words, identifiers and names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import Plan
+from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
+from enrichment.stems import plain, stem, words_in
+from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.standings import Array
+from pipelines.columns.story_records import StoriesAsked
+
+MAX_STEMS: Final = 32
+MAX_IDENTIFIERS: Final = 8
+MAX_SESSIONS: Final = 32
+_CAPITALISED: Final = re.compile(r"(?<![\w.])[A-Z][\w'’-]+")  # noqa: RUF001
+_HYPHENED: Final = re.compile(r"[\w'’-]+")  # noqa: RUF001
+_IDENTIFIER: Final = re.compile(
+    r"(?<![^\W_])(?=[\w.-]*\d)(?=[\w.-]*[A-Za-z_])\w[\w.-]{2,}\w(?![^\W_])"
+)
+_MEASURE: Final = re.compile(r"\d+[a-z]{1,3}")
+_SESSION: Final = re.compile(r"[\w.:/-]{4,}")
+_BY_SPEAKER: Final = frozenset(
+    (
+        *(Operator.LAST, Operator.FIRST, Operator.PREFERENCE, Operator.PROFILE, Operator.PROMISE),
+        *(Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT, Operator.SEARCH),
+    )
+)
+_BY_FAILURE: Final = frozenset(
+    (
+        *(Operator.COUNT, Operator.USERS, Operator.FAILURES, Operator.SIMILAR, Operator.CAUSE),
+        Operator.LESSON,
+    )
+)
+
+
+class StoryTerms(NamedTuple):
+    """What a question is compared with stories by.
+
+    Attributes:
+        words: that say what it is about, in lower case, each once; a stem each.
+        stems: of the words.
+        is_asking: of each word, whether it may say how the question asks instead.
+        identifiers: words with letters and digits, in lower case.
+        capitalised: words with a capital letter, in lower case.
+        text: the question in lower case, its words apart by one space.
+        sessions: that it may name.
+    """
+
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+    is_asking: tuple[bool, ...]
+    identifiers: tuple[str, ...]
+    capitalised: frozenset[str]
+    text: str
+    sessions: tuple[str, ...]
+
+    def telling(self, names: Iterable[str]) -> Array:
+        """Which of the words say what the question is about, none of them being somebody's name.
+
+        Args:
+            names: parts of the names of those whom it means.
+        """
+        parts = set(names)
+        unnamed = numpy.array([word not in parts for word in self.words], dtype=bool)
+        strong = unnamed & ~numpy.array(self.is_asking, dtype=bool)
+        for chosen in (strong, unnamed):
+            if chosen.any():
+                return chosen
+        return numpy.ones(len(self.words), dtype=bool)
+
+
+def story_terms(query: str, plan: Plan) -> StoryTerms:
+    """The terms of a question.
+
+    Args:
+        query: as it is asked.
+        plan: of it.
+    """
+    words: dict[str, str] = {}
+    content = [plain(word) for word in words_in(plan.topic.lower())]
+    for word in content:
+        if word not in STOP_WORDS:
+            words.setdefault(stem(word), word)
+    if not words:
+        words = {stem(word): word for word in content}
+    chosen = dict(list(words.items())[:MAX_STEMS])
+    lowered = (plain(one.lower()) for one in _CAPITALISED.findall(query))
+    parts = [part for one in lowered for part in (one, *words_in(one))]
+    return StoryTerms(
+        words=tuple(chosen.values()),
+        stems=tuple(chosen),
+        is_asking=tuple(word in ASKING_WORDS for word in chosen.values()),
+        identifiers=_identifiers(query),
+        capitalised=frozenset(parts),
+        text=f" {' '.join(plain(one) for one in _HYPHENED.findall(query.lower()))} ",
+        sessions=tuple(dict.fromkeys(one.rstrip(".:/-") for one in _SESSION.findall(query)))[
+            :MAX_SESSIONS
+        ],
+    )
+
+
+def _identifiers(query: str) -> tuple[str, ...]:
+    found = dict.fromkeys(one.lower() for one in _IDENTIFIER.findall(query))
+    return tuple(one for one in found if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
+
+
+def stories_asked(
+    terms: StoryTerms,
+    plan: Plan,
+    *,
+    hits: Sequence[str],
+    vector: Sequence[float] | None,
+    session_id: str,
+) -> StoriesAsked:
+    """What columns are asked for.
+
+    Args:
+        terms: of the question.
+        plan: of it.
+        hits: ids of events that the channels found, the best first.
+        vector: of the question; None: it has none.
+        session_id: in which it is asked.
+    """
+    operator = plan.operator
+    return StoriesAsked(
+        hits=hits,
+        stems=terms.stems,
+        identifiers=[[stem(plain(part)) for part in words_in(one)] for one in terms.identifiers],
+        vector=vector,
+        capitalised=sorted(terms.capitalised),
+        text=terms.text,
+        sessions=[*terms.sessions, *([session_id] if plan.session else ())],
+        windows=plan.spans,
+        marks=sorted({stem(word) for word in MARKS.get(operator, "").split()}),
+        by_window=operator is Operator.WINDOW,
+        by_speaker=operator in _BY_SPEAKER,
+        by_failure=operator in _BY_FAILURE,
+    )

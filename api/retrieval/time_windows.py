@@ -1,0 +1,266 @@
+"""Stretches of time that a question limits its answer to, exactly. Pure.
+
+"Yesterday", "on Sunday", "between 3 and 5 May", "since last week", "in the last 24 hours", "as of
+15 November". A day begins and ends at midnight of a time zone. A date without a year is the last
+one that is not in the future, a weekday the last one before today. (`query_terms.time_spans` finds
+what a question may be about, loosely: people tell of things days later.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple
+
+from api.retrieval.query_terms import TimeSpan
+
+MAX_WINDOWS: Final = 8
+_LONGEST: Final = timedelta(days=36_500)
+_EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
+
+_MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
+    *("october", "november", "december"),
+)
+_MONTH_NUMBERS: Final = {name[:3]: number for number, name in enumerate(_MONTHS, 1)}
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS: Final = {
+    name: number
+    for number, name in enumerate(
+        ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1
+    )
+} | {"a": 1, "an": 1, "couple of": 2, "few": 3}
+_UNITS: Final = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=30),
+    "year": timedelta(days=365),
+}
+
+_MONTH = "|".join([*_MONTHS, "sept", *(name[:3] for name in _MONTHS)])
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_COUNT = r"(?P<count>\d{1,4}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
+_UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
+_CLOCK = r"(?:,?\s+(?:at\s+)?(?P<hour>\d{1,2}):(?P<minute>\d\d))?"
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w-])(?:{text})(?![\w-])", re.IGNORECASE)
+
+
+class Window(NamedTuple):
+    """A stretch of time, and the words that name it.
+
+    Attributes:
+        span: from and up to, milliseconds since the epoch.
+        text: as it stands in the question, with "on", "between" and the like.
+        is_point: it names a day, a week or the like and not what is before or after it.
+    """
+
+    span: TimeSpan
+    text: str
+    is_point: bool = True
+
+
+class _Point(NamedTuple):
+    first: datetime
+    end: datetime
+    begin: int
+    stop: int
+
+
+_ISO: Final = _pattern(
+    rf"{_YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::\d\d)?Z?)?"
+)
+_DAY_MONTH: Final = _pattern(
+    rf"(?:the\s+)?{_DAY}\s+(?:of\s+)?(?P<month>{_MONTH})\.?(?:,?\s+{_YEAR})?{_CLOCK}"
+)
+_MONTH_DAY: Final = _pattern(
+    rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?{_CLOCK}"
+)
+_MONTH_YEAR: Final = _pattern(rf"(?P<month>{_MONTH})\.?,?\s+(?:of\s+)?{_YEAR}")
+_IN_MONTH: Final = re.compile(rf"(?<=\bin )(?P<month>{'|'.join(_MONTHS)})(?![\w-])", re.IGNORECASE)
+_WEEKDAY: Final = _pattern(
+    r"(?:last\s+|this\s+past\s+|this\s+)?(?P<weekday>" + "|".join(_WEEKDAYS) + ")"
+)
+_NAMED: Final = _pattern(
+    r"(?P<name>the\s+day\s+before\s+yesterday|today|tonight|this\s+(?:morning|afternoon|evening)|"
+    r"yesterday|last\s+night)"
+)
+_AGO: Final = _pattern(rf"{_COUNT}\s+{_UNIT}\s+ago")
+_RUNNING: Final = _pattern(rf"(?:the\s+|these\s+)?(?:last|past|previous)\s+{_COUNT}\s+{_UNIT}")
+_PERIOD: Final = _pattern(r"(?P<which>last|past|this|previous)\s+(?P<unit>hour|week|month|year)")
+
+_BETWEEN = re.compile(r"(?:between|from)\s+$", re.IGNORECASE)
+_JOINED = re.compile(r"^\s*(?:and|to|until|till|through|up\s+to|[-–])\s*$", re.IGNORECASE)  # noqa: RUF001
+_SINCE = re.compile(r"(?:since|from|starting(?:\s+on)?)\s+$", re.IGNORECASE)
+_BEFORE = re.compile(r"(?:before|until|till|up\s+to|prior\s+to)\s+$", re.IGNORECASE)
+_AFTER = re.compile(r"after\s+$", re.IGNORECASE)
+_ON = re.compile(r"(?:as\s+of|on|in|at|during|within|over|for)\s+(?:the\s+)?$", re.IGNORECASE)
+_ONWARDS = re.compile(r"^\s*(?:on|onwards)(?!\w)", re.IGNORECASE)
+
+
+def exact_windows(text: str, now_ms: int, zone: tzinfo = UTC) -> tuple[Window, ...]:
+    """The windows that a question names, in their order; at most MAX_WINDOWS.
+
+    Args:
+        text: in English.
+        now_ms: the clock.
+        zone: whose midnights days begin at.
+    """
+    now = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    now = min(max(now, _EARLIEST + timedelta(days=400)), _LATEST).astimezone(zone)
+    points = _points(text, now)
+    windows = []
+    place = 0
+    while place < len(points):
+        taken, window = _window(text, points, place, now)
+        windows.append(window)
+        place += taken
+    return tuple(windows)[:MAX_WINDOWS]
+
+
+def _window(text: str, points: list[_Point], place: int, now: datetime) -> tuple[int, Window]:
+    """How many of the points a window takes, and the window that begins with one of them."""
+    point = points[place]
+    before, behind = text[: point.begin], text[point.stop :]
+    if place + 1 < len(points) and (opening := _BETWEEN.search(before)) is not None:
+        other = points[place + 1]
+        if _JOINED.match(text[point.stop : other.begin]):
+            first, end = min(point.first, other.first), max(point.end, other.end)
+            return 2, _made(text, opening.start(), other.stop, first=first, end=end)
+    if (match := _SINCE.search(before)) is not None:
+        stop = point.stop + (said.end() if (said := _ONWARDS.match(behind)) else 0)
+        return 1, _made(text, match.start(), stop, first=point.first, end=now, is_point=False)
+    if (match := _BEFORE.search(before)) is not None:
+        return 1, _made(
+            text, match.start(), point.stop, first=_EARLIEST, end=point.first, is_point=False
+        )
+    if (match := _AFTER.search(before)) is not None:
+        return 1, _made(text, match.start(), point.stop, first=point.end, end=now, is_point=False)
+    match = _ON.search(before)
+    begin = point.begin if match is None else match.start()
+    return 1, _made(text, begin, point.stop, first=point.first, end=point.end)
+
+
+def _made(
+    text: str, begin: int, stop: int, *, first: datetime, end: datetime, is_point: bool = True
+) -> Window:
+    span = TimeSpan(round(first.timestamp() * 1_000), round(end.timestamp() * 1_000))
+    return Window(span, text[begin:stop], is_point)
+
+
+def _points(text: str, now: datetime) -> list[_Point]:
+    """Days, weeks and the like, in their order; what a pattern took the next does not see."""
+    left, found = text, []
+    for pattern, reader in _READERS:
+        for match in pattern.finditer(left):
+            span = reader(match.groupdict(), now)
+            if span is not None:
+                found.append(_Point(*span, match.start(), match.end()))
+        left = pattern.sub(lambda match: "\0" * len(match[0]), left)
+    return sorted(found, key=lambda point: point.begin)
+
+
+Span = tuple[datetime, datetime]
+
+
+def _of_date(parts: Mapping[str, str | None], now: datetime) -> Span | None:
+    name = parts.get("month")
+    month = _MONTH_NUMBERS[name[:3].lower()] if name else int(parts["number"] or 0)
+    given, day = parts.get("year"), int(parts["day"] or 0)
+    years = [int(given)] if given else [now.year, now.year - 1]
+    for year in years:
+        first = _date(year, month, day, now)
+        if first is not None and (given or first <= now):
+            if (hour := parts.get("hour")) is not None and int(hour) < 24:
+                first = first.replace(hour=int(hour), minute=int(parts["minute"] or 0) % 60)
+                return first, first + timedelta(minutes=1)
+            return first, first + timedelta(days=1)
+    return None
+
+
+def _of_month(parts: Mapping[str, str | None], now: datetime) -> Span | None:
+    month = _MONTH_NUMBERS[str(parts["month"])[:3].lower()]
+    given = parts.get("year")
+    year = int(given) if given else now.year - (month > now.month)
+    first = _date(year, month, 1, now)
+    end = _date(year + month // 12, month % 12 + 1, 1, now)
+    return None if first is None or end is None else (first, end)
+
+
+def _date(year: int, month: int, day: int, now: datetime) -> datetime | None:
+    try:
+        return datetime(year, month, day, tzinfo=now.tzinfo)
+    except ValueError:  # there is no such day
+        return None
+
+
+def _of_weekday(parts: Mapping[str, str | None], now: datetime) -> Span:
+    back = (now.weekday() - _WEEKDAYS.index(str(parts["weekday"]).lower())) % 7 or 7
+    first = _midnight(now) - timedelta(days=back)
+    return first, first + timedelta(days=1)
+
+
+def _of_name(parts: Mapping[str, str | None], now: datetime) -> Span:
+    name = " ".join(str(parts["name"]).lower().split())
+    back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(name, 0)
+    first = _midnight(now) - timedelta(days=back)
+    return first, first + timedelta(days=1)
+
+
+def _of_ago(parts: Mapping[str, str | None], now: datetime) -> Span:
+    unit = _UNITS[str(parts["unit"]).lower()]
+    at = now - min(_count(parts) * unit, _LONGEST)
+    if unit < _UNITS["day"]:
+        return at - unit / 2, at + unit / 2
+    first = _midnight(at) - (unit / 2 if unit > _UNITS["day"] else timedelta())
+    return first, first + unit
+
+
+def _of_running(parts: Mapping[str, str | None], now: datetime) -> Span:
+    unit = _UNITS[str(parts["unit"]).lower()]
+    return now - min(_count(parts) * unit, _LONGEST), now
+
+
+def _of_period(parts: Mapping[str, str | None], now: datetime) -> Span:
+    unit, this = str(parts["unit"]).lower(), str(parts["which"]).lower() == "this"
+    if unit == "hour":
+        return now - _UNITS["hour"], now
+    today = _midnight(now)
+    if unit == "week":
+        first = today - timedelta(days=today.weekday())
+        return (first, now) if this else (first - timedelta(days=7), first)
+    if unit == "month":
+        first = today.replace(day=1)
+        return (first, now) if this else ((first - timedelta(days=1)).replace(day=1), first)
+    first = today.replace(month=1, day=1)
+    return (first, now) if this else (first.replace(year=first.year - 1), first)
+
+
+def _count(parts: Mapping[str, str | None]) -> int:
+    text = " ".join(str(parts["count"]).lower().split())
+    return int(text) if text.isdigit() else _NUMBERS[text]
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+_READERS: Final = (
+    (_ISO, _of_date),
+    (_DAY_MONTH, _of_date),
+    (_MONTH_DAY, _of_date),
+    (_MONTH_YEAR, _of_month),
+    (_IN_MONTH, _of_month),
+    (_AGO, _of_ago),
+    (_RUNNING, _of_running),
+    (_NAMED, _of_name),
+    (_WEEKDAY, _of_weekday),
+    (_PERIOD, _of_period),
+)

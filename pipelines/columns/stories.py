@@ -1,0 +1,228 @@
+"""Stories: what a question may be answered from, each event with those around it in its session.
+
+A story is a stretch of a session without a pause of half an hour: somebody asks, tools are called,
+some fail, something helps, it works. What a question names is often said in one event of it and
+answered by another, so the best events are told together with the rest of their stories.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Final
+
+import numpy
+
+from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from pipelines.columns.story_records import KINDS, Stories, StoriesAsked
+from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
+from pipelines.columns.view import View
+
+PAUSE_MS: Final = 30 * 60 * 1_000
+MOST_BESIDE: Final = 24
+"""Events of a story before one of its events, and after it."""
+MAX_STORIES: Final = 40
+MAX_EVENTS: Final = 800
+MAX_IN_SESSION: Final = 200
+MAX_IN_WINDOW: Final = 400
+MAX_OF_SPEAKER: Final = 30
+MAX_FAILED: Final = 200
+_NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
+_MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
+
+
+def stories_of(view: View, asked: StoriesAsked) -> Stories:
+    """The stories that a question may be answered from, as one viewer sees them."""
+    return _Telling(view, asked).told()
+
+
+class _Telling:
+    def __init__(self, view: View, asked: StoriesAsked) -> None:
+        self._view = view
+        self._asked = asked
+        self._events = view.tenant.events
+        self._story_of: dict[int, int] = {}
+        names = self._events.names
+        self._sessions = {number for one in asked.sessions if (number := names.find(one)) != NOBODY}
+
+    def told(self) -> Stories:
+        acting = self._acting()
+        named = self._named(acting)
+        self._choose(named)
+        numbered = sorted((story, *self._place(row), row) for row, story in self._story_of.items())
+        rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
+        _, story = numpy.unique([one[0] for one in numbered], return_inverse=True)
+        return self._columns(rows, story.astype(numpy.int32), acting, named)
+
+    # -- whom a question means ---------------------------------------------------------------------
+
+    def _numbers_of_kinds(self, kinds: Iterable[EventKind]) -> list[int]:
+        names = self._events.names
+        return [number for kind in kinds if (number := names.find(kind)) != NOBODY]
+
+    def _acting(self) -> Array:
+        """Numbers of the authors that call tools."""
+        table = self._events.table
+        of_tools = numpy.isin(table["kind"], self._numbers_of_kinds(TOOL_USE)) & self._view.seen
+        return numpy.unique(table["author"][of_tools])
+
+    def _named(self, acting: Array) -> Array:
+        """Numbers of the authors whom the question names: those with most of the words."""
+        table, names = self._events.table, self._events.names
+        capitalised = set(self._asked.capitalised)
+        acts = set(acting.tolist())
+        matched: dict[int, int] = {}
+        for number in numpy.unique(table["author"][self._view.seen]).tolist():
+            name = (names.text(number) or "").lower()
+            parts = set(_NAME_PART.findall(name))
+            shared = 0 if number in acts else len(parts & capitalised)
+            if not shared and name and f" {name} " in self._asked.text:
+                shared = len(parts)
+            if shared:
+                matched[number] = shared
+        most = max(matched.values(), default=0)
+        return numpy.array([one for one, shared in matched.items() if shared == most], "i4")
+
+    # -- which events ------------------------------------------------------------------------------
+
+    def _choose(self, named: Array) -> None:
+        asked = self._asked
+        sources: list[Iterable[int]] = [self._in_sessions()]
+        if asked.by_window:
+            sources.append(self._in_windows(named))
+        sources.append(self._hits())
+        if asked.by_speaker and len(named):
+            sources.append(self._said_by(named))
+        if asked.by_failure:
+            sources.append(self._failed())
+        self._take(chain(*sources))
+
+    def _take(self, rows: Iterable[int]) -> None:
+        """The story of each of the rows, as long as there is room."""
+        stories = 0
+        for row in rows:
+            if len(self._story_of) >= MAX_EVENTS:
+                return
+            if row in self._story_of:
+                continue
+            members = list(self._story(row)) if stories < MAX_STORIES else [row]
+            stories += 1
+            for member in members:
+                self._story_of.setdefault(member, row)
+
+    def _story(self, row: int) -> Iterator[int]:
+        """The rows of the story that a row is of, as far as the viewer sees them."""
+        events = self._events
+        order = events.sessions.get(int(events.table["session"][row]), [row])
+        at = bisect_left(order, events.place(row), key=events.place)
+        yield row
+        yield from self._onwards(row, order[at - 1 :: -1] if at else ())
+        yield from self._onwards(row, order[at + 1 :])
+
+    def _onwards(self, row: int, others: Sequence[int]) -> Iterator[int]:
+        occurred, seen = self._events.table["occurred_ms"], self._view.seen
+        before_ms = int(occurred[row])
+        for other in islice((one for one in others if seen[one]), MOST_BESIDE):
+            at_ms = int(occurred[other])
+            if abs(at_ms - before_ms) > PAUSE_MS:
+                return
+            yield other
+            before_ms = at_ms
+
+    def _hits(self) -> Iterator[int]:
+        rows, seen = self._events.rows, self._view.seen
+        yield from (rows[one] for one in self._asked.hits if one in rows and seen[rows[one]])
+
+    def _in_sessions(self) -> Iterator[int]:
+        for number in sorted(self._sessions):
+            order = (one for one in self._events.sessions.get(number, ()) if self._view.seen[one])
+            yield from islice(order, MAX_IN_SESSION)
+
+    def _in_windows(self, named: Array) -> list[int]:
+        """The newest in the windows; where somebody is named, from the sessions that are theirs."""
+        table = self._events.table
+        within = numpy.zeros(table.size, dtype=bool)
+        for first_ms, end_ms in self._asked.windows:
+            within |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
+        within &= self._view.seen
+        if len(named):
+            of_named = numpy.isin(table["author"], named) & within
+            within &= numpy.isin(table["session"], table["session"][of_named])
+        return self._newest(within, MAX_IN_WINDOW)
+
+    def _said_by(self, named: Array) -> list[int]:
+        table = self._events.table
+        said = numpy.isin(table["author"], named) & self._view.seen
+        said &= numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.MESSAGE,)))
+        return self._newest(said, MAX_OF_SPEAKER)
+
+    def _newest(self, chosen: Bits, most: int) -> list[int]:
+        rows = numpy.flatnonzero(chosen)
+        order = best(self._events.table["occurred_ms"][rows].astype(numpy.float64), most)
+        newest: list[int] = rows[order].tolist()
+        return newest
+
+    def _failed(self) -> list[int]:
+        """What failed and says something of it, the best first."""
+        scores = self._events.texts.scores(self._asked.stems, self._events.table.size)
+        rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures())
+        chosen: list[int] = rows[best(scores[rows], MAX_FAILED)].tolist()
+        return chosen
+
+    def _failures(self) -> Bits:
+        table, names = self._events.table, self._events.names
+        statuses = [number for one in FAILED if (number := names.find(one)) != NOBODY]
+        of_kind = numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.FAILURE,)))
+        return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
+
+    # -- what is told of them ----------------------------------------------------------------------
+
+    def _place(self, row: int) -> tuple[int, str]:
+        return self._events.place(row)
+
+    def _columns(self, rows: Rows, story: Array, acting: Array, named: Array) -> Stories:
+        events, asked = self._events, self._asked
+        table = events.table
+        vector = None if asked.vector is None else numpy.array(asked.vector, dtype=numpy.float32)
+        unknown = numpy.full(len(rows), numpy.nan)
+        names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user")}
+        kind = self._kinds(table["kind"][rows])
+        author = table["author"][rows]
+        holds = [(events.texts.counts(one, rows) > 0).all(axis=1) for one in asked.identifiers]
+        return Stories(
+            ids=[events.ids[row] for row in rows.tolist()],
+            authors=names["author"][0],
+            tools=names["tool"][0],
+            users=names["user"][0],
+            total=int(self._view.seen.sum()),
+            holding=events.texts.holding(asked.stems, self._view.seen),
+            story=story,
+            occurred_ms=table["occurred_ms"][rows],
+            author=names["author"][1],
+            tool=names["tool"][1],
+            user=names["user"][1],
+            kind=kind,
+            failed=self._failures()[rows],
+            person=(kind == _MESSAGE) & ~numpy.isin(author, acting),
+            named=numpy.isin(author, named),
+            in_session=numpy.isin(table["session"][rows], list(self._sessions)),
+            words=table["words"][rows],
+            asks=table["asks"][rows],
+            counts=events.texts.counts(asked.stems, rows),
+            marks=(events.texts.counts(asked.marks, rows) > 0).sum(axis=1),
+            holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
+            cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
+        )
+
+    def _coded(self, numbers: Array) -> tuple[list[str], Array]:
+        """The names of some numbers, and each number's place among them; -1 of none."""
+        different, places = numpy.unique(numbers, return_inverse=True)
+        texts = [self._events.names.text(one) or "" for one in different.tolist() if one != NOBODY]
+        return texts, (places - (len(different) - len(texts))).astype(numpy.int32)
+
+    def _kinds(self, numbers: Array) -> Array:
+        codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
+        other = KINDS.index(EventKind.OTHER)
+        return numpy.array([codes.get(one, other) for one in numbers.tolist()], dtype=numpy.int8)

@@ -1,0 +1,87 @@
+"""What is asked of stories, and what they tell: an array a column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from enrichment.event_kinds import EventKind
+from pipelines.columns.standings import Array
+
+KINDS: Final = tuple(EventKind)
+"""By the number that a story tells of an event."""
+
+
+class StoriesAsked(NamedTuple):
+    """What a question looks for.
+
+    Attributes:
+        hits: ids of events that were found, the best first.
+        stems: of what it is about.
+        identifiers: that it names, as the stems of each.
+        vector: of the question, of unit length; None: it has none.
+        capitalised: its words with a capital letter, in lower case: names, perhaps.
+        text: the question in lower case, its words apart by one space, with one at both ends.
+        sessions: ids that it may name, and that of the session that it is asked about.
+        marks: stems of words by which what is asked for is said.
+        windows: stretches of time that limit it, from and up to, in milliseconds.
+        by_window, by_speaker, by_failure: also whatever happened in the windows; what somebody
+            said whom it names; what failed and holds one of the stems.
+    """
+
+    hits: Sequence[str]
+    stems: Sequence[str]
+    identifiers: Sequence[Sequence[str]]
+    vector: Sequence[float] | None
+    capitalised: Sequence[str]
+    text: str
+    sessions: Sequence[str]
+    windows: Sequence[tuple[int, int]]
+    marks: Sequence[str] = ()
+    by_window: bool = False
+    by_speaker: bool = False
+    by_failure: bool = False
+
+
+class Stories(NamedTuple):
+    """Events by story and time, an array a column; a place each.
+
+    Attributes:
+        authors, tools, users: names by the numbers in the columns.
+        total: events that the viewer sees.
+        holding: how many of those hold each stem.
+        story: number of the story.
+        author, tool, user: numbers; -1: none.
+        kind: number of KINDS.
+        failed: it did not do what it was to do.
+        person: somebody said it who never calls a tool.
+        named: by whoever said it, the question means this one.
+        in_session: it is of a session that the question names.
+        counts: how often it holds each stem, a column a stem.
+        marks: how many of the marks it holds.
+        holds: whether it holds each identifier, a column an identifier.
+        cosines: with the question's vector; NaN: not known.
+    """
+
+    ids: list[str]
+    authors: list[str]
+    tools: list[str]
+    users: list[str]
+    total: int
+    holding: Array
+    story: Array
+    occurred_ms: Array
+    author: Array
+    tool: Array
+    user: Array
+    kind: Array
+    failed: Array
+    person: Array
+    named: Array
+    in_session: Array
+    words: Array
+    asks: Array
+    counts: Array
+    marks: Array
+    holds: Array
+    cosines: Array
