@@ -185,14 +185,14 @@ class Retrieval:
         zone = query.zone()
         plan = plan_of(query.query, now_ms, zone)
         terms = story_terms(query.query, plan)
-        asked = stories_asked(
+        question = stories_asked(
             terms,
             plan,
             hits=in_turn(gathered.text, gathered.near),
             vector=gathered.vector,
             session_id=query.session_id,
         )
-        stories = self._columns.reads(analysis.scope, timeout_ms).stories(asked)
+        stories = self._columns.reads(analysis.scope, timeout_ms).stories(question)
         return story_answer(stories, terms, plan, now_ms=now_ms, zone=zone)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:

@@ -236,9 +236,9 @@ def _opening(events: Sequence[Evidence], head: AnswerHead | None) -> list[str]:
     if not head.answered:
         return [f"{NOTICE} {UNKNOWN}"]
     first = next((event for event in events if event.event_id == head.first), None)
-    said = "" if first is None else _first_line(first)
+    line = "" if first is None else _first_line(first)
     value = "" if head.value is None else f"{_one_line(head.value)}. "
-    return [f"{NOTICE} **Answer:** {value}{said}".rstrip()]
+    return [f"{NOTICE} **Answer:** {value}{line}".rstrip()]
 
 
 _HEAD_CHARACTERS: Final = 300

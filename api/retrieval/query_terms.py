@@ -33,20 +33,20 @@ YEARS_BACK: Final = 10
 _FIRST_MS = -30_000 * DAY_MS
 _LAST_MS = 2_900_000 * DAY_MS
 
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
     *("october", "november", "december"),
 )
-_MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(_MONTHS, 1)}
+MONTH_NUMBERS = {name[:3]: number for number, name in enumerate(MONTHS, 1)}
 _COUNTED = (
     *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve"),
 )
 _NUMBERS = {name: n for n, name in enumerate(_COUNTED, 1)} | {"a": 1, "an": 1, "a couple of": 2}
 
-_MONTH = r"(?P<month>" + "|".join([*_MONTHS, "sept", *(name[:3] for name in _MONTHS)]) + r")\.?"
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?P<year>(?:19|20)\d\d)"
+MONTH = r"(?P<month>" + "|".join([*MONTHS, "sept", *(name[:3] for name in MONTHS)]) + r")\.?"
+DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+YEAR = r"(?P<year>(?:19|20)\d\d)"
 _COUNT = "|".join(sorted(_NUMBERS, key=len, reverse=True))
 
 
@@ -56,13 +56,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _CALENDAR: Final = (
     _pattern(r"(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?"),
-    _pattern(rf"{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR})?"),
-    _pattern(rf"{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?"),
-    _pattern(rf"{_MONTH},?\s+(?:of\s+)?{_YEAR}"),
+    _pattern(rf"{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?"),
+    _pattern(rf"{MONTH}\s+{DAY}(?:,?\s+{YEAR})?"),
+    _pattern(rf"{MONTH},?\s+(?:of\s+)?{YEAR}"),
     # "may" and "march" alone are mostly no months
-    _pattern(rf"(?:in|of|by|since|until|during|this|last|early|late|mid|around)[\s-]+{_MONTH}"),
-    _pattern(r"(?P<month>" + "|".join(n for n in _MONTHS if n not in ("may", "march")) + ")"),
-    _pattern(_YEAR),
+    _pattern(rf"(?:in|of|by|since|until|during|this|last|early|late|mid|around)[\s-]+{MONTH}"),
+    _pattern(r"(?P<month>" + "|".join(n for n in MONTHS if n not in ("may", "march")) + ")"),
+    _pattern(YEAR),
 )
 """The most exact first; what one has taken the next does not see."""
 _UNITS = r"(?P<unit>day|week|month|year)"
@@ -98,7 +98,7 @@ def time_spans(query: str, now_ms: int) -> tuple[TimeSpan, ...]:
 
 
 def _of_calendar(parts: dict[str, str | None], now: datetime) -> Iterator[TimeSpan]:
-    month = _MONTH_NUMBERS[name[:3].lower()] if (name := parts.get("month")) else None
+    month = MONTH_NUMBERS[name[:3].lower()] if (name := parts.get("month")) else None
     if number := parts.get("number"):
         month = int(number)
     day = int(text) if (text := parts.get("day")) else None

@@ -91,7 +91,7 @@ def story_answer(
         zone: of the days that it is answered in.
     """
     if not stories.ids:
-        return StoryAnswer(plan, 0.0, [], {}, _type(plan), _nothing(plan), [], False, {})
+        return _empty(plan)
     features = features_of(stories, terms, plan, now_ms)
     scores = story_scores(features, plan)
     order = numpy.lexsort((numpy.arange(len(scores)), -scores))
@@ -111,7 +111,7 @@ def story_answer(
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
         type=_type(plan),
-        value=_value(stories, plan, order, evidence, zone),
+        value=_value(stories, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=_decides(stories, features, terms, plan),
         explained={
@@ -121,12 +121,22 @@ def story_answer(
     )
 
 
+def _empty(plan: Plan) -> StoryAnswer:
+    return StoryAnswer(
+        plan=plan,
+        confidence=0.0,
+        order=[],
+        relevance={},
+        type=_type(plan),
+        value={Operator.COUNT: 0, Operator.USERS: []}.get(plan.operator),
+        evidence=[],
+        decides=False,
+        explained={},
+    )
+
+
 def _type(plan: Plan) -> AnswerType:
     return _TYPES.get(plan.operator, "events")
-
-
-def _nothing(plan: Plan) -> Any:
-    return {Operator.COUNT: 0, Operator.USERS: []}.get(plan.operator)
 
 
 def _decides(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
@@ -156,8 +166,8 @@ def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -
     rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1)) * holds[best]
     if rarity.sum() > 0:
         same &= holds @ rarity >= _ALIKE * rarity.sum()
-    said = features.column("story_words")
-    same &= said >= _ALIKE_STORY * said[best]
+    share = features.column("story_words")
+    same &= share >= _ALIKE_STORY * share[best]
     if terms.identifiers and stories.holds[best].any():
         same &= features.column("story_identifiers") > 0
     within = features.column("within")
@@ -180,7 +190,7 @@ def _in_front(places: Array, order: Array) -> Array:
     return numpy.concatenate([places, behind]).astype(numpy.int64)
 
 
-def _value(stories: Stories, plan: Plan, order: Array, evidence: Array, zone: tzinfo) -> Any:
+def _value(stories: Stories, plan: Plan, order: Array, *, evidence: Array, zone: tzinfo) -> Any:
     if plan.operator is Operator.COUNT:
         return len(evidence)
     if plan.operator is Operator.USERS:
@@ -202,8 +212,8 @@ def merged(ranked: Sequence[Ranked], answer: StoryAnswer, weights: DecayWeights)
         weights: of the ranking.
     """
     share = weights.relevance / weights.total
-    known = {node.node_id: node for node in ranked}
-    events = [_as_told(known.get(one), one, answer.relevance[one], share) for one in answer.order]
+    by_id = {node.node_id: node for node in ranked}
+    events = [_as_told(by_id.get(one), one, answer.relevance[one], share) for one in answer.order]
     least = events[-1].rank if events else 1.0
     told = set(answer.order)
     others = [

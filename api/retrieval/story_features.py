@@ -102,7 +102,7 @@ class _Making:
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
         whole = float(rarity.sum()) or 1.0
         covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
-        said = covered @ rarity / whole
+        words = covered @ rarity / whole
         by_story = numpy.zeros((self._stories, counts.shape[1]))
         numpy.maximum.at(by_story, self._story, (counts > 0).astype(float))
         story_said = by_story @ rarity / whole
@@ -110,13 +110,13 @@ class _Making:
         cosines = numpy.nan_to_num(self._told.cosines)
         story_cosines = self._largest(cosines)
         match = story_said + _MEANING * story_cosines + _MEANING * story_held
-        self._words(said, story_said)
+        self._words(words, story_said)
         self._meaning(cosines, story_cosines)
         self._named_things(held, story_held)
         self._match(match)
-        asserting = self._order(match, said)
+        asserting = self._order(match, words)
         self._kinds(cosines)
-        self._anchor(match, said, cosines, held)
+        self._anchor(match, words, cosines=cosines, held=held)
         self._form()
         names = tuple(self._columns)
         return Features(
@@ -153,14 +153,14 @@ class _Making:
 
     # -- what is said ------------------------------------------------------------------------------
 
-    def _words(self, said: Array, story_said: Array) -> None:
-        best = float(said.max()) or 1.0
-        near = said.copy()
+    def _words(self, words: Array, story_said: Array) -> None:
+        best = float(words.max()) or 1.0
+        near = words.copy()
         for place, other, weight in self._beside():
-            near[place] += weight * said[other]
+            near[place] += weight * words[other]
         self._columns |= {
-            "words": said,
-            "words_of_best": said / best,
+            "words": words,
+            "words_of_best": words / best,
             "words_near": numpy.minimum(near, 2.0),
             "story_words": story_said[self._story],
         }
@@ -195,13 +195,13 @@ class _Making:
         return held, numpy.maximum(0.0, self._largest(held))
 
     def _named_things(self, held: Array, story_held: Array) -> None:
-        asked = float(bool(self._terms.identifiers))
+        names_any = float(bool(self._terms.identifiers))
         of_named = numpy.maximum(0.0, self._largest(self._told.named.astype(float)))
         in_session = self._told.in_session.astype(float)
         self._columns |= {
             "identifiers": held,
             "story_identifiers": story_held[self._story],
-            "identifiers_missing": asked * (story_held[self._story] - 1),
+            "identifiers_missing": names_any * (story_held[self._story] - 1),
             "named": self._told.named.astype(float),
             "story_named": of_named[self._story],
             "in_session": in_session,
@@ -239,7 +239,7 @@ class _Making:
         places[order] = 1.0 / (1 + numpy.arange(len(order)))
         return places
 
-    def _order(self, match: Array, said: Array) -> Array:
+    def _order(self, match: Array, words: Array) -> Array:
         """Features of the order in time; which events set what is asked for."""
         until_ms = max((span.end_ms for span in self._plan.spans), default=self._now_ms + 1)
         behind = match - float(match.max())
@@ -247,7 +247,7 @@ class _Making:
         before = self._places(loose, newest=True)
         second = numpy.zeros(self._stories)
         second[before == 0.5] = 1.0  # the second place of `_places`
-        asserting = self._asserting(said, until_ms)
+        asserting = self._asserting(words, until_ms)
         setting = numpy.zeros(self._stories, dtype=bool)
         setting[self._story[asserting]] = True
         set_at = self._places(numpy.flatnonzero(setting), newest=True)
@@ -268,14 +268,14 @@ class _Making:
         }
         return asserting
 
-    def _asserting(self, said: Array, until_ms: int) -> Array:
+    def _asserting(self, words: Array, until_ms: int) -> Array:
         roles = self.roles
         setting = (roles.call & ~roles.failed_call) | roles.worked | roles.other
-        best = float((said * setting).max(initial=0.0))
+        best = float((words * setting).max(initial=0.0))
         if best <= 0:
             return numpy.zeros(self._count, dtype=bool)
         early = self._told.occurred_ms < until_ms
-        return numpy.asarray(setting & (said >= _ASSERTING * best) & early)
+        return numpy.asarray(setting & (words >= _ASSERTING * best) & early)
 
     def _said_by_named(self) -> tuple[Array, Array]:
         """1 for the last (first) message of those whom the question means, then a half, a third."""
@@ -314,7 +314,7 @@ class _Making:
         self._columns |= {name: flag.astype(float) for name, flag in flags.items()}
         self._columns["person_meaning"] = cosines * told.person
 
-    def _anchor(self, match: Array, said: Array, cosines: Array, held: Array) -> None:
+    def _anchor(self, match: Array, words: Array, *, cosines: Array, held: Array) -> None:
         """How far each event of the best story is from the event that the question names."""
         roles, failed = self.roles, self._plan.failed
         of_named = numpy.maximum(0.0, self._largest(self._told.named.astype(float)))
@@ -323,7 +323,7 @@ class _Making:
         fitting = fitting + 0.3 * roles.has_fix[self._firsts] * float(failed is False)
         begin = int(self._firsts[int(fitting.argmax())])
         story = slice(begin, begin + int(roles.length[begin]))
-        meant = said[story] + 0.8 * cosines[story] + 0.3 * held[story]
+        meant = words[story] + 0.8 * cosines[story] + 0.3 * held[story]
         if failed is False:
             meant = meant + 0.9 * roles.fixing_result[story] + 0.3 * roles.worked[story]
         else:

@@ -61,11 +61,11 @@ def model() -> Model:
 def read_model(table: Mapping[str, Any]) -> Model:
     """What a table says."""
     return Model(
-        tuple(table["features"]),
-        numpy.array(table["shared"]),
-        {name: numpy.array(weights) for name, weights in table["operators"].items()},
-        tuple(table["signs"]),
-        numpy.array(table["judge"]),
+        features=tuple(table["features"]),
+        shared=numpy.array(table["shared"]),
+        operators={name: numpy.array(weights) for name, weights in table["operators"].items()},
+        signs=tuple(table["signs"]),
+        judge=numpy.array(table["judge"]),
     )
 
 
@@ -78,17 +78,18 @@ def story_scores(features: Features, plan: Plan, chosen: Model | None = None) ->
     chosen = chosen or model()
     if features.names != chosen.features:
         raise ValueError("the ranker was trained on other features: make train-ranker")
-    own = chosen.operators.get(plan.operator)
-    weights = chosen.shared if own is None else chosen.shared + own
-    return numpy.asarray(features.matrix @ weights)
+    return numpy.asarray(features.matrix @ _weights(chosen, plan))
+
+
+def _weights(chosen: Model, plan: Plan) -> Array:
+    added = chosen.operators.get(plan.operator)
+    return chosen.shared if added is None else chosen.shared + added
 
 
 def explained(features: Features, plan: Plan, place: int, most: int = 5) -> dict[str, float]:
     """The features that count most in an event's score, each with what it adds."""
     chosen = model()
-    own = chosen.operators.get(plan.operator)
-    weights = chosen.shared if own is None else chosen.shared + own
-    parts = features.matrix[place] * weights
+    parts = features.matrix[place] * _weights(chosen, plan)
     order = numpy.argsort(-numpy.abs(parts), kind="stable")[:most]
     return {chosen.features[one]: round(float(parts[one]), 2) for one in order if parts[one]}
 

@@ -12,9 +12,8 @@ import numpy
 
 from enrichment.event_kinds import EventKind
 from pipelines.columns.standings import Array
-from pipelines.columns.story_records import KINDS, Stories
+from pipelines.columns.story_records import KINDS, MESSAGE, Stories
 
-_MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
 _CALL: Final = KINDS.index(EventKind.CALL)
 _RESULT: Final = KINDS.index(EventKind.RESULT)
 
@@ -59,10 +58,10 @@ def roles_of(stories: Stories) -> Roles:
     begins = numpy.flatnonzero(numpy.diff(stories.story, prepend=-1)) if count else _none()
     lengths = numpy.diff(numpy.append(begins, count))
     starts = numpy.repeat(begins, lengths)
-    found = _Found(stories)
+    ordered = _Found(stories)
     for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
-        found.read(begin, begin + length)
-    says, call = stories.kind == _MESSAGE, (stories.kind == _CALL) & ~stories.failed
+        ordered.read(begin, begin + length)
+    says, call = stories.kind == MESSAGE, (stories.kind == _CALL) & ~stories.failed
     worked = (stories.kind == _RESULT) & ~stories.failed
     story = numpy.repeat(numpy.arange(len(begins)), lengths)
     return Roles(
@@ -73,9 +72,9 @@ def roles_of(stories: Stories) -> Roles:
         call=call,
         worked=worked,
         other=~(says | call | worked | stories.failed),
-        **{name: numpy.asarray(array) for name, array in found.arrays.items()},
+        **{name: numpy.asarray(array) for name, array in ordered.arrays.items()},
         has_failure=_any(stories.failed, story),
-        has_fix=_any(found.arrays["fixing_result"], story),
+        has_fix=_any(ordered.arrays["fixing_result"], story),
     )
 
 

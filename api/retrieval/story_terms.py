@@ -107,8 +107,8 @@ def story_terms(query: str, plan: Plan) -> StoryTerms:
 
 
 def _identifiers(query: str) -> tuple[str, ...]:
-    found = dict.fromkeys(one.lower() for one in _IDENTIFIER.findall(query))
-    return tuple(one for one in found if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
+    mixed = dict.fromkeys(one.lower() for one in _IDENTIFIER.findall(query))
+    return tuple(one for one in mixed if not _MEASURE.fullmatch(one))[:MAX_IDENTIFIERS]
 
 
 def stories_asked(

@@ -13,18 +13,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
-from api.retrieval.query_terms import TimeSpan
+from api.retrieval.query_terms import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
 
 MAX_WINDOWS: Final = 8
 _LONGEST: Final = timedelta(days=36_500)
 _EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
-_MONTHS: Final = (
-    *("january", "february", "march", "april", "may", "june", "july", "august", "september"),
-    *("october", "november", "december"),
-)
-_MONTH_NUMBERS: Final = {name[:3]: number for number, name in enumerate(_MONTHS, 1)}
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS: Final = {
     name: number
@@ -41,9 +36,6 @@ _UNITS: Final = {
     "year": timedelta(days=365),
 }
 
-_MONTH = "|".join([*_MONTHS, "sept", *(name[:3] for name in _MONTHS)])
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?P<year>(?:19|20)\d\d)"
 _COUNT = r"(?P<count>\d{1,4}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
 _UNIT = r"(?P<unit>minute|hour|day|week|month|year)s?"
 _CLOCK = r"(?:,?\s+(?:at\s+)?(?P<hour>\d{1,2}):(?P<minute>\d\d))?"
@@ -75,16 +67,12 @@ class _Point(NamedTuple):
 
 
 _ISO: Final = _pattern(
-    rf"{_YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::\d\d)?Z?)?"
+    rf"{YEAR}-(?P<number>\d\d)-(?P<day>\d\d)(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::\d\d)?Z?)?"
 )
-_DAY_MONTH: Final = _pattern(
-    rf"(?:the\s+)?{_DAY}\s+(?:of\s+)?(?P<month>{_MONTH})\.?(?:,?\s+{_YEAR})?{_CLOCK}"
-)
-_MONTH_DAY: Final = _pattern(
-    rf"(?P<month>{_MONTH})\.?\s+(?:the\s+)?{_DAY}(?:,?\s+{_YEAR})?{_CLOCK}"
-)
-_MONTH_YEAR: Final = _pattern(rf"(?P<month>{_MONTH})\.?,?\s+(?:of\s+)?{_YEAR}")
-_IN_MONTH: Final = re.compile(rf"(?<=\bin )(?P<month>{'|'.join(_MONTHS)})(?![\w-])", re.IGNORECASE)
+_DAY_MONTH: Final = _pattern(rf"(?:the\s+)?{DAY}\s+(?:of\s+)?{MONTH}(?:,?\s+{YEAR})?{_CLOCK}")
+_MONTH_DAY: Final = _pattern(rf"{MONTH}\s+(?:the\s+)?{DAY}(?:,?\s+{YEAR})?{_CLOCK}")
+_MONTH_YEAR: Final = _pattern(rf"{MONTH},?\s+(?:of\s+)?{YEAR}")
+_IN_MONTH: Final = re.compile(rf"(?<=\bin )(?P<month>{'|'.join(MONTHS)})(?![\w-])", re.IGNORECASE)
 _WEEKDAY: Final = _pattern(
     r"(?:last\s+|this\s+past\s+|this\s+)?(?P<weekday>" + "|".join(_WEEKDAYS) + ")"
 )
@@ -135,7 +123,8 @@ def _window(text: str, points: list[_Point], place: int, now: datetime) -> tuple
             first, end = min(point.first, other.first), max(point.end, other.end)
             return 2, _made(text, opening.start(), other.stop, first=first, end=end)
     if (match := _SINCE.search(before)) is not None:
-        stop = point.stop + (said.end() if (said := _ONWARDS.match(behind)) else 0)
+        onwards = _ONWARDS.match(behind)
+        stop = point.stop + (onwards.end() if onwards else 0)
         return 1, _made(text, match.start(), stop, first=point.first, end=now, is_point=False)
     if (match := _BEFORE.search(before)) is not None:
         return 1, _made(
@@ -157,14 +146,14 @@ def _made(
 
 def _points(text: str, now: datetime) -> list[_Point]:
     """Days, weeks and the like, in their order; what a pattern took the next does not see."""
-    left, found = text, []
+    left, points = text, []
     for pattern, reader in _READERS:
         for match in pattern.finditer(left):
             span = reader(match.groupdict(), now)
             if span is not None:
-                found.append(_Point(*span, match.start(), match.end()))
+                points.append(_Point(*span, match.start(), match.end()))
         left = pattern.sub(lambda match: "\0" * len(match[0]), left)
-    return sorted(found, key=lambda point: point.begin)
+    return sorted(points, key=lambda point: point.begin)
 
 
 Span = tuple[datetime, datetime]
@@ -172,7 +161,7 @@ Span = tuple[datetime, datetime]
 
 def _of_date(parts: Mapping[str, str | None], now: datetime) -> Span | None:
     name = parts.get("month")
-    month = _MONTH_NUMBERS[name[:3].lower()] if name else int(parts["number"] or 0)
+    month = MONTH_NUMBERS[name[:3].lower()] if name else int(parts["number"] or 0)
     given, day = parts.get("year"), int(parts["day"] or 0)
     years = [int(given)] if given else [now.year, now.year - 1]
     for year in years:
@@ -186,7 +175,7 @@ def _of_date(parts: Mapping[str, str | None], now: datetime) -> Span | None:
 
 
 def _of_month(parts: Mapping[str, str | None], now: datetime) -> Span | None:
-    month = _MONTH_NUMBERS[str(parts["month"])[:3].lower()]
+    month = MONTH_NUMBERS[str(parts["month"])[:3].lower()]
     given = parts.get("year")
     year = int(given) if given else now.year - (month > now.month)
     first = _date(year, month, 1, now)

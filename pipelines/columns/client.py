@@ -456,9 +456,9 @@ class RemoteReads(ColumnReads):
         answer: Standings = self._ask("standings", wanted)
         return answer
 
-    def stories(self, asked: StoriesAsked) -> Stories:
+    def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""
-        answer: Stories = self._ask("stories", asked)
+        answer: Stories = self._ask("stories", question)
         return answer
 
     def pending(self, event_ids: Sequence[str]) -> list[str]:

@@ -159,7 +159,7 @@ class ColumnReads(NameReads, Protocol):
         """Events that the viewer sees."""
         ...
 
-    def stories(self, asked: StoriesAsked) -> Stories:
+    def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""
         ...
 

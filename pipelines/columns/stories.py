@@ -16,7 +16,7 @@ from typing import Final
 import numpy
 
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
-from pipelines.columns.story_records import KINDS, Stories, StoriesAsked
+from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.view import View
 
@@ -30,22 +30,23 @@ MAX_IN_WINDOW: Final = 400
 MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
-_MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
 
 
-def stories_of(view: View, asked: StoriesAsked) -> Stories:
+def stories_of(view: View, question: StoriesAsked) -> Stories:
     """The stories that a question may be answered from, as one viewer sees them."""
-    return _Telling(view, asked).told()
+    return _Telling(view, question).told()
 
 
 class _Telling:
-    def __init__(self, view: View, asked: StoriesAsked) -> None:
+    def __init__(self, view: View, question: StoriesAsked) -> None:
         self._view = view
-        self._asked = asked
+        self._question = question
         self._events = view.tenant.events
         self._story_of: dict[int, int] = {}
         names = self._events.names
-        self._sessions = {number for one in asked.sessions if (number := names.find(one)) != NOBODY}
+        self._sessions = {
+            number for one in question.sessions if (number := names.find(one)) != NOBODY
+        }
 
     def told(self) -> Stories:
         acting = self._acting()
@@ -71,14 +72,14 @@ class _Telling:
     def _named(self, acting: Array) -> Array:
         """Numbers of the authors whom the question names: those with most of the words."""
         table, names = self._events.table, self._events.names
-        capitalised = set(self._asked.capitalised)
+        capitalised = set(self._question.capitalised)
         acts = set(acting.tolist())
         matched: dict[int, int] = {}
         for number in numpy.unique(table["author"][self._view.seen]).tolist():
             name = (names.text(number) or "").lower()
             parts = set(_NAME_PART.findall(name))
             shared = 0 if number in acts else len(parts & capitalised)
-            if not shared and name and f" {name} " in self._asked.text:
+            if not shared and name and f" {name} " in self._question.text:
                 shared = len(parts)
             if shared:
                 matched[number] = shared
@@ -88,14 +89,14 @@ class _Telling:
     # -- which events ------------------------------------------------------------------------------
 
     def _choose(self, named: Array) -> None:
-        asked = self._asked
+        question = self._question
         sources: list[Iterable[int]] = [self._in_sessions()]
-        if asked.by_window:
+        if question.by_window:
             sources.append(self._in_windows(named))
         sources.append(self._hits())
-        if asked.by_speaker and len(named):
+        if question.by_speaker and len(named):
             sources.append(self._said_by(named))
-        if asked.by_failure:
+        if question.by_failure:
             sources.append(self._failed())
         self._take(chain(*sources))
 
@@ -133,7 +134,7 @@ class _Telling:
 
     def _hits(self) -> Iterator[int]:
         rows, seen = self._events.rows, self._view.seen
-        yield from (rows[one] for one in self._asked.hits if one in rows and seen[rows[one]])
+        yield from (rows[one] for one in self._question.hits if one in rows and seen[rows[one]])
 
     def _in_sessions(self) -> Iterator[int]:
         for number in sorted(self._sessions):
@@ -144,7 +145,7 @@ class _Telling:
         """The newest in the windows; where somebody is named, from the sessions that are theirs."""
         table = self._events.table
         within = numpy.zeros(table.size, dtype=bool)
-        for first_ms, end_ms in self._asked.windows:
+        for first_ms, end_ms in self._question.windows:
             within |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
         within &= self._view.seen
         if len(named):
@@ -154,9 +155,9 @@ class _Telling:
 
     def _said_by(self, named: Array) -> list[int]:
         table = self._events.table
-        said = numpy.isin(table["author"], named) & self._view.seen
-        said &= numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.MESSAGE,)))
-        return self._newest(said, MAX_OF_SPEAKER)
+        spoken = numpy.isin(table["author"], named) & self._view.seen
+        spoken &= numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.MESSAGE,)))
+        return self._newest(spoken, MAX_OF_SPEAKER)
 
     def _newest(self, chosen: Bits, most: int) -> list[int]:
         rows = numpy.flatnonzero(chosen)
@@ -166,7 +167,7 @@ class _Telling:
 
     def _failed(self) -> list[int]:
         """What failed and says something of it, the best first."""
-        scores = self._events.texts.scores(self._asked.stems, self._events.table.size)
+        scores = self._events.texts.scores(self._question.stems, self._events.table.size)
         rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures())
         chosen: list[int] = rows[best(scores[rows], MAX_FAILED)].tolist()
         return chosen
@@ -183,21 +184,23 @@ class _Telling:
         return self._events.place(row)
 
     def _columns(self, rows: Rows, story: Array, acting: Array, named: Array) -> Stories:
-        events, asked = self._events, self._asked
+        events, question = self._events, self._question
         table = events.table
-        vector = None if asked.vector is None else numpy.array(asked.vector, dtype=numpy.float32)
+        vector = (
+            None if question.vector is None else numpy.array(question.vector, dtype=numpy.float32)
+        )
         unknown = numpy.full(len(rows), numpy.nan)
         names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user")}
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
-        holds = [(events.texts.counts(one, rows) > 0).all(axis=1) for one in asked.identifiers]
+        holds = [(events.texts.counts(one, rows) > 0).all(axis=1) for one in question.identifiers]
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
             tools=names["tool"][0],
             users=names["user"][0],
             total=int(self._view.seen.sum()),
-            holding=events.texts.holding(asked.stems, self._view.seen),
+            holding=events.texts.holding(question.stems, self._view.seen),
             story=story,
             occurred_ms=table["occurred_ms"][rows],
             author=names["author"][1],
@@ -205,13 +208,13 @@ class _Telling:
             user=names["user"][1],
             kind=kind,
             failed=self._failures()[rows],
-            person=(kind == _MESSAGE) & ~numpy.isin(author, acting),
+            person=(kind == MESSAGE) & ~numpy.isin(author, acting),
             named=numpy.isin(author, named),
             in_session=numpy.isin(table["session"][rows], list(self._sessions)),
             words=table["words"][rows],
             asks=table["asks"][rows],
-            counts=events.texts.counts(asked.stems, rows),
-            marks=(events.texts.counts(asked.marks, rows) > 0).sum(axis=1),
+            counts=events.texts.counts(question.stems, rows),
+            marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )

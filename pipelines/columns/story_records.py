@@ -10,6 +10,7 @@ from pipelines.columns.standings import Array
 
 KINDS: Final = tuple(EventKind)
 """By the number that a story tells of an event."""
+MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
 
 
 class StoriesAsked(NamedTuple):

@@ -52,9 +52,9 @@ class ViewReads(ColumnNames):
         rows = numpy.union1d(chosen, met).astype(numpy.int32)
         return self._view.standings(rows, stems=wanted.stems, vector=vector)
 
-    def stories(self, asked: StoriesAsked) -> Stories:
+    def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""
-        return stories_of(self._view, asked)
+        return stories_of(self._view, question)
 
     def pending(self, event_ids: Sequence[str]) -> list[str]:
         """Those of some events that the viewer sees, and that are not in the graph yet."""
