@@ -18,7 +18,9 @@ from api.retrieval.query_terms import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, T
 MAX_WINDOWS: Final = 8
 _LONGEST: Final = timedelta(days=36_500)
 _EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)
-_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = round(datetime(1973, 1, 1, tzinfo=UTC).timestamp()) * 1_000
+_LAST_MS: Final = round(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) * 1_000
+"""Clocks before and behind are taken for these: calendars end somewhere."""
 
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS: Final = {
@@ -101,8 +103,8 @@ def exact_windows(text: str, now_ms: int, zone: tzinfo = UTC) -> tuple[Window, .
         now_ms: the clock.
         zone: whose midnights days begin at.
     """
-    now = datetime.fromtimestamp(now_ms / 1_000, UTC)
-    now = min(max(now, _EARLIEST + timedelta(days=400)), _LATEST).astimezone(zone)
+    now_ms = min(max(now_ms, _FIRST_MS), _LAST_MS)
+    now = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone(zone)
     points = _points(text, now)
     windows = []
     place = 0

@@ -16,12 +16,26 @@ PURE = (
     "intent",
     "met",
     "narrative",
+    "plan",
+    "plan_phrases",
     "policy",
     "query_terms",
     "ranking",
     "relevance",
+    "story_answer",
+    "story_features",
+    "story_ranker",
+    "story_roles",
+    "story_terms",
+    "time_windows",
 )
-RECORDS = ("pipelines.columns.standings", "pipelines.columns.steps", "pipelines.graph.rows")
+RECORDS = (
+    "api.retrieval.operators",
+    "pipelines.columns.standings",
+    "pipelines.columns.steps",
+    "pipelines.columns.story_records",
+    "pipelines.graph.rows",
+)
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")
 LOADED_BY_NONE = ("fastapi", "neo4j", "prometheus_client", "redis", "structlog")
 

@@ -13,7 +13,10 @@ from tokenizers import Tokenizer
 from api.retrieval.narrative import (
     NARRATIVE_FACTS,
     NARRATIVE_FACTS_AN_ENTITY,
+    NOTICE,
+    UNKNOWN,
     WEEK_MS,
+    AnswerHead,
     Evidence,
     FactLine,
     chosen_facts,
@@ -129,17 +132,46 @@ def test_evidence_is_read_in_order_and_can_be_proved() -> None:
     ]
     assert evidence_markdown(events, max_tokens=1_000) == (
         "### s, 2026-02-02\n"
-        f"- 02:40:01 Ana, message.user: first [{event_id(1)}]\n"
-        f"- 02:40:03 agent, message.user charge (failed): third [{event_id(3)}]\n\n"
+        f"- 02:40:01 Ana, message.user: first [e2]\n"
+        f"- 02:40:03 agent, message.user charge (failed): third [e1]\n\n"
         "### other, 2026-02-02\n"
-        f"- 02:40:02 agent, message.user: elsewhere (recurring pattern) [{event_id(2)}]\n"
+        f"- 02:40:02 agent, message.user: elsewhere (recurring pattern) [e3]\n\n"
+        f"Sources: e1={event_id(3)}, e2={event_id(1)}, e3={event_id(2)}\n"
     )
+
+
+def without_sources(text: str) -> str:
+    """What the budget is of."""
+    return text.partition("\nSources: ")[0]
+
+
+def test_the_answer_stands_above_its_evidence() -> None:
+    events = [evidence(1, text="charged twice"), evidence(2, text="other")]
+    head = AnswerHead("2 times", answered=True, first=event_id(2))
+    first, _, rest = evidence_markdown(events, max_tokens=500, head=head).partition("\n\n")
+    assert first == (
+        f"{NOTICE} **Answer:** 2 times. 2026-02-02 02:40:02 agent, message.user: other [e2]"
+    )
+    assert rest.startswith("### s, 2026-02-02\n")
+
+
+def test_what_is_not_known_is_said_to_be_not_known() -> None:
+    head = AnswerHead(None, answered=False, first=None)
+    text = evidence_markdown([evidence(1)], max_tokens=500, head=head)
+    assert text.startswith(f"{NOTICE} {UNKNOWN}\n\n### s")
+
+
+def test_the_answer_counts_among_the_tokens() -> None:
+    events = [evidence(number, text="word " * 40) for number in range(1, 9)]
+    head = AnswerHead(None, answered=True, first=event_id(1))
+    text = evidence_markdown(events, max_tokens=300, head=head)
+    assert estimated_tokens(without_sources(text)) <= 300
 
 
 def test_what_does_not_fit_is_cut_and_then_left_out() -> None:
     events = [evidence(1, text="word " * 500), evidence(2, text="short")]
     text = evidence_markdown(events, max_tokens=150)
-    assert estimated_tokens(text) <= 150
+    assert estimated_tokens(without_sources(text)) <= 150
     assert "…" in text
     assert event_id(1) in text
     assert evidence_markdown([evidence(1)], max_tokens=5) == "Nothing was found.\n"
@@ -162,7 +194,7 @@ def test_evidence_keeps_within_its_tokens(
     events = [
         evidence(number, text=text, session_id=session or "s") for number, text, session in said
     ]
-    text = evidence_markdown(events, max_tokens=max_tokens)
+    text = without_sources(evidence_markdown(events, max_tokens=max_tokens))
     assert estimated_tokens(text) <= max_tokens
     for line in text.splitlines():
         assert line == "" or line.startswith(("### ", "- ", "Nothing was found."))

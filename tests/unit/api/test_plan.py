@@ -1,0 +1,258 @@
+"""What a question asks for: phrasings of every operator, none of them of a data set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import plan_of
+from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS
+
+NOW_MS = 1_795_543_200_000  # 2026-11-24T18:00Z
+
+PHRASINGS: dict[Operator, tuple[str, ...]] = {
+    Operator.CAUSE: (
+        "Why did the payment fail?",
+        "Why do my customers' payments keep failing?",
+        "What went wrong with the import?",
+        "What caused the outage?",
+        "For what reason was the booking refused?",
+        "How come there is no invoice?",
+        "What is the root cause of the 503 on checkout?",
+        "What lies behind the empty report?",
+        "Which change led to the slow queries?",
+        "What prevented the upload?",
+        "Explain why the backup did not run.",
+        "Where does the double entry come from?",
+        "The nightly export: what was the problem?",
+    ),
+    Operator.LESSON: (
+        "How was the import fixed?",
+        "How did we get the printer to work in the end?",
+        "What fixed the login?",
+        "What helped with the login?",
+        "What should I do next time with the export?",
+        "What was changed so that the upload went through?",
+        "What did the successful attempt at the booking do differently?",
+        "The sync failed at first; what helped?",
+        "What was the workaround for the login?",
+        "How did you solve the disk problem?",
+    ),
+    Operator.CALLS: (
+        "Which tools were used for the booking?",
+        "What tools did the support agent use for order 4711?",
+        "What tools were used in session Z?",
+        "List the tool calls for the refund.",
+        "Show me every call that belongs to the booking.",
+        "What did the agent call to handle the refund?",
+        "By which steps was the move done?",
+    ),
+    Operator.FAILURES: (
+        "Which calls failed during the booking?",
+        "List the failed attempts at the upload.",
+        "What errors did we get with the import?",
+        "Show the errors we got with the import.",
+        "Which attempts at the booking ended in an error?",
+        "What failures were there in the nightly run?",
+        "Which tool did not work when we tried the export?",
+    ),
+    Operator.ACTOR: (
+        "Who approved the discount?",
+        "Tell me who changed the limit.",
+        "Which person signed off the release?",
+        "I need the name of whoever closed the account.",
+        "By whom was the order cancelled?",
+        "Which agent took over the case?",
+    ),
+    Operator.TIME: (
+        "When was the release?",
+        "When did the migration take place?",
+        "On which day did we ship the parcel?",
+        "What day was the audit?",
+        "Since when is the limit 500?",
+        "Give me the date of the last outage.",
+        "What is the date of the audit?",
+    ),
+    Operator.LAST: (
+        "What did Ana say last?",
+        "What was the last thing Ana wrote?",
+        "Show me the most recent message from Ana.",
+        "What has Ana told us most recently?",
+        "What is the latest word from Ana?",
+    ),
+    Operator.FIRST: (
+        "What did Ana say first about the refund?",
+        "What was the first message on the outage?",
+        "How did the conversation on pricing begin?",
+        "With which words did Ana bring up the refund?",
+        "What did Ana originally ask for?",
+    ),
+    Operator.WINDOW: (
+        "What happened yesterday?",
+        "What happened with Ana on 15 November?",
+        "What did we do for Ana between 9 November and 10 November?",
+        "Give me the events of last week.",
+        "On Sunday, what went on with Ana?",
+        "What did the agent do yesterday?",
+    ),
+    Operator.AFTER: (
+        "What happened after the refusal?",
+        "What came right after the crash?",
+        "After the deploy, what was done next?",
+        "What was the next step following the rejection?",
+        "And then, after the crash?",
+    ),
+    Operator.BEFORE: (
+        "What happened before the crash?",
+        "What preceded the refusal?",
+        "Which steps led up to the outage?",
+        "Before the crash, what took place?",
+        "What was done right before the deploy?",
+    ),
+    Operator.COUNT: (
+        "How often did the login fail?",
+        "How many times was the order changed?",
+        "Count how often the job timed out.",
+        "In how many cases was the parcel late?",
+        "What is the number of times the job crashed?",
+        "How many failures were there?",
+    ),
+    Operator.USERS: (
+        "Which of our users had a late parcel?",
+        "Who of all customers asked for a refund?",
+        "List the users who were locked out.",
+        "Give me everyone who got a 403.",
+        "Across all accounts, who had a failed login?",
+    ),
+    Operator.VALUE: (
+        "What is the plan of Ana?",
+        "What is Ana's address now?",
+        "Which value does the limit have at present?",
+        "Remind me of the address of Ana, please.",
+        "I need the address of Ana, please.",
+    ),
+    Operator.VALUE_BEFORE: (
+        "What was the limit before the last change?",
+        "What did the limit use to be?",
+        "What was Ana's address previously?",
+        "What is the former value of the limit?",
+        "Before the latest update, what was the limit?",
+    ),
+    Operator.VALUE_AT: (
+        "What was the limit on 15 November?",
+        "As of 15 November, what was the limit?",
+        "Tell me the limit as of 15 November.",
+        "Which value did the limit have on 15 November?",
+    ),
+    Operator.PREFERENCE: (
+        "What does Ana prefer for delivery?",
+        "How does Ana want us to do the billing?",
+        "How should we go about delivery with Ana?",
+        "Which way of contact does Ana like?",
+        "Delivery: what does Ana want?",
+        "What are the wishes of Ana about billing?",
+        "Is there a special wish of Ana for delivery when it rains?",
+        "What exception did Ana make for the case that it rains?",
+    ),
+    Operator.PROFILE: (
+        "Tell me about Ana Berg.",
+        "What do we know about Ana Berg?",
+        "Who is Ana Berg, and what should I keep in mind?",
+        "Give me a profile of Ana Berg.",
+        "Brief me on Ana Berg.",
+    ),
+    Operator.SIMILAR: (
+        "Have we seen this before: DiskError: no space left on /data",
+        "Did something like this happen earlier? ConnectTimeout: 30 s",
+        'I just got "OutOfRange: 17 is not in 1..9". Is that new?',
+        "DiskError: no space left on /data",
+        "Find earlier cases of: AUTH_FAILED for client 12",
+        "Was there anything like this before?",
+    ),
+    Operator.PROMISE: (
+        "What did we promise Ana that is still open?",
+        "What do we still owe Ana?",
+        "Which commitment to Ana is not kept yet?",
+        "What is outstanding for Ana?",
+        "Is there anything left to do for Ana?",
+    ),
+    Operator.SUMMARY: (
+        "Summarise session s-12.",
+        "Sum up this session.",
+        "What was session s-12 about?",
+        "Give me the gist of session s-12.",
+        "Recap s-12 for me.",
+        "What happened in this session?",
+    ),
+    Operator.SEARCH: (
+        "Does Ana have a cat?",
+        "Order 4711",
+        "Is the office open at night?",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "question"),
+    [(operator, question) for operator, questions in PHRASINGS.items() for question in questions],
+)
+def test_what_a_question_asks_for(operator: Operator, question: str) -> None:
+    assert plan_of(question, NOW_MS).operator is operator
+
+
+def test_every_operator_has_its_phrasings() -> None:
+    assert set(PHRASINGS) == set(Operator)
+
+
+@pytest.mark.parametrize(
+    ("question", "topic"),
+    [
+        ("How was the broken printer fixed?", "the broken printer"),
+        ("How often did the login fail?", "the login fail"),
+        ("What was the limit on 15 November?", "limit"),
+        ("Which calls failed during the booking?", "the booking"),
+        ("What is Ana's address now?", "Ana's address"),
+        ("What happened right before the crash?", "the crash"),
+        ('I just got "DiskError: no space left". Is that new?', "DiskError: no space left"),
+    ],
+)
+def test_what_a_question_is_about(question: str, topic: str) -> None:
+    assert plan_of(question, NOW_MS).topic == topic
+
+
+def test_a_time_limits_what_is_asked_for() -> None:
+    plan = plan_of("What happened with Ana yesterday?", NOW_MS)
+    assert len(plan.spans) == 1
+    assert plan_of("What happened with Ana?", NOW_MS).operator is not Operator.WINDOW
+
+
+@pytest.mark.parametrize(
+    ("question", "failed"),
+    [
+        ("What came after the rejected order?", True),
+        ("What came before the order that was accepted?", False),
+        ("What came after the order?", None),
+    ],
+)
+def test_whether_it_asks_about_what_failed(question: str, failed: bool | None) -> None:
+    assert plan_of(question, NOW_MS).failed is failed
+
+
+def test_it_is_told_when_the_session_is_meant() -> None:
+    assert plan_of("Sum up this session.", NOW_MS).session
+    assert not plan_of("Sum up session s-12.", NOW_MS).session
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_a_plan_with_a_topic(query: str) -> None:
+    plan = plan_of(query, NOW_MS)
+    assert 0 <= plan.confidence <= 1
+    assert plan.topic or not query.strip()
+
+
+@pytest.mark.parametrize("letter", ["a ", "what ", "did ", "before ", "the last ", "(", "how "])
+def test_a_long_text_is_planned_in_a_blink(letter: str) -> None:
+    """Patterns with gaps must not go back and forth over each other."""
+    plan_of(letter * (MAX_SEARCHED_CHARACTERS // len(letter)), NOW_MS)

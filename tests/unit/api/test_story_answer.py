@@ -1,0 +1,192 @@
+"""From stories to an answer: what comes first, how often, who, when, and whether it is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import plan_of
+from api.retrieval.ranking import Ranked
+from api.retrieval.story_answer import FIRST_EVENTS, StoryAnswer, merged, story_answer
+from api.retrieval.story_features import features_of
+from api.retrieval.story_ranker import explained, model, story_scores
+from api.retrieval.story_terms import stories_asked, story_terms
+from consolidation.decay import DecayWeights
+from tests.factories import START_MS, event_id
+from tests.unit.api.story_builder import MINUTE_MS, Told
+
+NOW_MS = START_MS + 10_000 * MINUTE_MS
+WEIGHTS = DecayWeights(0.0, 0.0, 1.0)
+
+
+def asked(question: str) -> tuple[Any, Any, Told]:
+    """Plan and terms of a question, and room for stories that it is asked of."""
+    plan = plan_of(question, NOW_MS)
+    terms = story_terms(question, plan)
+    wanted = stories_asked(terms, plan, hits=(), vector=None, session_id="s")
+    return plan, terms, Told(wanted)
+
+
+def answer(question: str, stories: Told, plan: Any, terms: Any, zone: Any = UTC) -> StoryAnswer:
+    return story_answer(stories.stories(), terms, plan, now_ms=NOW_MS, zone=zone)
+
+
+def of_printer(stories: Told, story: int, user: str, **fields: Any) -> Told:
+    """Somebody's printer jams, and works when the tray was closed."""
+    common: dict[str, Any] = {"user": user, **fields}
+    return (
+        stories.add(story, "message", "my label will not print", author=user, **common)
+        .add(story, "call", "label printer", tool="print_label", **common)
+        .add(story, "failure", "printer jammed", tool="print_label", **common)
+        .add(story, "call", "close tray", tool="close_tray", **common)
+        .add(story, "result", "closed", tool="close_tray", **common)
+        .add(story, "call", "label printer tray closed", tool="print_label", **common)
+        .add(story, "result", "printed", tool="print_label", **common)
+    )
+
+
+def of_weather(stories: Told, story: int, **fields: Any) -> Told:
+    """Something else."""
+    return (
+        stories.add(story, "message", "will it rain", author="eve", **fields)
+        .add(story, "call", "berlin", tool="weather", **fields)
+        .add(story, "result", "sunny", tool="weather", **fields)
+    )
+
+
+def test_why_gives_the_failure_first() -> None:
+    question = "Why did the printer of the label fail?"
+    plan, terms, stories = asked(question)
+    of_weather(of_printer(stories, 0, "ana"), 1)
+    given = answer(question, stories, plan, terms)
+    assert given.order[0] == "2"
+    assert given.decides
+
+
+def test_what_fixed_it_gives_what_was_different_first() -> None:
+    question = "What fixed the label printer?"
+    plan, terms, stories = asked(question)
+    of_weather(of_printer(stories, 0, "ana"), 1)
+    assert set(answer(question, stories, plan, terms).order[:2]) <= {"4", "5"}
+
+
+def test_how_often_counts_what_is_alike() -> None:
+    question = "How often did the printer jam?"
+    plan, terms, stories = asked(question)
+    for number in range(3):
+        of_printer(stories, number, "ana")
+    of_weather(stories, 3)
+    given = answer(question, stories, plan, terms)
+    assert (given.type, given.value) == ("count", 3)
+    assert given.evidence == ["2", "9", "16"]
+    assert given.order[:3] == given.evidence
+
+
+def test_which_users_gives_each_once() -> None:
+    question = "Which users had a printer that jammed?"
+    plan, terms, stories = asked(question)
+    for number, user in enumerate(("ana", "bob", "ana")):
+        of_printer(stories, number, user)
+    given = answer(question, stories, plan, terms)
+    assert (given.type, given.value) == ("list", ["ana", "bob"])
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"), [(UTC, "+00:00"), (timezone(timedelta(hours=9)), "+09:00")]
+)
+def test_when_gives_the_moment_in_the_zone(zone: Any, told: str) -> None:
+    question = "When did we print the label?"
+    plan, terms, stories = asked(question)
+    given = answer(question, of_printer(stories, 0, "ana"), plan, terms, zone)
+    assert given.type == "value"
+    assert str(given.value).endswith(told)
+
+
+def test_what_nobody_ever_said_is_hardly_known() -> None:
+    known = "Why did the printer of the label fail?"
+    plan, terms, stories = asked(known)
+    sure = answer(known, of_printer(stories, 0, "ana"), plan, terms).confidence
+    unknown = "Why did the renewal of the passport fail?"
+    plan, terms, stories = asked(unknown)
+    unsure = answer(unknown, of_printer(stories, 0, "ana"), plan, terms).confidence
+    assert unsure < 0.4 < sure
+
+
+def test_nothing_found_is_nothing_known() -> None:
+    question = "How often did the printer jam?"
+    plan, terms, stories = asked(question)
+    given = answer(question, stories, plan, terms)
+    assert (given.confidence, given.value, given.order, given.decides) == (0.0, 0, [], False)
+
+
+def test_a_conversation_without_tools_is_ranked_by_what_is_said() -> None:
+    question = "What does Ana paint?"
+    plan, terms, stories = asked(question)
+    stories.add(0, "message", "i paint lakes", author="ana").add(0, "message", "nice", author="bo")
+    assert not answer(question, stories, plan, terms).decides
+
+
+def test_who_said_something_last_is_an_order_in_a_conversation_too() -> None:
+    question = "What did Ana say last?"
+    plan, terms, stories = asked(question)
+    for number, text in enumerate(("hello", "i paint lakes", "bye")):
+        stories.add(number, "message", text, author="ana", named=True)
+        stories.add(number, "message", "i see", author="bo")
+    given = answer(question, stories, plan, terms)
+    assert given.decides
+    assert given.order[0] == "4"
+
+
+def test_a_merged_ranking_falls_and_keeps_every_node_once() -> None:
+    question = "Why did the printer of the label fail?"
+    plan, terms, stories = asked(question)
+    of_printer(stories, 0, "ana")
+    rows = stories.stories()
+    ids = [event_id(number + 1) for number in range(len(rows.ids))]
+    given = story_answer(rows._replace(ids=ids), terms, plan, now_ms=NOW_MS, zone=UTC)
+    other = event_id(99)
+    before = [
+        Ranked("entity:aa", 0.99, 0.99, found_by=("entity",)),
+        Ranked(ids[0], 0.9, 0.9, found_by=("text",)),
+        Ranked(other, 0.8, 0.8, found_by=("vector",)),
+    ]
+    after = merged(before, given, WEIGHTS)
+    nodes = [node.node_id for node in after]
+    assert sorted(nodes) == sorted({*ids, other, "entity:aa"})
+    ranks = [node.rank for node in after]
+    assert ranks == sorted(ranks, reverse=True)
+    assert nodes[:FIRST_EVENTS] == given.order[:FIRST_EVENTS]
+    assert nodes.index("entity:aa") == FIRST_EVENTS
+    assert nodes[-1] == other
+    assert after[nodes.index(ids[0])].found_by == ("text", "story")
+
+
+def test_the_table_has_a_weight_for_each_feature_and_each_operator_is_known() -> None:
+    question = "Why did it fail?"
+    plan, terms, stories = asked(question)
+    features = features_of(of_printer(stories, 0, "ana").stories(), terms, plan, NOW_MS)
+    table = model()
+    assert table.features == features.names
+    assert {len(weights) for weights in table.operators.values()} == {len(features.names)}
+    assert set(table.operators) <= set(Operator)
+    assert len(table.judge) == len(table.signs) + 1
+
+
+def test_another_table_is_refused() -> None:
+    question = "Why did it fail?"
+    plan, terms, stories = asked(question)
+    features = features_of(of_printer(stories, 0, "ana").stories(), terms, plan, NOW_MS)
+    with pytest.raises(ValueError, match="make train-ranker"):
+        story_scores(features, plan, model()._replace(features=("other",)))
+
+
+def test_a_score_is_explained_by_what_counts_most() -> None:
+    question = "Why did the printer of the label fail?"
+    plan, terms, stories = asked(question)
+    features = features_of(of_printer(stories, 0, "ana").stories(), terms, plan, NOW_MS)
+    parts = explained(features, plan, 2, most=200)
+    assert sum(parts.values()) == pytest.approx(story_scores(features, plan)[2], abs=0.5)
+    assert len(explained(features, plan, 2)) == 5
