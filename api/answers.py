@@ -368,7 +368,6 @@ def _judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
     plan = PlanReport(
         operator=story.plan.operator,
         confidence=story.plan.confidence,
-        topic=story.plan.topic,
         since=None if first is None else timestamp_text(first),
         until=None if end is None else timestamp_text(end),
     )

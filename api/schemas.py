@@ -212,7 +212,6 @@ class PlanReport(Wire):
         description="What answers it.", json_schema_extra={"enum": [one.value for one in Operator]}
     )
     confidence: float = Field(ge=0, le=1, description="That it asks for that.")
-    topic: str = Field(description="What it is about: the question without how it asks.")
     since: ShownMoment | None = Field(default=None, description="Of a time that limits it.")
     until: ShownMoment | None = Field(default=None, description="Up to this moment, without it.")
 

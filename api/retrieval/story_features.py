@@ -221,7 +221,9 @@ class _Making:
             "story_behind": numpy.maximum(-1.0, behind)[self._story],
             "best_story": (behind[self._story] > -1e-9).astype(float),
             "within": within,
-            "recent": numpy.exp((self._told.occurred_ms - self._now_ms) / _FADING_MS).clip(0, 1),
+            "recent": numpy.exp(
+                numpy.minimum(0, self._told.occurred_ms - self._now_ms) / _FADING_MS
+            ),
             "newest": self._places(close, newest=True)[self._story],
             "oldest": self._places(close, newest=False)[self._story],
         }

@@ -30,6 +30,7 @@ from pipelines.columns.reads import Beside, ColumnReads, Wanted
 from pipelines.columns.service import Follower
 from pipelines.columns.standings import Standings
 from pipelines.columns.steps import Steps
+from pipelines.columns.story_records import StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
@@ -140,6 +141,18 @@ def questions(world: World) -> dict[str, list[Ask]]:
     vectors = [node.values["embedding"] for node in world.nodes["Event"]]
     vector = next(list(one) for one in vectors if one is not None)
     wanted = Wanted(events[:5], events[20:30], events[25:50], 7, stems, vector)
+    looked_for = StoriesAsked(
+        hits=events[:9],
+        stems=stems,
+        identifiers=[stems[:1]],
+        vector=vector,
+        capitalised=["ann"],
+        text=" ann lee said ",
+        sessions=["s-1"],
+        windows=[(0, 2**50)],
+        marks=stems[:2],
+        by_speaker=True,
+    )
     start = Beside(world.summaries, events[:9], entities[:5], events)
     sessions = [f"s-{number}" for number in range(6)]
     return {
@@ -152,6 +165,11 @@ def questions(world: World) -> dict[str, list[Ask]]:
             lambda r: r.standings(wanted),
             lambda r: r.standings(wanted._replace(vector=None, stems=())),
             lambda r: r.standings(Wanted((), (), (), 0, (), None)),
+        ],
+        "stories": [
+            lambda r: r.stories(looked_for),
+            lambda r: r.stories(looked_for._replace(by_window=True, by_failure=True)),
+            lambda r: r.stories(StoriesAsked((), (), (), None, (), "", (), ())),
         ],
         "pending": [lambda r: r.pending([*events[:9], "unknown"])],
         "vectors": [lambda r: r.vectors([*events[:9], "unknown"])],
@@ -205,6 +223,8 @@ def test_a_question_about_what_nobody_knows(neo4j_graph: Neo4jGraph, make: Make)
     assert reads.text_hits(["x"], 3) == ([], [])
     assert reads.vectors(["x"]).any() == numpy.False_
     assert reads.standings(Wanted(["x"], ["x"], ["x"], 1, ["x"], None)).ids == []
+    nothing = StoriesAsked(["x"], ["x"], [["x"]], None, ["x"], " x ", ["x"], [(0, 1)])
+    assert reads.stories(nothing).ids == []
     assert reads.session_candidates("s", 3) == ([], 0, 0)
 
 

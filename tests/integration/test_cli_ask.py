@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from api.main import warm_up
-from api.retrieval.narrative import estimated_tokens
+from api.retrieval.narrative import NOTICE, estimated_tokens
 from pipelines.cli.main import app
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.api import MARKDOWN, SUBGRAPH, RunningApi
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 OPTIONS = {"partitions": PARTITIONS, "id_buckets": 64}
 WHY, WHAT, RELATED = QUESTIONS
-EVIDENCE = re.compile(r"- \d\d:\d\d:\d\d .+ \[[0-9a-f-]{36}\]")
+EVIDENCE = re.compile(r"- \d\d:\d\d:\d\d .+ \[e\d+\]")
 
 
 @pytest.fixture(scope="module")
@@ -119,11 +119,13 @@ def test_what_an_api_refuses_is_said_as_it_is(api: Api) -> None:
 
 def test_evidence_for_a_language_model_fits_and_can_be_proved(stack: Stack, api: Api) -> None:
     text = ask(stack, WHY.text, "--session", WHY.session_id, "--max-tokens", "300")
-    assert estimated_tokens(text) <= 300
-    assert text.startswith("### ")
+    budgeted, _, sources = text.partition("\nSources: ")
+    assert estimated_tokens(budgeted) <= 300
+    assert text.startswith(f"{NOTICE} **Answer:** ")
     lines = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(lines) >= 3
     assert all(EVIDENCE.fullmatch(line) for line in lines), lines
+    assert sources.count("=") == len(lines)
     body = {"query": WHY.text, "session_id": WHY.session_id, "agent_id": "ask", "max_tokens": 2_000}
     whole = RunningApi(api.url, ADMIN_KEY).ask(SUBGRAPH, body, "default", accept=MARKDOWN).text
     assert FAILURE in whole
