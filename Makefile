@@ -24,7 +24,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-columns: setup ## what a question costs in the columns (an index in memory
 
 bench-peers: setup $(PEERS)/.installed ## a question beside LanceDB, Chroma and mem0, in an environment of their own (840 MB)
 	$(BIN)/python -m tests.bench.peers $(BENCH_ARGS)
+
+train-ranker: setup ## train what ranks and judges answers, on developers' sets; BENCH_ARGS=--check writes nothing
+	$(BIN)/python -m tests.bench.ranker $(BENCH_ARGS)
 
 bench-retrieval: setup ## answers to labelled questions about conversations, scored; BENCH_ARGS=--help
 	$(BIN)/python -m tests.bench.retrieval $(BENCH_ARGS)

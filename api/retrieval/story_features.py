@@ -216,14 +216,13 @@ class _Making:
         if self._plan.spans:
             inside = self._within()
             within = numpy.where(inside, 1.0, -1.0)
+        age_ms = numpy.maximum(0, self._now_ms - self._told.occurred_ms)
         close = numpy.flatnonzero(behind > -_LIKE_THE_BEST[0])
         self._columns |= {
             "story_behind": numpy.maximum(-1.0, behind)[self._story],
             "best_story": (behind[self._story] > -1e-9).astype(float),
             "within": within,
-            "recent": numpy.exp(
-                numpy.minimum(0, self._told.occurred_ms - self._now_ms) / _FADING_MS
-            ),
+            "recent": numpy.exp(-age_ms / _FADING_MS),
             "newest": self._places(close, newest=True)[self._story],
             "oldest": self._places(close, newest=False)[self._story],
         }

@@ -30,7 +30,7 @@ from pipelines.columns.reads import Beside, ColumnReads, Wanted
 from pipelines.columns.service import Follower
 from pipelines.columns.standings import Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import StoriesAsked
+from pipelines.columns.story_records import Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
@@ -189,7 +189,7 @@ def questions(world: World) -> dict[str, list[Ask]]:
 
 def plain(answer: Any) -> Any:
     """As it can be compared, with the types of what numbers are made of."""
-    if isinstance(answer, Standings | Steps):
+    if isinstance(answer, Standings | Steps | Stories):
         return [plain(column) for column in answer]
     if isinstance(answer, numpy.ndarray):
         return str(answer.dtype), answer.shape, repr(answer.tolist())

@@ -1,0 +1,1 @@
+"""`make train-ranker`: the table of numbers that ranks and judges answers from stories."""

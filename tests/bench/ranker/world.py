@@ -1,0 +1,134 @@
+"""Developers' questions about agents' work, with all that a ranker knows of each event found.
+
+The events are folded in memory by the first two stages, with the real models, and put into columns;
+the questions go the way that the API takes, from the plan to the features.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy
+import orjson
+
+from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
+from api.retrieval.plan import Plan, plan_of
+from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
+from api.retrieval.ranking import in_turn
+from api.retrieval.story_features import Features, features_of
+from api.retrieval.story_terms import stories_asked, story_terms
+from pipelines.columns.load import columns_of
+from pipelines.columns.story_records import Stories
+from pipelines.columns.tenant import Tenant
+from pipelines.columns.view import View
+from pipelines.columns.view_reads import ViewReads
+from pipelines.graph.reads.scope import Scope
+from pipelines.ledger.connect import Block
+from pipelines.models.loaded import Models
+from pipelines.work.enriching import enrichment_fold
+from pipelines.work.settings import Settings
+from pipelines.work.stages import ENRICHMENT
+from projections.events import parse_event, timestamp_ms
+from tests.memory_stack import MemoryStack
+
+DATA = Path(__file__).resolve().parents[4] / "shared/bench/agents"
+UNTIL = "2026-11-20T18:00:00"
+"""Of the questions; the events are of the sixteen days before."""
+_BLOCK = 500
+Row = Mapping[str, Any]
+
+
+class Asked(NamedTuple):
+    """A question and what was found; `features` is None where nothing was."""
+
+    question: Row
+    plan: Plan
+    stories: Stories
+    features: Features | None
+
+    def gold(self) -> Any:
+        """The grade of each event: 3 best, 2 good, 1 context, 0 none."""
+        grades = self.question["gold"]
+        return numpy.array([grades.get(one, 0) for one in self.stories.ids], dtype=float)
+
+
+def made(folder: Path) -> tuple[list[Row], list[Row]]:
+    """Events and questions of the developers' set."""
+    command = [sys.executable, str(DATA / "make.py"), "--out", str(folder), "--until", UNTIL]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return _lines(folder / "events.jsonl"), _lines(folder / "questions.jsonl")
+
+
+def _lines(path: Path) -> list[Row]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def folded(events: Sequence[Row], models: Models) -> dict[str, Tenant]:
+    """The columns of each tenant."""
+    stack = MemoryStack(models=models)
+    stack.ledger.identity = "ranker"
+    now_ms = time.time_ns() // 1_000_000
+    for first in range(0, len(events), _BLOCK):
+        batch = events[first : first + _BLOCK]
+        stack.append(*(parse_event(one, now_ms=now_ms, tenant=one["tenant"]) for one in batch))
+    stack.fold(_BLOCK)
+    runner = stack.new_runner(enrichment_fold(ENRICHMENT, stack.services, stack.target, models))
+    runner.prepare(stack.ledger.partitions)
+    for partition in range(stack.ledger.partitions):
+        while entries := stack.ledger.read(
+            partition, runner.checkpoint(partition).position, _BLOCK
+        ):
+            runner.apply(Block(partition, tuple(entries)))
+    return columns_of(stack.graph)
+
+
+def asked(events: Sequence[Row], questions: Sequence[Row], cache: Path) -> Iterator[Asked]:
+    """Each question with what columns find for it.
+
+    Args:
+        events: envelopes.
+        questions: rows of the set.
+        cache: a file that keeps what models said, so that a second run computes nothing.
+    """
+    models = Models(Settings(derivations_url=f"sqlite:///{cache}"))
+    tenants = folded(events, models)
+    for question in questions:
+        now_ms = timestamp_ms(question["asked_at"])
+        scope = Scope(
+            question["tenant"],
+            question["user_id"],
+            now_ms,
+            None,
+            everyone=question["all_users"],
+        )
+        reads = ViewReads(View(tenants[question["tenant"]], scope))
+        names = name_terms(question["question"]).names[:MAX_NAMES]
+        speaking = reads.session(question["session_id"], names).speaking
+        terms = query_terms(question["question"], speaking, now_ms=now_ms)
+        yield _found(question, reads, terms, models)
+
+
+def _found(question: Row, reads: ViewReads, terms: QueryTerms, models: Models) -> Asked:
+    (packed,) = models.embedder.embed([terms.embedding_text])
+    vector = numpy.frombuffer(packed, dtype="<f4").tolist()
+    text = reads.text_hits(terms.stems, CHANNEL_HITS).shown
+    near = reads.vector_hits(vector, CHANNEL_HITS).shown
+    now_ms = timestamp_ms(question["asked_at"])
+    plan = plan_of(question["question"], now_ms)
+    wanted = story_terms(question["question"], plan)
+    stories = reads.stories(
+        stories_asked(
+            wanted,
+            plan,
+            hits=in_turn(text, near),
+            vector=vector,
+            session_id=question["session_id"],
+        )
+    )
+    features = features_of(stories, wanted, plan, now_ms) if stories.ids else None
+    return Asked(question, plan, stories, features)
