@@ -14,6 +14,7 @@ from api.retrieval.query_terms import MAX_NAMING_CHARACTERS
 from api.schemas import (
     Direction,
     Edge,
+    EventStatus,
     Meta,
     Moment,
     Name,
@@ -24,8 +25,11 @@ from api.schemas import (
     Wire,
     Withheld,
 )
+from enrichment.event_kinds import EventKind
 from enrichment.names import EntityType
 from enrichment.vocabulary import EdgeType
+from pipelines.graph.reads.scope import Within
+from projections.events import timestamp_ms
 from projections.records import MAX_COMMENT_CHARACTERS, MAX_JUDGED
 
 MAX_NODES: Final = 500
@@ -134,6 +138,17 @@ class SubgraphQuery(GraphReadQuery):
     scoring_weights: AskedWeights | None = Field(
         default=None, description="Default: the deployment's, echoed in `meta`."
     )
+    since: Moment | None = Field(
+        default=None, description="Only events that occurred then or later are found."
+    )
+    until: Moment | None = Field(default=None, description="Only events that occurred before it.")
+    kinds: list[EventKind] = Field(
+        default_factory=list, max_length=8, description="Only events of these kinds; empty: all."
+    )
+    status: list[EventStatus] = Field(
+        default_factory=list, max_length=5, description="Only events of these; empty: all."
+    )
+    session: Name | None = Field(default=None, description="Only events of this session.")
     time_zone: str = Field(
         default="UTC",
         max_length=64,
@@ -164,9 +179,26 @@ class SubgraphQuery(GraphReadQuery):
         zone_of(name)
         return name
 
+    @model_validator(mode="after")
+    def _forwards(self) -> Self:
+        if self.since and self.until and timestamp_ms(self.since) >= timestamp_ms(self.until):
+            raise ValueError("since must be before until")
+        return self
+
     def zone(self) -> tzinfo:
         """The time zone."""
         return zone_of(self.time_zone)
+
+    def within(self) -> Within | None:
+        """What the search is limited to; None: nothing."""
+        within = Within(
+            since_ms=None if self.since is None else timestamp_ms(self.since),
+            until_ms=None if self.until is None else timestamp_ms(self.until),
+            kinds=tuple(self.kinds),
+            statuses=tuple(self.status),
+            session_id=self.session,
+        )
+        return None if within == Within() else within
 
 
 def zone_of(name: str) -> tzinfo:

@@ -79,6 +79,7 @@ Withheld = Annotated[
         "bounded count, no census. Null: the key is bound to a user, who is not told.",
     ),
 ]
+EventStatus = Literal["pending", "running", "completed", "failed", "timeout"]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
@@ -360,7 +361,7 @@ class EventEnvelope(Wire):
         json_schema_extra={"format": "uuid"},
     )
     ended_at: Moment | None = Field(default=None, description="Not before occurred_at.")
-    status: Literal["pending", "running", "completed", "failed", "timeout"] | None = None
+    status: EventStatus | None = None
     importance_hint: int | None = Field(default=None, ge=1, le=10)
     user_id: Name | None = Field(default=None, description="The person concerned.")
     consent_ref: Name | None = None

@@ -184,6 +184,8 @@ class Retrieval:
         now_ms, query = self._context.now_ms, self._query
         zone = query.zone()
         plan = plan_of(query.query, now_ms, zone)
+        if (within := query.within()) is not None:
+            plan = plan.limited(within.since_ms, within.until_ms)
         terms = story_terms(query.query, plan)
         question = stories_asked(
             terms,

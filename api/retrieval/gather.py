@@ -83,7 +83,8 @@ class Gathering:
 
         They are asked for what was committed before; what comes after is as new as this.
         """
-        scope, query = self._context.scope, self._context.query
+        query = self._context.query
+        scope = self._context.scope._replace(within=query.within())
         names = name_terms(query.query).names[:MAX_NAMES]
         columns = self._graph.columns
         work: dict[str, Work] = {

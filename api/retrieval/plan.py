@@ -20,6 +20,7 @@ from api.retrieval.operators import Operator
 from api.retrieval.plan_phrases import ROWS
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
+from projections.events import LAST_MS
 
 
 class Plan(NamedTuple):
@@ -42,6 +43,14 @@ class Plan(NamedTuple):
     session: bool = False
     failed: bool | None = None
     quoted: str = ""
+
+    def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
+        """The plan with a time that was given, instead of what the question says of it."""
+        if since_ms is None and until_ms is None:
+            return self
+        first_ms = 0 if since_ms is None else since_ms
+        end_ms = LAST_MS if until_ms is None else until_ms
+        return self._replace(spans=(TimeSpan(first_ms, end_ms),))
 
 
 class _Row(NamedTuple):

@@ -19,7 +19,7 @@ from pipelines.columns.reads import Mentions
 from pipelines.columns.standings import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
-from pipelines.graph.reads.scope import OVER_FETCH, Scope
+from pipelines.graph.reads.scope import OVER_FETCH, Scope, Within
 from pipelines.graph.rows import Hit, Hits, SessionCandidate, SessionCandidates, SessionEvent
 from projections.events import LAST_MS
 
@@ -59,7 +59,24 @@ class View:
         if until is not None:
             ms = table["position_ms"]
             standing &= (ms < until.ms) | ((ms == until.ms) & (table["position_seq"] <= until.seq))
-        return standing
+        within = self.scope.within
+        return standing if within is None else standing & self._within(within)
+
+    def _within(self, within: Within) -> Bits:
+        """Of each event whether a search may find it, whoever looks."""
+        table, names = self.tenant.events.table, self.tenant.events.names
+        chosen = numpy.ones(table.size, dtype=bool)
+        if within.since_ms is not None:
+            chosen &= table["occurred_ms"] >= within.since_ms
+        if within.until_ms is not None:
+            chosen &= table["occurred_ms"] < within.until_ms
+        if within.session_id is not None:
+            chosen &= table["session"] == names.find(within.session_id)
+        for column, texts in (("kind", within.kinds), ("status", within.statuses)):
+            if texts:
+                numbers = [number for number in map(names.find, texts) if number != NOBODY]
+                chosen &= numpy.isin(table[column], numbers)
+        return chosen
 
     @cached_property
     def seen(self) -> Bits:

@@ -20,7 +20,7 @@ from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
 from pipelines.columns.story_records import Stories, StoriesAsked
-from pipelines.graph.reads.scope import Scope
+from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -130,9 +130,10 @@ class Question(NamedTuple):
         try:
             fresh, timeout_ms, scope, name, arguments = orjson.loads(frame)
             if scope is not None:
-                tenant, user_id, now_ms, until, everyone = scope
+                tenant, user_id, now_ms, until, everyone, within = scope
                 position = None if until is None else Position(*until)
-                scope = Scope(tenant, user_id, now_ms, position, everyone=everyone)
+                limits = None if within is None else Within(*within)
+                scope = Scope(tenant, user_id, now_ms, position, everyone=everyone, within=limits)
             arguments = _records(name, arguments)
         except TypeError as error:
             raise ValueError("no question") from error

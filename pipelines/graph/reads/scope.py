@@ -46,6 +46,24 @@ _THEN, _NOW = "/*then*/", "/*now*/"
 _ONLY_THEN = re.compile(rf"{re.escape(_THEN)}.*?{re.escape(_NOW)}", re.DOTALL)
 
 
+class Within(NamedTuple):
+    """Which events a search is limited to, whoever looks; None and nothing: all.
+
+    Attributes:
+        since_ms: when they occurred, milliseconds since the epoch.
+        until_ms: likewise, up to and without.
+        kinds: any of these.
+        statuses: any of these.
+        session_id: of this session.
+    """
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    kinds: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    session_id: str | None = None
+
+
 class Scope(NamedTuple):
     """Who looks, and as of when.
 
@@ -54,6 +72,7 @@ class Scope(NamedTuple):
         now_ms: the clock, for facts that hold or not.
         until: events and decisions behind this position are not seen.
         everyone: an operator's view: what is of any user is seen, and of several together.
+        within: what a search in columns is limited to; what is read by key is not.
     """
 
     tenant: str
@@ -61,6 +80,7 @@ class Scope(NamedTuple):
     now_ms: int
     until: Position | None = None
     everyone: bool = False
+    within: Within | None = None
 
     @property
     def viewer(self) -> str | None:

@@ -1,0 +1,172 @@
+"""Stories that columns tell: whole ones, of the viewer, within limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+from enrichment.event_kinds import EventKind
+from enrichment.stems import stem
+from pipelines.columns.stories import MAX_EVENTS, MAX_IN_SESSION, PAUSE_MS, stories_of
+from pipelines.columns.story_records import KINDS, Stories, StoriesAsked
+from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
+from pipelines.columns.view import View
+from pipelines.graph.reads.scope import Scope, Within
+from pipelines.graph.rows import FoundNode
+from projections.schema import EVENT
+
+TENANT = "acme"
+MINUTE_MS = 60_000
+
+
+def made(*events: dict[str, Any]) -> Tenant:
+    """Columns with events e0, e1 and so on, a minute apart unless they say otherwise."""
+    tenant = Tenant()
+    for number, event in enumerate(events):
+        values = dict.fromkeys(NODE_PROPERTIES[EVENT.label]) | {
+            "occurred_at": MINUTE_MS * (number + 1),
+            "session_id": "s",
+            "agent_id": "bot",
+            "global_position": f"{number + 1}-0",
+            "kind": EventKind.MESSAGE.value,
+            **event,
+        }
+        node = FoundNode((TENANT, f"e{number}"), True, values, False)
+        tenant.set_node(EVENT.label, f"e{number}", node)
+    return tenant
+
+
+def told(
+    tenant: Tenant, user: str | None = None, within: Within | None = None, **fields: Any
+) -> Any:
+    tenant: Tenant, user: str | None = None, within: Within | None = None, **fields: Any
+) -> Any:
+    wanted = StoriesAsked((), (), (), None, (), "", (), ())._replace(**fields)
+    scope = Scope(TENANT, user, 10**13, within=within)
+    return stories_of(View(tenant, scope), wanted)
+
+
+def by_id(stories: Stories, name: str) -> dict[str, Any]:
+    return dict(zip(stories.ids, getattr(stories, name).tolist(), strict=True))
+
+
+def test_a_hit_comes_with_its_story_in_order() -> None:
+    tenant = made(*({"text": f"word{number}"} for number in range(5)))
+    assert told(tenant, hits=["e2"]).ids == ["e0", "e1", "e2", "e3", "e4"]
+
+
+def test_a_pause_ends_a_story() -> None:
+    late = {"occurred_at": 3 * MINUTE_MS + PAUSE_MS}
+    tenant = made({}, {}, late)
+    assert told(tenant, hits=["e0"]).ids == ["e0", "e1"]
+    stories = told(tenant, hits=["e0", "e2"])
+    assert stories.ids == ["e0", "e1", "e2"]
+    assert len(set(stories.story.tolist())) == 2
+
+
+def test_another_session_is_another_story() -> None:
+    tenant = made({}, {"session_id": "t"}, {})
+    assert told(tenant, hits=["e0"]).ids == ["e0", "e2"]
+
+
+def test_nothing_of_another_user_is_told() -> None:
+    tenant = made({}, {"user_id": "ann"}, {"user_id": "bob"}, {})
+    assert told(tenant, "ann", hits=["e2", "e0"]).ids == ["e0", "e1", "e3"]
+    assert told(tenant, hits=["e1", "e2"]).ids == []
+    assert told(tenant, "ann", hits=["e0"]).users == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("within", "ids"),
+    [
+        (Within(since_ms=2 * MINUTE_MS), ["e1", "e2"]),
+        (Within(until_ms=2 * MINUTE_MS), ["e0"]),
+        (Within(kinds=("failure",)), ["e2"]),
+        (Within(statuses=("completed",)), ["e1"]),
+        (Within(session_id="t"), []),
+        (Within(), ["e0", "e1", "e2"]),
+    ],
+)
+def test_a_search_is_limited(within: Within, ids: list[str]) -> None:
+    tenant = made({}, {"status": "completed"}, {"kind": "failure"})
+    assert told(tenant, within=within, hits=["e0", "e1", "e2"]).ids == ids
+
+
+def test_words_identifiers_and_marks_are_counted() -> None:
+    tenant = made({"text": "order A-17 is late, order it again"}, {"text": "A-18 will come"})
+    stories = told(
+        tenant,
+        hits=["e0"],
+        stems=[stem("order"), stem("nothing")],
+        identifiers=[["a", "17"], ["a", "99"]],
+        marks=[stem("will")],
+    )
+    assert stories.counts.tolist() == [[2, 0], [0, 0]]
+    assert stories.holds.tolist() == [[True, False], [False, False]]
+    assert stories.marks.tolist() == [0, 1]
+    assert (stories.holding.tolist(), stories.total) == ([1, 0], 2)
+
+
+def test_people_are_those_who_call_no_tools() -> None:
+    tenant = made(
+        {"agent_id": "ana.berg"},
+        {"agent_id": "bot"},
+        {"agent_id": "bot", "kind": "call", "tool_name": "pay"},
+        {"agent_id": "bot", "kind": "failure", "tool_name": "pay", "status": "failed"},
+    )
+    stories = told(tenant, hits=["e0"], capitalised=["ana"], text=" what did ana say last ")
+    assert by_id(stories, "person") == {"e0": True, "e1": False, "e2": False, "e3": False}
+    assert by_id(stories, "named") == {"e0": True, "e1": False, "e2": False, "e3": False}
+    assert by_id(stories, "failed") == {"e0": False, "e1": False, "e2": False, "e3": True}
+    assert by_id(stories, "tool")["e0"] == -1
+    kinds = [KINDS[code].value for code in stories.kind.tolist()]
+    assert kinds == ["message", "message", "call", "failure"]
+
+
+def test_of_people_the_one_is_meant_whose_whole_name_is_said() -> None:
+    tenant = made({"agent_id": "ana.berg"}, {"agent_id": "ana.lund"})
+    both = told(tenant, hits=["e0"], capitalised=["ana"])
+    assert by_id(both, "named") == {"e0": True, "e1": True}
+    one = told(tenant, hits=["e0"], capitalised=["ana", "lund"])
+    assert by_id(one, "named") == {"e0": False, "e1": True}
+
+
+def test_what_somebody_said_is_found_without_a_hit() -> None:
+    tenant = made({"agent_id": "ana"}, {"agent_id": "bo", "session_id": "t"})
+    assert told(tenant, capitalised=["ana"], by_speaker=True).ids == ["e0"]
+    assert told(tenant, capitalised=["ana"]).ids == []
+
+
+def test_what_happened_in_a_window_is_found_without_a_hit() -> None:
+    apart = [{"session_id": f"s{number}"} for number in range(4)]
+    tenant = made(*apart)
+    window = [(2 * MINUTE_MS, 4 * MINUTE_MS)]
+    assert told(tenant, windows=window, by_window=True).ids == ["e1", "e2"]
+
+
+def test_what_failed_is_found_by_a_word() -> None:
+    tenant = made(
+        {"text": "paper jam", "kind": "failure", "session_id": "a"},
+        {"text": "paper", "session_id": "b"},
+        {"text": "no ink", "kind": "failure", "session_id": "c"},
+    )
+    assert told(tenant, stems=[stem("paper")], by_failure=True).ids == ["e0"]
+
+
+def test_a_session_that_is_named_is_told_whole_up_to_a_bound() -> None:
+    tenant = made(*({} for _ in range(MAX_IN_SESSION + 20)))
+    stories = told(tenant, sessions=["s"])
+    assert MAX_IN_SESSION <= len(stories.ids) <= MAX_EVENTS
+    assert stories.in_session.all()
+    assert told(tenant, sessions=["unknown"]).ids == []
+
+
+def test_cosines_are_those_of_the_vectors() -> None:
+    vector = numpy.zeros(384, dtype=numpy.float32)
+    vector[3] = 1.0
+    tenant = made({"embedding": vector.tolist()}, {})
+    cosines = by_id(told(tenant, hits=["e0"], vector=vector.tolist()), "cosines")
+    assert cosines["e0"] == pytest.approx(1.0, abs=0.01)
+    assert numpy.isnan(cosines["e1"])
