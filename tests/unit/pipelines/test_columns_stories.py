@@ -41,8 +41,6 @@ def made(*events: dict[str, Any]) -> Tenant:
 def told(
     tenant: Tenant, user: str | None = None, within: Within | None = None, **fields: Any
 ) -> Any:
-    tenant: Tenant, user: str | None = None, within: Within | None = None, **fields: Any
-) -> Any:
     wanted = StoriesAsked((), (), (), None, (), "", (), ())._replace(**fields)
     scope = Scope(TENANT, user, 10**13, within=within)
     return stories_of(View(tenant, scope), wanted)
