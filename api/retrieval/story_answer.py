@@ -113,7 +113,8 @@ def story_answer(
         type=_type(plan),
         value=_value(stories, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
-        decides=_decides(stories, features, terms, plan),
+        decides=_decides(stories, features, terms, plan)
+        and _fits(stories, features, plan, int(order[0])),
         explained={
             stories.ids[place]: explained(features, plan, place)
             for place in order[:MAX_EXPLAINED].tolist()
@@ -148,6 +149,19 @@ def _decides(stories: Stories, features: Features, terms: StoryTerms, plan: Plan
     topic = set(terms.words) - {word for part in named for word in (part, *part.split("."))}
     asks_order = plan.operator in _EXACT and features.is_named and not topic
     return asks_order or (plan.operator is Operator.SUMMARY and bool(stories.in_session.any()))
+
+
+def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
+    """Whether the best event is of the kind that the operator was trained to find.
+
+    What an agent did of its own accord has no failure at its end: why it did, and what stood
+    before and after, is told by paths. So is a record that is asked for by its identifier.
+    """
+    if plan.operator is Operator.CAUSE:
+        return bool(stories.failed[best] or features.roles.other[best])
+    if plan.operator in (Operator.AFTER, Operator.BEFORE):
+        return plan.failed is not None
+    return not (plan.operator is Operator.VALUE and features.held)
 
 
 def _named(stories: Stories) -> list[int]:
