@@ -86,6 +86,9 @@ def _best(accounts: list[Draft]) -> Draft:
         for other in reversed(others)
         if name not in best.envelope and name in other.envelope
     }
+    if added.get("ended_at", best.envelope["occurred_at"]) < best.envelope["occurred_at"]:
+        # a call that took no millisecond ended when the model had asked for it
+        added["ended_at"] = best.envelope["occurred_at"]
     return best._replace(envelope={**best.envelope, **added}) if added else best
 
 
