@@ -176,7 +176,9 @@ def _span_message(item: Span) -> SpanMessage:
 def logs_request(records: Iterable[tuple[str, str, Mapping[str, Any], Any]]) -> Any:
     """Log records of one span each: (event name, span, attributes, body), a second apart."""
     request = ExportLogsServiceRequest()
-    by_scope = request.resource_logs.add().scope_logs.add()
+    by_resource = request.resource_logs.add()
+    by_resource.resource.attributes.extend(_pairs({"service.name": "desk"}))
+    by_scope = by_resource.scope_logs.add()
     for number, (event, name, attributes, body) in enumerate(records):
         by_scope.log_records.append(
             LogRecordMessage(

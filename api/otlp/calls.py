@@ -34,14 +34,10 @@ def call_event_id(tenant: str, trace_id: str, key: str) -> str:
 
 
 def result_event_id(tenant: str, trace_id: str, key: str, result: Part) -> str:
-    """The event of a result.
-
-    A call that is carried out again, under the same id, fails first and returns something then: two
-    events. What failed is told in other words by the tool and by the next prompt: one event.
-    """
-    parts = ["result", key, "failed" if result.failed else "returned"]
-    if not result.failed and not _is_unique(result.call_id or ""):
-        parts.append(value_digest(result.value))
+    """The event of a result: told by the tool, and in other words by the next prompt."""
+    parts = ["result", key]
+    if not _is_unique(result.call_id or ""):
+        parts.append("failed" if result.failed else value_digest(result.value))
     return otlp_id(tenant, trace_id, *parts)
 
 

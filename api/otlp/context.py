@@ -41,6 +41,10 @@ def whose_is_it(span: Span) -> Whose:
     )
 
 
+_NO_NAME = "unknown_service"
+"""What SDKs call a service that nobody has named; the program's file may follow."""
+
+
 class Context(NamedTuple):
     """A span that is to become events.
 
@@ -77,7 +81,7 @@ class Context(NamedTuple):
         """Who did it: the agent, else the service."""
         span = self.span
         named = text_of(span.attributes, AGENT) or text_of(span.resource, AGENT_OF_RESOURCE)
-        return named or UNNAMED_AGENT
+        return UNNAMED_AGENT if named is None or named.startswith(_NO_NAME) else named
 
     def draft(
         self,
@@ -87,6 +91,7 @@ class Context(NamedTuple):
         *,
         rank: int = 0,
         is_shared: bool = False,
+        own_id: str | None = None,
         **fields: Any,
     ) -> Draft:
         """A draft of this span; fields beyond the envelope's frame that are None are left out."""
@@ -98,4 +103,4 @@ class Context(NamedTuple):
             "user_id": self.whose.user_id,
         }
         told = envelope(event_type, time_ms, {**frame, **fields})
-        return Draft(event_id, rank, time_ms, told, self.origin, is_shared)
+        return Draft(event_id, rank, time_ms, told, self.origin, is_shared, own_id)

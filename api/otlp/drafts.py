@@ -6,7 +6,8 @@ An id is derived from what an event *is*, never from when or with what else it a
 - a message that was sent from the trace, its content, and how many equal ones stand before it: the
   same message in a second call of the same trace is the same event;
 - a call of a tool, and its result, from the trace and the call id where there is one: the answer of
-  the model, the span of the tool and the next prompt tell of the same;
+  the model, the span of the tool and the next prompt tell of the same. A call that is carried out
+  again under the same id, and ends in another way, has another result under an id of its own span;
 - an instruction from the session that the span names (else the trace), its user, and its content:
   it is repeated in every call, and one event.
 
@@ -41,6 +42,7 @@ class Draft(NamedTuple):
         envelope: the event, as a producer sends it.
         origin: place of its span in the request.
         is_shared: other spans may tell of the same event.
+        own_id: of the event when the ledger, or another account, has it with another status.
     """
 
     event_id: str
@@ -49,6 +51,17 @@ class Draft(NamedTuple):
     envelope: Mapping[str, Any]
     origin: int
     is_shared: bool = False
+    own_id: str | None = None
+
+    def apart(self) -> Draft:
+        """The same as an event of its own."""
+        assert self.own_id is not None
+        told = {**self.envelope, "event_id": self.own_id}
+        return self._replace(event_id=self.own_id, envelope=told, is_shared=False, own_id=None)
+
+    def ends_as(self, status: object) -> bool:
+        """Whether this is one account of an event with that status, not another event."""
+        return self.own_id is None or self.envelope.get("status") == status
 
 
 def otlp_id(*parts: str) -> str:
@@ -69,10 +82,16 @@ def merged(drafts: Iterable[Draft]) -> list[Draft]:
     by_id: dict[str, list[Draft]] = {}
     for draft in drafts:
         by_id.setdefault(draft.event_id, []).append(draft)
-    return sorted(map(_best, by_id.values()), key=lambda draft: (draft.time_ms, draft.event_id))
+    events: dict[str, Draft] = {}
+    for accounts in by_id.values():
+        best = _best(accounts)
+        events[best.event_id] = best
+        others = [draft for draft in accounts if not draft.ends_as(best.envelope.get("status"))]
+        events.update((draft.event_id, draft) for draft in map(Draft.apart, others))
+    return sorted(events.values(), key=lambda draft: (draft.time_ms, draft.event_id))
 
 
-_FILLED: Final = ("parent_event_id", "ended_at", "user_id")
+_FILLED: Final = ("parent_event_id", "ended_at", "user_id", "tool_name")
 
 
 def _best(accounts: list[Draft]) -> Draft:

@@ -115,7 +115,7 @@ def messages_in(value: Any, role: str = "user") -> list[Message]:
         role: whose the words are where no role is told.
     """
     value = parsed(value)
-    if value is None or value == "":
+    if value in (None, "", [], {}):
         return []
     if isinstance(value, Mapping):
         inner = _listed(value)
@@ -230,7 +230,9 @@ def _part(item: Mapping[str, Any]) -> Part | None:
     shown = {name: item[name] for name in _SHOWN_MEDIA if isinstance(item.get(name), str)}
     if isinstance(shown.get("url"), str) and shown["url"].startswith("data:"):
         del shown["url"]  # the image itself
-    return Part("media", words or "", value={"type": str(kind or "part"), **shown})
+    words = item.get("text")  # the content of an image is the image
+    words = words if isinstance(words, str) else ""
+    return Part("media", words, value={"type": str(kind or "part"), **shown})
 
 
 def _call(item: Mapping[str, Any]) -> Part:

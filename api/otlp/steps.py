@@ -86,6 +86,7 @@ def step_drafts(context: Context) -> list[Draft]:
         f"{word}.result",
         max(context.end_ms, context.start_ms + 1),  # later than its call
         is_shared=is_shared,
+        own_id=_own_id(context, "result") if is_shared else None,
         tool_name=told.name,
         status=status if wrong is None else wrong.status,
         parent_event_id=call.event_id,
@@ -175,17 +176,21 @@ def _of_memory(attributes: Mapping[str, Any], query: Any) -> dict[str, Any]:
     return {**({"query": query} if query is not None else {}), **told}
 
 
+def _own_id(context: Context, part: str) -> str:
+    return otlp_id(context.tenant, context.span.trace_id, context.span.span_id, part)
+
+
 def _call_id(context: Context, told: _Told) -> str:
     tenant, span = context.tenant, context.span
     if told.key is None:
-        return otlp_id(tenant, span.trace_id, span.span_id, "call")
+        return _own_id(context, "call")
     return call_event_id(tenant, span.trace_id, told.key)
 
 
 def _result_id(context: Context, told: _Told) -> str:
     tenant, span = context.tenant, context.span
     if told.key is None:
-        return otlp_id(tenant, span.trace_id, span.span_id, "result")
+        return _own_id(context, "result")
     return result_event_id(tenant, span.trace_id, told.key, told.result)
 
 

@@ -21,7 +21,7 @@ from api.routes.events import admit, count_outcomes, record_appended
 from api.schemas import Problem
 from api.services import Services
 from enrichment.payloads import offered_event
-from pipelines.ledger.ledger import Appended, Outcome
+from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import metrics
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
@@ -206,28 +206,29 @@ def _appended(services: Services, drafts: Sequence[Draft], tenant: str) -> _Refu
             count_outcomes([error])
         else:
             events.append((draft, event))
-    try:
-        outcomes = ledger.append([event for _, event in events], request_id=current_request_id())
-    except RecollectError as error:
-        count_outcomes([error] * len(events))
-        raise
-    _judge(events, outcomes, refused)
+    _append(ledger, events, refused)
     return refused
 
 
-def _judge(
-    events: Sequence[tuple[Draft, Event]], outcomes: Sequence[Outcome], refused: _Refused
-) -> None:
+_Offered = Sequence[tuple[Draft, Event]]
+
+
+def _append(ledger: Ledger, offered: _Offered, refused: _Refused) -> None:
+    """Append events; results that ended in another way before become events of their own."""
+    try:
+        outcomes = ledger.append([event for _, event in offered], request_id=current_request_id())
+    except RecollectError as error:
+        count_outcomes([error] * len(offered))
+        raise
+    again: list[tuple[Draft, Event]] = []
     appended: list[tuple[Event, Appended]] = []
     unavailable: RecollectError | None = None
-    for (draft, event), outcome in zip(events, outcomes, strict=True):
+    for (draft, event), outcome in zip(offered, outcomes, strict=True):
         match outcome:
             case Appended():
                 appended.append((event, outcome))
             case EventConflict():
-                metrics.OTLP_RETOLD.inc()
-                if not draft.is_shared:
-                    refused.warnings.append(f"event {event.event_id} was told otherwise before")
+                again.extend(_retold(ledger, draft, event, refused))
                 continue
             case InvalidInput():
                 refused.add(draft.origin, outcome)
@@ -237,6 +238,22 @@ def _judge(
     record_appended(appended)
     if unavailable is not None:
         raise unavailable
+    if again:
+        _append(ledger, again, refused)
+
+
+def _retold(ledger: Ledger, draft: Draft, event: Event, refused: _Refused) -> _Offered:
+    """What to append of an event that the ledger has in other words: mostly nothing."""
+    if draft.own_id is not None:
+        entry = ledger.find(event.tenant, event.event_id)
+        stored = None if entry is None else entry.event()
+        if stored is not None and not draft.ends_as(stored.status):
+            other = draft.apart()
+            return [(other, event._replace(event_id=other.event_id))]
+    metrics.OTLP_RETOLD.inc()
+    if not draft.is_shared:
+        refused.warnings.append(f"event {event.event_id} was told otherwise before")
+    return []
 
 
 def _count(signal: metrics.OtlpSignal, total: int, mapped: Mapped, rejected: int) -> None:

@@ -176,9 +176,35 @@ def test_a_trace_in_pieces_backwards_has_the_same_events(
     for item in reversed(spans):
         assert_success(post(client, request_of([item]).SerializeToString()))
     stored = [in_ledger(ledger, event["event_id"]) for event in envelopes(spans)]
-    assert [event and event["event_type"] for event in stored] == [
-        event["event_type"] for event in envelopes(spans)
+    found = [None if event is None else event["event_type"] for event in stored]
+    assert found == [event["event_type"] for event in envelopes(spans)]
+
+
+def test_a_call_carried_out_again_under_its_id_has_both_results(
+    client: httpx.Client, ledger: Ledger
+) -> None:
+    order = {"order": 4711}
+    spans = [
+        item._replace(trace_id=f"{13:032x}")
+        for item in (
+            tool("first try", CALL, order, at=0, tool="refund", error="gateway timeout"),
+            tool("second try", CALL, order, {"refunded": 84}, at=9, tool="refund"),
+        )
     ]
+    for item in spans * 2:
+        assert_success(post(client, request_of([item]).SerializeToString()))
+    expected = [event for event in envelopes(spans) if event["event_type"] == "tool.result"]
+    assert [event["status"] for event in expected] == ["failed", "completed"]
+    assert_in_ledger(ledger, expected)
+
+
+def test_a_span_sent_again_with_other_content_is_told(client: httpx.Client) -> None:
+    for words in ("Hello", "Goodbye"):
+        spans = [chat("x", [], [text("assistant", words)], trace_id=f"{14:032x}")]
+        answer = post(client, request_of(spans).SerializeToString())
+    number, message = rejected(answer)
+    assert number == 0
+    assert "was told otherwise before" in message
 
 
 def test_log_records_tell_what_spans_do_not(client: httpx.Client, ledger: Ledger) -> None:
