@@ -13,7 +13,6 @@ from api.otlp.conversations import (
     NewMessage,
     conversation,
     is_instruction,
-    new_messages,
 )
 from api.otlp.drafts import Draft, otlp_id
 from api.otlp.messages import Message, Part, value_digest
@@ -95,7 +94,7 @@ _BEFORE_MS: Final = 100
 
 
 def _sent_drafts(context: Context, talk: Conversation) -> list[Draft]:
-    new = new_messages(talk.sent)
+    new = talk.new
     drafts: list[Draft] = []
     for place, item in enumerate(new):
         # messages of a call have no times of their own: the last stands at the begin
@@ -152,8 +151,7 @@ def _result(context: Context, talk: Conversation, part: Part, time_ms: int) -> D
 
 def _answered(talk: Conversation, result: Part) -> tuple[str | None, str | None]:
     """The tool, and the key of the call, that a result answers: the newest of its id."""
-    calls = (part for message in reversed(talk.sent) for part in message.parts)
-    call = next((p for p in calls if p.kind == "call" and p.call_id == result.call_id), None)
+    call = talk.call(result.call_id)
     name = result.name or (call.name if call is not None else None)
     return name, call_key(result.call_id, name, call.value if call is not None else None)
 
@@ -167,7 +165,7 @@ def _result_id(context: Context, talk: Conversation, part: Part) -> str:
 
 
 def _trigger(context: Context, talk: Conversation) -> str | None:
-    new = [item for item in new_messages(talk.sent) if not is_instruction(item.message)]
+    new = [item for item in talk.new if not is_instruction(item.message)]
     if not new:
         return None
     last = new[-1].message.parts[-1]

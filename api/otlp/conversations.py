@@ -8,14 +8,26 @@ neither the order in which spans arrive nor the requests they arrive in matter.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from api.otlp.attributes import INPUT, OUTPUT, said
-from api.otlp.messages import INSTRUCTING, Message, message_of, messages_in, parsed
+from api.otlp.messages import (
+    INSTRUCTING,
+    Message,
+    Part,
+    is_plain,
+    message_of,
+    messages_in,
+    parsed,
+    plain_role,
+    plain_words,
+    written_in,
+)
 from api.otlp.telemetry import Attributes, Occurrence, Span
 
+_MODEL: Final = "assistant"
+"""Role of the model."""
 _INPUTS: Final = ("langfuse.observation.input", "gen_ai.input.messages")
 _OUTPUTS: Final = ("langfuse.observation.output", "gen_ai.output.messages")
 _INDEXED_INPUTS: Final = ("gen_ai.prompt", "llm.input_messages", "llm.prompts")
@@ -38,14 +50,6 @@ CONTENT_EVENTS: Final = frozenset(
 """Events, of a span or in the log, that tell what was said."""
 
 
-class Conversation(NamedTuple):
-    """What was said: instructions beside the messages, messages sent, messages that came back."""
-
-    instructions: tuple[Message, ...]
-    sent: tuple[Message, ...]
-    answers: tuple[Message, ...]
-
-
 class NewMessage(NamedTuple):
     """A message that no earlier call has told.
 
@@ -58,41 +62,72 @@ class NewMessage(NamedTuple):
     repetition: int
 
 
+class Conversation(NamedTuple):
+    """What was said.
+
+    Attributes:
+        instructions: beside the messages.
+        sent: messages as they were written, most of which were told before.
+        new: those that were not.
+        answers: what came back.
+    """
+
+    instructions: tuple[Message, ...]
+    sent: Sequence[Any]
+    new: tuple[NewMessage, ...]
+    answers: tuple[Message, ...]
+
+    def call(self, call_id: str | None) -> Part | None:
+        """The newest call of that id in what was sent."""
+        for item in reversed(self.sent):
+            if not is_plain(item) or plain_role(item) == _MODEL:
+                for part in message_of(item, "user").parts:
+                    if part.kind == "call" and part.call_id == call_id:
+                        return part
+        return None
+
+
 def conversation(span: Span) -> Conversation:
     """What was said in the span; empty where the tracer does not record content."""
     attributes = _with_details(span)
     instructions = messages_in(attributes.get("gen_ai.system_instructions"), "system")
     sent = _told(attributes, _INPUTS, _INDEXED_INPUTS, "user")
-    answers = _told(attributes, _OUTPUTS, _INDEXED_OUTPUTS, "assistant")
+    answers = _told(attributes, _OUTPUTS, _INDEXED_OUTPUTS, _MODEL)
     if not sent and not answers:
         sent, answers = _from_occurrences(span.occurrences)
     if not sent and not answers:
-        sent = messages_in(said(attributes, INPUT), "user")
-        answers = messages_in(said(attributes, OUTPUT), "assistant")
+        sent = written_in(said(attributes, INPUT), "user")
+        answers = written_in(said(attributes, OUTPUT), _MODEL)
     return Conversation(
         tuple(instructions),
-        tuple(sent),
-        tuple(answer._replace(role="assistant") for answer in answers),
+        sent,
+        tuple(new_messages(sent)),
+        tuple(message_of(answer, _MODEL)._replace(role=_MODEL) for answer in answers),
     )
 
 
-def new_messages(sent: tuple[Message, ...]) -> list[NewMessage]:
-    """Those behind the last answer of the model; an answer that it is to go on with is none."""
-    sent = tuple(message for message in sent if message.parts)
-    end = len(sent)
-    while end and sent[end - 1].role == "assistant":
+def new_messages(sent: Sequence[Any]) -> list[NewMessage]:
+    """Those behind the last answer of the model; an answer that it is to go on with is none.
+
+    A conversation is repeated in every call, so what was told before is looked at, but not read.
+    """
+    items = list(sent)
+    if all(map(is_plain, items)):
+        roles, words = [plain_role(item) for item in items], [plain_words(item) for item in items]
+    else:
+        items = [message_of(item, "user") for item in items]
+        roles, words = [item.role for item in items], [(item.digest(),) for item in items]
+    end = len(items)
+    while end and roles[end - 1] == _MODEL:
         end -= 1
     start = end
-    while start and sent[start - 1].role != "assistant":
+    while start and roles[start - 1] != _MODEL:
         start -= 1
-    counts: Counter[str] = Counter()
-    new: list[NewMessage] = []
-    for place, message in enumerate(sent[:end]):
-        digest = message.digest()
-        if place >= start:
-            new.append(NewMessage(message, counts[digest]))
-        counts[digest] += 1
-    return new
+    new = (
+        NewMessage(message_of(items[place], "user"), words[:place].count(words[place]))
+        for place in range(start, end)
+    )
+    return [item for item in new if item.message.parts]
 
 
 def is_instruction(message: Message) -> bool:
@@ -110,32 +145,32 @@ def _with_details(span: Span) -> Attributes:
 
 def _told(
     attributes: Attributes, names: tuple[str, ...], prefixes: tuple[str, ...], role: str
-) -> list[Message]:
+) -> list[Any]:
     whole = said(attributes, names)
     if whole is not None:
-        return messages_in(whole, role)
+        return written_in(whole, role)
     for prefix in prefixes:
         value = attributes.get(prefix)
         if value is None:
             value = nested(attributes, prefix)
         if value:
-            return messages_in(value, role)
+            return written_in(value, role)
     return []
 
 
-def _from_occurrences(occurrences: tuple[Occurrence, ...]) -> tuple[list[Message], list[Message]]:
+def _from_occurrences(occurrences: tuple[Occurrence, ...]) -> tuple[list[Any], list[Any]]:
     """Messages of a generation that told them as events, one each (up to 1.36)."""
-    sent: list[Message] = []
-    answers: list[Message] = []
+    sent: list[Any] = []
+    answers: list[Any] = []
     for name, _, attributes in occurrences:
         if (role := _EVENT_INPUTS.get(name)) is not None:
             sent.append(message_of(_event_body(attributes), role))
         elif name == _EVENT_OUTPUT:
-            answers.append(message_of(_event_body(attributes), "assistant"))
+            answers.append(message_of(_event_body(attributes), _MODEL))
         elif name == _EVENT_PROMPT:
-            sent.extend(messages_in(attributes.get("gen_ai.prompt"), "user"))
+            sent.extend(written_in(attributes.get("gen_ai.prompt"), "user"))
         elif name == _EVENT_COMPLETION:
-            answers.extend(messages_in(attributes.get("gen_ai.completion"), "assistant"))
+            answers.extend(written_in(attributes.get("gen_ai.completion"), _MODEL))
     return sent, answers
 
 

@@ -114,21 +114,44 @@ def messages_in(value: Any, role: str = "user") -> list[Message]:
         value: structured, JSON text, or bare words.
         role: whose the words are where no role is told.
     """
+    return [message_of(item, role) for item in written_in(value, role)]
+
+
+def written_in(value: Any, role: str) -> list[Any]:
+    """As `messages_in`, each still as it was written: `message_of` reads it."""
     value = parsed(value)
     if value in (None, "", [], {}):
         return []
     if isinstance(value, Mapping):
         inner = _listed(value)
         if inner is not None:
-            return messages_in(inner, role)
-    if isinstance(value, list) and value:
+            return written_in(inner, role)
+    if isinstance(value, list):
         if all(isinstance(item, list) for item in value):  # a batch: LangChain's list of lists
-            return [message for item in value for message in messages_in(item, role)]
+            return [message for item in value for message in written_in(item, role)]
         if all(isinstance(item, Mapping) and _is_message(item) for item in value):
-            return [message_of(item, role) for item in value]
+            return value
         if all(_is_part(item) for item in value):
             return [Message(role, tuple(_parts(value)))]
-    return [message_of(value, role)]
+    return [value]
+
+
+def is_plain(item: Any) -> bool:
+    """Whether it tells its role at the top, so that this can be seen without reading it."""
+    return (
+        type(item) is dict and type(item.get("role")) is str and item.keys().isdisjoint(_WRAPPERS)
+    )
+
+
+def plain_role(item: Mapping[str, Any]) -> str:
+    """The role of a plain message."""
+    role = str(item["role"]).lower()
+    return _ROLES.get(role, role)
+
+
+def plain_words(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a plain message says, to be compared with others of the same list."""
+    return (item["role"], item.get("parts"), item.get("content"), item.get("contents"))
 
 
 def _listed(value: Mapping[str, Any]) -> Any:
@@ -154,6 +177,8 @@ def _is_part(item: Any) -> bool:
 
 def message_of(value: Any, role: str) -> Message:
     """One message; of the role, if it tells none."""
+    if isinstance(value, Message):
+        return value
     value = parsed(value)
     if not isinstance(value, Mapping):
         return Message(role, (Part("text", _as_text(value)),))
@@ -177,7 +202,7 @@ def _is_empty(raw: Mapping[str, Any]) -> bool:
 
 def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
     for _ in range(_MAX_WRAPPERS):
-        held = (parsed(value.get(name)) for name in _WRAPPERS)
+        held = (parsed(value[name]) for name in _WRAPPERS if name in value)
         inner = next((item for item in held if isinstance(item, dict)), None)
         if inner is None or "content" in value or "parts" in value:
             return value

@@ -25,7 +25,7 @@ from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.settings import Settings
-from projections.events import as_envelope
+from projections.events import as_envelope, decode_event
 from projections.identity import START
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -424,8 +424,8 @@ def test_the_sdk_of_opentelemetry_is_understood(
     assert provider.force_flush()
     provider.shutdown()
     entries = (ledger.read(number, START, 1_000) for number in range(ledger.partitions))
-    events = [entry.event() for partition in entries for entry in partition]
-    stored = [event for event in events if event is not None and event.trace_id == trace]
+    events = [decode_event(entry.data) for partition in entries for entry in partition]
+    stored = [event for event in events if event.trace_id == trace]
     assert sorted((event.event_type, event.status) for event in stored) == [
         ("message.user", None),
         ("tool.call", None),
