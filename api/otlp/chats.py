@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from api.otlp.attributes import MODEL, TOKENS, failure, said, text_of
@@ -33,7 +32,7 @@ def chat_drafts(context: Context) -> list[Draft]:
     if wrong is not None:
         drafts.append(
             context.draft(
-                otlp_id(context.tenant, context.span.trace_id, context.span.span_id, "failed"),
+                context.span_event_id("failed"),
                 "llm.failed",
                 context.end_ms,
                 status=wrong.status,
@@ -54,7 +53,7 @@ def trigger_of(context: Context) -> str | None:
 def _bare_call(context: Context) -> Draft:
     """A call of which nothing is known but that it was made."""
     return context.draft(
-        otlp_id(context.tenant, context.span.trace_id, context.span.span_id, "call"),
+        context.span_event_id("call"),
         "llm.call",
         context.start_ms,
         status="completed",
@@ -130,7 +129,7 @@ def _word(role: str) -> str:
 
 def _message_id(context: Context, item: NewMessage) -> str:
     trace_id, digest = context.span.trace_id, item.message.digest()
-    return otlp_id(context.tenant, trace_id, "message", digest, str(item.repetition))
+    return otlp_id(context.tenant, trace_id, "message", f"{digest}-{item.repetition}")
 
 
 def _result(context: Context, talk: Conversation, part: Part, time_ms: int) -> Draft:
@@ -187,7 +186,9 @@ def _answer_drafts(context: Context, talk: Conversation) -> list[Draft]:
         for number, part in enumerate(thoughts):
             drafts.append(_thought(context, part, f"thought.{place}.{number}", cause))
         if any(part.text.strip() or part.kind == "media" for part in words):
-            said_so = _assistant(context, answer, words, f"answer.{place}", cause)
+            said_so = _assistant(
+                context, answer._replace(parts=tuple(words)), f"answer.{place}", cause
+            )
             drafts.append(said_so)
             parent: str | None = said_so.event_id
         else:
@@ -199,18 +200,14 @@ def _answer_drafts(context: Context, talk: Conversation) -> list[Draft]:
     return drafts
 
 
-def _own_id(context: Context, part: str) -> str:
-    return otlp_id(context.tenant, context.span.trace_id, context.span.span_id, part)
-
-
 def _answer_ms(context: Context, later_ms: int = 0) -> int:
     """An answer comes after what it answers, in the same millisecond as well."""
     return max(context.end_ms, context.start_ms + 1) + later_ms
 
 
-def _thought(context: Context, part: Part, own: str, cause: str | None) -> Draft:
+def _thought(context: Context, part: Part, place: str, cause: str | None) -> Draft:
     return context.draft(
-        _own_id(context, own),
+        context.span_event_id(place),
         "agent.thought",
         max(_answer_ms(context) - 1, context.start_ms),
         parent_event_id=cause,
@@ -218,12 +215,10 @@ def _thought(context: Context, part: Part, own: str, cause: str | None) -> Draft
     )
 
 
-def _assistant(
-    context: Context, answer: Message, words: Sequence[Part], own: str, cause: str | None
-) -> Draft:
-    payload = _payload(answer._replace(parts=tuple(words)))
+def _assistant(context: Context, answer: Message, place: str, cause: str | None) -> Draft:
+    payload = _payload(answer)
     return context.draft(
-        _own_id(context, own),
+        context.span_event_id(place),
         "message.assistant",
         _answer_ms(context),
         status="completed",
@@ -232,10 +227,10 @@ def _assistant(
     )
 
 
-def _call(context: Context, part: Part, own: str, cause: str | None) -> Draft:
+def _call(context: Context, part: Part, place: str, cause: str | None) -> Draft:
     key = call_key(part.call_id, part.name, part.value)
     if key is None:
-        event_id = _own_id(context, own)
+        event_id = context.span_event_id(place)
     else:
         event_id = call_event_id(context.tenant, context.span.trace_id, key)
     return context.draft(

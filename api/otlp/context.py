@@ -14,7 +14,7 @@ from api.otlp.attributes import (
     SpanKind,
     text_of,
 )
-from api.otlp.drafts import NS_PER_MS, Draft, envelope
+from api.otlp.drafts import NS_PER_MS, Draft, envelope, otlp_id
 from api.otlp.telemetry import Span
 
 
@@ -83,6 +83,10 @@ class Context(NamedTuple):
         named = text_of(span.attributes, AGENT) or text_of(span.resource, AGENT_OF_RESOURCE)
         return UNNAMED_AGENT if named is None or named.startswith(_NO_NAME) else named
 
+    def span_event_id(self, part: str) -> str:
+        """The id of an event that only this span tells of."""
+        return otlp_id(self.tenant, self.span.trace_id, self.span.span_id, part)
+
     def draft(
         self,
         event_id: str,
@@ -103,4 +107,12 @@ class Context(NamedTuple):
             "user_id": self.whose.user_id,
         }
         told = envelope(event_type, time_ms, {**frame, **fields})
-        return Draft(event_id, rank, time_ms, told, self.origin, is_shared, own_id)
+        return Draft(
+            event_id=event_id,
+            rank=rank,
+            time_ms=time_ms,
+            envelope=told,
+            origin=self.origin,
+            is_shared=is_shared,
+            own_id=own_id,
+        )

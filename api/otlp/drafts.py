@@ -117,10 +117,10 @@ def _best(accounts: list[Draft]) -> Draft:
 def fitting(payload: Any) -> Any:
     """The payload with texts cut so that an envelope has room for it, and numbers JSON can hold."""
     for longest in TEXT_LIMITS:
-        kept = _kept(payload, longest, _MAX_DEPTH)
-        if len(orjson.dumps(kept)) <= MAX_PAYLOAD_BYTES - _SPARE_BYTES:
-            return kept
-    return _kept(orjson.dumps(kept).decode(), TEXT_LIMITS[1], 1)  # many short texts
+        shorter = _kept(payload, longest, _MAX_DEPTH)
+        if len(orjson.dumps(shorter)) <= MAX_PAYLOAD_BYTES - _SPARE_BYTES:
+            return shorter
+    return _kept(orjson.dumps(shorter).decode(), TEXT_LIMITS[1], 1)  # many short texts
 
 
 def _kept(value: Any, longest: int, depth: int) -> Any:

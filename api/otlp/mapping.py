@@ -109,14 +109,16 @@ class _Request:
         span = self._spans[place]
         kind = self.kinds[place]
         assert kind is not None
-        own = self._whose[place]
+        named_here = self._whose[place]
         return Context(
             span=span,
             kind=kind,
             tenant=self._tenant,
             origin=place,
-            own=own,
-            whose=own.or_else(*self._above(place), self._of_trace.get(span.trace_id, own)),
+            own=named_here,
+            whose=named_here.or_else(
+                *self._above(place), self._of_trace.get(span.trace_id, named_here)
+            ),
             cause=lambda: self._cause(place),
         )
 
@@ -128,10 +130,10 @@ class _Request:
         )
         named: dict[str, Whose] = {}
         for place in order:
-            own = self._whose[place]
-            if own.session_id or own.user_id:
+            named_here = self._whose[place]
+            if named_here.session_id or named_here.user_id:
                 trace = self._spans[place].trace_id
-                named[trace] = named[trace].or_else(own) if trace in named else own
+                named[trace] = named[trace].or_else(named_here) if trace in named else named_here
         return named
 
     def _ancestors(self, place: int) -> list[int]:
@@ -148,8 +150,8 @@ class _Request:
         return seen
 
     def _above(self, place: int) -> list[Whose]:
-        own = self._whose[place]
-        if own.session_id and own.user_id:
+        named_here = self._whose[place]
+        if named_here.session_id and named_here.user_id:
             return []
         return [self._whose[above] for above in self._ancestors(place)]
 

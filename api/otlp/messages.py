@@ -74,8 +74,8 @@ class Message(NamedTuple):
 
     def digest(self) -> str:
         """The same for the same words, however they were written down."""
-        said = [[part.kind, part.text.strip(), part.call_id, part.value] for part in self.parts]
-        return value_digest([self.role, self.name, said])
+        words = [[part.kind, part.text.strip(), part.call_id, part.value] for part in self.parts]
+        return value_digest([self.role, self.name, words])
 
 
 def value_digest(value: Any) -> str:

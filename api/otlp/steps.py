@@ -23,7 +23,7 @@ from api.otlp.attributes import (
 from api.otlp.calls import call_event_id, call_key, outcome, result_event_id
 from api.otlp.context import Context
 from api.otlp.conversations import conversation, nested
-from api.otlp.drafts import Draft, otlp_id
+from api.otlp.drafts import Draft
 from api.otlp.messages import Part, message_of, parsed, returned
 from projections.events import timestamp_text
 
@@ -86,7 +86,7 @@ def step_drafts(context: Context) -> list[Draft]:
         f"{word}.result",
         max(context.end_ms, context.start_ms + 1),  # later than its call
         is_shared=is_shared,
-        own_id=_own_id(context, "result") if is_shared else None,
+        own_id=context.span_event_id("result") if is_shared else None,
         tool_name=told.name,
         status=status if wrong is None else wrong.status,
         parent_event_id=call.event_id,
@@ -176,21 +176,17 @@ def _of_memory(attributes: Mapping[str, Any], query: Any) -> dict[str, Any]:
     return {**({"query": query} if query is not None else {}), **told}
 
 
-def _own_id(context: Context, part: str) -> str:
-    return otlp_id(context.tenant, context.span.trace_id, context.span.span_id, part)
-
-
 def _call_id(context: Context, told: _Told) -> str:
     tenant, span = context.tenant, context.span
     if told.key is None:
-        return _own_id(context, "call")
+        return context.span_event_id("call")
     return call_event_id(tenant, span.trace_id, told.key)
 
 
 def _result_id(context: Context, told: _Told) -> str:
     tenant, span = context.tenant, context.span
     if told.key is None:
-        return _own_id(context, "result")
+        return context.span_event_id("result")
     return result_event_id(tenant, span.trace_id, told.key, told.result)
 
 
@@ -206,7 +202,7 @@ def single_drafts(context: Context) -> list[Draft]:
         payload["error"] = wrong.error
     return [
         context.draft(
-            otlp_id(context.tenant, span.trace_id, span.span_id, context.kind.value),
+            context.span_event_id(context.kind.value),
             SINGLES[context.kind],
             context.end_ms,
             status="completed" if wrong is None else wrong.status,
@@ -221,10 +217,9 @@ def scope_drafts(context: Context) -> list[Draft]:
     wrong = failure(context.span)
     if wrong is None:
         return []
-    span = context.span
     return [
         context.draft(
-            otlp_id(context.tenant, span.trace_id, span.span_id, "failed"),
+            context.span_event_id("failed"),
             "agent.failed",
             context.end_ms,
             status=wrong.status,

@@ -23,19 +23,19 @@ class Encoding(NamedTuple):
 
 PROTOBUF: Final = Encoding(
     "application/x-protobuf",
-    protobuf.read_spans,
-    protobuf.read_log_records,
-    protobuf.spans_answer,
-    protobuf.logs_answer,
-    protobuf.status,
+    read_spans=protobuf.read_spans,
+    read_log_records=protobuf.read_log_records,
+    spans_answer=protobuf.spans_answer,
+    logs_answer=protobuf.logs_answer,
+    status=protobuf.status,
 )
 JSON: Final = Encoding(
     "application/json",
-    json_wire.read_spans,
-    json_wire.read_log_records,
-    json_wire.spans_answer,
-    json_wire.logs_answer,
-    json_wire.status,
+    read_spans=json_wire.read_spans,
+    read_log_records=json_wire.read_log_records,
+    spans_answer=json_wire.spans_answer,
+    logs_answer=json_wire.logs_answer,
+    status=json_wire.status,
 )
 ENCODINGS: Final = (PROTOBUF, JSON)
 

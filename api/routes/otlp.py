@@ -28,7 +28,7 @@ from projections.events import Event
 
 MAX_REASONS: Final = 5
 """Of one answer; a client logs it as it comes."""
-MAX_REASON_CHARACTERS: Final = 500
+MAX_RULE_CHARACTERS: Final = 500
 
 
 class OtlpRoute(APIRoute):
@@ -57,8 +57,8 @@ async def sent(request: Request) -> Sent:
     """The body, if it can be unpacked and read."""
     encoding = encoding_of(request.headers.get("content-type"))
     if encoding is None:
-        known = " or ".join(row.media_type for row in ENCODINGS)
-        raise ApiProblem("unsupported-encoding", f"Send the body as {known}.")
+        media_types = " or ".join(row.media_type for row in ENCODINGS)
+        raise ApiProblem("unsupported-encoding", f"Send the body as {media_types}.")
     compression = request.headers.get("content-encoding", "identity").strip().lower()
     if compression in ("", "none"):
         compression = "identity"
@@ -82,7 +82,7 @@ def _content(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _request(name: str) -> dict[str, Any]:
-    holders = {"type": "array", "items": {"type": "object"}}
+    holders = {"type": ["array", "null"], "items": {"type": "object"}}  # as protobuf's JSON
     schema = {"type": "object", "properties": {name: holders}}
     return {"requestBody": {"required": True, "content": _content(schema)}}
 
@@ -137,7 +137,8 @@ def _take_spans(services: Services, body: Sent, tenant: str) -> Response:
     rejected = set(refused.reasons)
     _count("traces", len(spans), mapped, len(rejected))
     names = {place: f"span {spans[place].span_id or '?'}" for place in refused.reasons}
-    return _answer(body, body.encoding.spans_answer, refused, names, len(rejected))
+    text = refused.told(names)
+    return _answer(body, body.encoding.spans_answer(len(rejected), text))
 
 
 def _take_log_records(services: Services, body: Sent, tenant: str) -> Response:
@@ -155,7 +156,8 @@ def _take_log_records(services: Services, body: Sent, tenant: str) -> Response:
     ignored = mapped._replace(ignored=told.ignored)
     _count("logs", len(records), ignored, len(refused.reasons))
     names = {place: f"log record {place}" for place in refused.reasons}
-    return _answer(body, body.encoding.logs_answer, refused, names, len(refused.reasons))
+    text = refused.told(names)
+    return _answer(body, body.encoding.logs_answer(len(names), text))
 
 
 def _read(body: Sent, read: Callable[[bytes], list[Any]], most: int) -> list[Any]:
@@ -183,6 +185,21 @@ class _Refused:
         """Note what was refused before it became an event."""
         for place, rule in refused:
             self.reasons.setdefault(place, rule)
+
+    def told(self, names: Mapping[int, str]) -> str:
+        """All of it in words; empty when nothing was refused.
+
+        Args:
+            names: of what was refused, by its place.
+        """
+        reasons = [
+            f"{names[place]}: {rule}"[:MAX_RULE_CHARACTERS]
+            for place, rule in sorted(self.reasons.items())
+        ]
+        reasons.extend(self.warnings)
+        more = len(reasons) - MAX_REASONS
+        text = "; ".join(reasons[:MAX_REASONS])
+        return f"{text}; and {more:,} more" if more > 0 else text
 
 
 def _appended(services: Services, drafts: Sequence[Draft], tenant: str) -> _Refused:
@@ -267,19 +284,5 @@ def _count(signal: metrics.OtlpSignal, total: int, mapped: Mapped, rejected: int
         metrics.OTLP_RECORDS.labels(signal, outcome).inc(number)
 
 
-def _answer(
-    body: Sent,
-    write: Callable[[int, str], bytes],
-    refused: _Refused,
-    names: Mapping[int, str],
-    rejected: int,
-) -> Response:
-    reasons = [
-        f"{names[place]}: {rule}"[:MAX_REASON_CHARACTERS]
-        for place, rule in sorted(refused.reasons.items())
-    ]
-    reasons.extend(refused.warnings)
-    shown = "; ".join(reasons[:MAX_REASONS])
-    more = len(reasons) - MAX_REASONS
-    text = f"{shown}; and {more:,} more" if more > 0 else shown
-    return Response(write(rejected, text), media_type=body.encoding.media_type)
+def _answer(body: Sent, data: bytes) -> Response:
+    return Response(data, media_type=body.encoding.media_type)
