@@ -150,7 +150,7 @@ def _result(context: Context, talk: Conversation, part: Part, time_ms: int) -> D
 
 def _answered(talk: Conversation, result: Part) -> tuple[str | None, str | None]:
     """The tool, and the key of the call, that a result answers: the newest of its id."""
-    call = talk.call(result.call_id)
+    call = talk.calls.get(result.call_id or "")
     name = result.name or (call.name if call is not None else None)
     return name, call_key(result.call_id, name, call.value if call is not None else None)
 

@@ -8,6 +8,7 @@ neither the order in which spans arrive nor the requests they arrive in matter.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from api.otlp.messages import (
     parsed,
     plain_role,
     plain_words,
+    value_digest,
     written_in,
 )
 from api.otlp.telemetry import Attributes, Occurrence, Span
@@ -67,24 +69,15 @@ class Conversation(NamedTuple):
 
     Attributes:
         instructions: beside the messages.
-        sent: messages as they were written, most of which were told before.
-        new: those that were not.
+        new: messages that were sent and not told before.
+        calls: that results among them answer, by id.
         answers: what came back.
     """
 
     instructions: tuple[Message, ...]
-    sent: Sequence[Any]
     new: tuple[NewMessage, ...]
+    calls: Mapping[str, Part]
     answers: tuple[Message, ...]
-
-    def call(self, call_id: str | None) -> Part | None:
-        """The newest call of that id in what was sent."""
-        for item in reversed(self.sent):
-            if not is_plain(item) or plain_role(item) == _MODEL:
-                for part in message_of(item, "user").parts:
-                    if part.kind == "call" and part.call_id == call_id:
-                        return part
-        return None
 
 
 def conversation(span: Span) -> Conversation:
@@ -98,10 +91,11 @@ def conversation(span: Span) -> Conversation:
     if not sent and not answers:
         sent = written_in(said(attributes, INPUT), "user")
         answers = written_in(said(attributes, OUTPUT), _MODEL)
+    new = new_messages(sent)
     return Conversation(
         tuple(instructions),
-        sent,
-        tuple(new_messages(sent)),
+        tuple(new),
+        _answered_calls(sent, new),
         tuple(message_of(answer, _MODEL)._replace(role=_MODEL) for answer in answers),
     )
 
@@ -123,11 +117,44 @@ def new_messages(sent: Sequence[Any]) -> list[NewMessage]:
     start = end
     while start and roles[start - 1] != _MODEL:
         start -= 1
+    before = _repetitions(words, range(start, end))
     new = (
-        NewMessage(message_of(items[place], "user"), words[:place].count(words[place]))
-        for place in range(start, end)
+        NewMessage(message_of(items[place], "user"), count)
+        for place, count in zip(range(start, end), before, strict=True)
     )
     return [item for item in new if item.message.parts]
+
+
+def _repetitions(words: Sequence[Any], places: range) -> list[int]:
+    """How many equal ones stand before each of these places."""
+    if len(places) <= _FEW:
+        return [words[:place].count(words[place]) for place in places]
+    counts: Counter[str] = Counter()  # to compare each with all before would never end
+    repeated: list[int] = []
+    for item in words[: places.stop]:
+        digest = value_digest(item)
+        repeated.append(counts[digest])
+        counts[digest] += 1
+    return repeated[places.start :]
+
+
+_FEW: Final = 16
+"""New messages of a call that are compared one by one; mostly there are one or two."""
+
+
+def _answered_calls(sent: Sequence[Any], new: Sequence[NewMessage]) -> dict[str, Part]:
+    """The newest call of each id that a new result answers."""
+    parts = (part for item in new for part in item.message.parts)
+    wanted = {part.call_id for part in parts if part.kind == "result" and part.call_id}
+    calls: dict[str, Part] = {}
+    for item in reversed(sent):
+        if len(calls) == len(wanted):
+            break
+        if not is_plain(item) or plain_role(item) == _MODEL:
+            for part in message_of(item, "user").parts:
+                if part.kind == "call" and part.call_id in wanted:
+                    calls.setdefault(part.call_id, part)
+    return calls
 
 
 def is_instruction(message: Message) -> bool:

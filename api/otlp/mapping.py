@@ -138,16 +138,16 @@ class _Request:
 
     def _ancestors(self, place: int) -> list[int]:
         """Places of the spans above it in this request, the nearest first."""
-        seen: list[int] = []
+        seen: dict[int, None] = {}
         span = self._spans[place]
         above = self._places.get((span.trace_id, span.span_id if span.is_log else span.parent_id))
-        while above is not None and above != place and above not in seen[-_MAX_ABOVE:]:
-            seen.append(above)
+        while above is not None and above != place and above not in seen:
+            seen[above] = None
             if len(seen) == _MAX_ABOVE:
                 break
             span = self._spans[above]
             above = self._places.get((span.trace_id, span.parent_id))
-        return seen
+        return list(seen)
 
     def _above(self, place: int) -> list[Whose]:
         named_here = self._whose[place]

@@ -26,6 +26,8 @@ from pipelines.observe import metrics
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
 
+MAX_EVENTS: Final = 20_000
+"""Of one request."""
 MAX_REASONS: Final = 5
 """Of one answer; a client logs it as it comes."""
 MAX_RULE_CHARACTERS: Final = 500
@@ -212,6 +214,8 @@ def _appended(services: Services, drafts: Sequence[Draft], tenant: str) -> _Refu
     refused = _Refused()
     if not drafts:
         return refused
+    if len(drafts) > MAX_EVENTS:
+        raise ApiProblem("body-too-large", f"At most {MAX_EVENTS:,} events a request.")
     admit(services, tenant, len(drafts))
     ledger, now_ms = services.ledger(), time.time_ns() // 1_000_000
     events: list[tuple[Draft, Event]] = []

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from google.rpc.status_pb2 import Status
+from neo4j import GraphDatabase
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
@@ -26,13 +27,14 @@ from pipelines.ledger.ledger import Ledger
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.work.settings import Settings
 from projections.events import as_envelope, decode_event
-from projections.identity import START
+from projections.identity import START, partition_of
 from tests.integration.api_support import (
     ADMIN_KEY,
     OTHER_KEY,
     READ_KEY,
     WRITE_KEY,
     Api,
+    Graph,
     running_api,
 )
 from tests.otlp_factories import (
@@ -450,3 +452,24 @@ def test_a_trace_has_the_default_session(ledger: Ledger, client: httpx.Client) -
     stored = in_ledger(ledger, envelopes(spans)[0]["event_id"])
     assert stored is not None
     assert stored["session_id"] == stored["trace_id"] == TRACE
+
+
+def test_a_halted_partition_is_to_be_sent_again_and_the_others_are_kept(
+    valkey: ValkeyServer, neo4j: Neo4jServer
+) -> None:
+    sessions = {partition_of("acme", f"s{n}", 8): f"s{n}" for n in range(99)}
+    spans = [
+        chat(name, [text("user", "Hi")], [], attributes={"session.id": name}, trace_id=trace)
+        for name, trace in ((sessions[0], "01" * 16), (sessions[1], "02" * 16))
+    ]
+    neo4j_url = emptied_neo4j(neo4j)
+    with GraphDatabase.driver(neo4j_url) as driver:
+        Graph(driver).checkpoint(0, "1700000000000-1", 41)
+    redis_url = emptied_valkey(valkey)  # whoever connects now sees a ledger behind its graph
+    with running_api(redis_url, neo4j_url) as halted, halted.client() as client:
+        answer = post(client, request_of(spans).SerializeToString())
+        events = [client.get(f"/v1/events/{event['event_id']}") for event in envelopes(spans)]
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert status_of(answer)[0] == 14
+    assert sorted(event.status_code for event in events) == [200, 404]

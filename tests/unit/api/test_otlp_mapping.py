@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -174,6 +175,23 @@ def test_a_second_yes_is_another_message() -> None:
     again = [*asked, text("assistant", "Shall I pay?"), text("user", "yes")]
     spans = [chat("a", asked, []), chat("b", again, [], at=3)]
     assert types(spans) == ["message.user", "message.user"]
+
+
+def test_repetitions_are_counted_alike_among_few_and_many() -> None:
+    sent = [text("user", str(number % 3)) for number in range(40)]
+    few = [text("assistant", "Go on."), *sent[:5]]
+    for messages in (sent, few):
+        ids = {event["event_id"] for event in envelopes([chat("x", messages, [])])}
+        assert len(ids) == len(messages) - (messages is few)
+    both = {event["event_id"] for event in envelopes([chat("x", sent, []), chat("y", few, [])])}
+    assert len(both) == len(sent)
+
+
+def test_a_prompt_of_many_messages_is_read_in_time() -> None:
+    spans = [chat("x", [{"role": "user", "content": "hi"}] * 10_000, [])]
+    begin_s = time.process_time()
+    assert len(envelopes(spans)) == 10_000
+    assert time.process_time() - begin_s < 30
 
 
 def test_the_same_prompt_sent_again_is_the_same_message() -> None:
