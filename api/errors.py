@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -55,6 +55,7 @@ class Kind(NamedTuple):
 
 PROBLEMS: Final[dict[str, Kind]] = {
     "malformed-json": Kind(400, "The body is not JSON"),
+    "malformed-otlp": Kind(400, "The body is no OTLP request"),
     "bad-request": Kind(400, "The request is malformed"),
     "unauthenticated": Kind(401, "A valid API key is required"),
     "forbidden": Kind(403, "The API key does not allow this"),
@@ -64,6 +65,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "event-conflict": Kind(409, "The event id is taken by other content"),
     "body-too-large": Kind(413, "The body is too large"),
     "unsupported-media-type": Kind(415, "Only application/json is accepted"),
+    "unsupported-encoding": Kind(415, "OTLP comes as protobuf or JSON, plain or by gzip"),
     "invalid-input": Kind(422, "The input breaks a rule"),
     "rate-limited": Kind(429, "More than this key or tenant may send", retry=True),
     "overloaded": Kind(429, "Overloaded, send more slowly", retry=True),
@@ -195,6 +197,14 @@ def request_id_of(request: Request) -> str | None:
     return value if isinstance(value, str) else None
 
 
+@runtime_checkable
+class SpeaksOtherwise(Protocol):
+    """A route whose clients expect their problems in another form."""
+
+    def write_problem(self, request: Request, body: Problem) -> tuple[bytes, str]:
+        """The body of an answer, and its media type."""
+
+
 def problem_response(
     request: Request,
     kind: str,
@@ -218,12 +228,12 @@ def problem_response(
         sent.setdefault("Retry-After", str(request.app.state.settings.retry_after_s))
     if request_id is not None:
         sent[REQUEST_ID_HEADER] = request_id
-    return Response(
-        orjson.dumps({**body.model_dump(), **(extra or {})}),
-        status_code=PROBLEMS[kind].status,
-        headers=sent,
-        media_type=PROBLEM_MEDIA_TYPE,
-    )
+    route = request.scope.get("route")
+    if isinstance(route, SpeaksOtherwise):
+        data, media_type = route.write_problem(request, body)
+    else:
+        data, media_type = orjson.dumps({**body.model_dump(), **(extra or {})}), PROBLEM_MEDIA_TYPE
+    return Response(data, PROBLEMS[kind].status, sent, media_type)
 
 
 async def _api_problem(request: Request, error: Exception) -> Response:

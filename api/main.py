@@ -44,7 +44,7 @@ from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.routes import context, entities, events, health, query, statements, summaries
+from api.routes import context, entities, events, health, otlp, query, statements, summaries
 from api.schemas import (
     Bound,
     EntityCorrection,
@@ -259,7 +259,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     install_problem_handlers(app)
-    for module in (events, query, entities, summaries, context, statements, health):
+    for module in (events, otlp, query, entities, summaries, context, statements, health):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)

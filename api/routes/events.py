@@ -199,12 +199,12 @@ def _append_one(services: Services, body: bytes, tenant: str) -> Accepted:
         event = offered_event(decode_json(body), now_ms=_now_ms(), tenant=tenant)
         outcome = ledger.append([event], request_id=current_request_id())[0]
     except RecollectError as error:
-        _count([error])
+        count_outcomes([error])
         raise
-    _count([outcome])
+    count_outcomes([outcome])
     if not isinstance(outcome, Appended):
         raise outcome
-    _record([(event, outcome)])
+    record_appended([(event, outcome)])
     return Accepted(
         event_id=event.event_id, global_position=str(outcome.position), duplicate=outcome.duplicate
     )
@@ -220,11 +220,11 @@ def _append_many(services: Services, body: bytes, tenant: str) -> BatchAccepted:
         events = [event for event in judged if isinstance(event, Event)]
         places = iter(ledger.append(events, request_id=current_request_id()))
     except RecollectError as error:
-        _count([error] * len(envelopes))
+        count_outcomes([error] * len(envelopes))
         raise
     outcomes = [next(places) if isinstance(event, Event) else event for event in judged]
-    _count(outcomes)
-    _record(
+    count_outcomes(outcomes)
+    record_appended(
         [
             (event, outcome)
             for event, outcome in zip(judged, outcomes, strict=True)
@@ -287,7 +287,8 @@ def _counts(results: Sequence[BatchResult]) -> BatchCounts:
     )
 
 
-def _count(outcomes: Sequence[Outcome]) -> None:
+def count_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Count events that were offered, by what became of them."""
     for outcome in outcomes:
         metrics.INGEST_EVENTS.labels(outcome=_outcome_name(outcome)).inc()
 
@@ -304,7 +305,7 @@ def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
             return "unavailable"
 
 
-def _record(appended: Sequence[tuple[Event, Appended]]) -> None:
+def record_appended(appended: Sequence[tuple[Event, Appended]]) -> None:
     """Log which request brought which event; workers log positions, so the two can be joined."""
     new = [(event, place) for event, place in appended if not place.duplicate]
     metrics.INGEST_BYTES.inc(sum(len(encode_event(event)) for event, _ in new))

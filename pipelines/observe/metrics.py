@@ -49,6 +49,8 @@ Kind = Literal["counter", "gauge", "histogram"]
 Over = Literal["mostrecent", "sum"]
 Phase = Literal["read", "decode", "derive", "gather", "fold", "write"]
 IngestOutcome = Literal["accepted", "duplicate", "conflict", "invalid", "overloaded", "unavailable"]
+OtlpSignal = Literal["traces", "logs"]
+OtlpOutcome = Literal["remembered", "scope", "ignored", "rejected"]
 Model = Literal["embedding", "nlp"]
 Cache = Literal["query_embedding", "result", "shown"]
 CacheOutcome = Literal["hit", "miss", "lost"]
@@ -374,6 +376,17 @@ INGEST_EVENTS = _counter(
     outcome=get_args(IngestOutcome),
 )
 INGEST_BYTES = _counter("ingest_bytes_total", "Bytes of accepted events, as canonical JSON.")
+OTLP_RECORDS = _counter(
+    "otlp_records_total",
+    "Spans and log records of OpenTelemetry that were answered, by outcome: {outcome} "
+    "(scope: of GenAI, says nothing of its own; ignored: not of GenAI).",
+    signal=get_args(OtlpSignal),
+    outcome=get_args(OtlpOutcome),
+)
+OTLP_RETOLD = _counter(
+    "otlp_retold_events_total",
+    "Events in OpenTelemetry spans that another span had told before, in other words.",
+)
 LEDGER_EPOCH = _gauge("ledger_epoch", "Number of server processes the ledger has admitted.")
 LEDGER_PARTITIONS = _gauge("ledger_partitions", "Partitions of the ledger.")
 HALTED_PARTITIONS = _gauge(

@@ -393,6 +393,12 @@ class Settings(BaseSettings):
         default=30.0, gt=0, le=3_600, description="that a client may leave an answer unread"
     )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1_024, description="413 beyond")
+    otlp_max_bytes: int = Field(
+        default=20 * 2**20,
+        ge=1_024,
+        description="of a request with OpenTelemetry spans or log records when unpacked, 413 "
+        "beyond; packed, `max_body_bytes` holds",
+    )
     max_batch_events: int = Field(default=1_000, ge=1, le=1_000, description="of one request")
     request_limits: dict[str, str] = Field(
         default={ALL_TENANTS: "300/second"},

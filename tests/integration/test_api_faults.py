@@ -49,6 +49,10 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.integration
 
 NOWHERE = "bolt://127.0.0.1:1"
+PROBLEM = ["application/problem+json"]
+OTLP_PROBLEM = ["application/x-protobuf", "application/json"]
+OTHER_PROBLEMS = {"/v1/traces": OTLP_PROBLEM, "/v1/logs": OTLP_PROBLEM}
+"""Routes whose clients expect problems in the form of their protocol."""
 
 
 @pytest.fixture
@@ -603,7 +607,7 @@ def test_openapi_documents_models_problems_and_security(api: Api) -> None:
             failures = {c: a for c, a in operation["responses"].items() if int(c) >= 400}
             assert {"401", "403", "422", "503", "500"} <= set(failures), where
             for answer in failures.values():
-                assert list(answer["content"]) == ["application/problem+json"], where
+                assert list(answer["content"]) == OTHER_PROBLEMS.get(path, PROBLEM), where
 
 
 def test_metrics_know_routes_and_no_tenant(api: Api) -> None:

@@ -72,6 +72,8 @@ SUBGRAPH, FACTS = "/v1/query/subgraph", "/v1/query/facts"
 NOT_READS: Final = {
     ("post", "/v1/events"),
     ("post", "/v1/events/batch"),
+    ("post", "/v1/traces"),
+    ("post", "/v1/logs"),
     ("post", "/v1/feedback"),
     ("post", "/v1/admin/entities/{entity_id}/corrections"),
     ("post", "/v1/admin/reconsolidate"),

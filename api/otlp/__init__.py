@@ -1,0 +1,1 @@
+"""OpenTelemetry in: GenAI traces become events. All of it is pure: bytes in, envelopes out."""
