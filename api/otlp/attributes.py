@@ -207,7 +207,11 @@ class Failure(NamedTuple):
 
 
 def failure(span: Span) -> Failure | None:
-    """What went wrong, when the span says so; an exception on the way that was handled is none."""
+    """What went wrong, when the span says so; an exception on the way that was handled is none.
+
+    The stack trace stays where traces are kept: it is about the inside of a framework, and would
+    be found for what it says instead of the message.
+    """
     attributes = span.attributes
     error_type = text_of(attributes, ("error.type",))
     if (
@@ -226,20 +230,9 @@ def failure(span: Span) -> Failure | None:
         or error_type
         or "failed",
         "exception_type": text_of(thrown, ("exception.type",)) or error_type,
-        "stacktrace": _where(text_of(thrown, ("exception.stacktrace",)) or ""),
     }
     told = {name: value for name, value in error.items() if value}
     return Failure(_status(told.get("exception_type", "")), told)
-
-
-def _where(stacktrace: str) -> str | None:
-    """The line of a stack trace that says where it happened; the rest is the framework's inside.
-
-    Python's innermost frame comes last, Java's and JavaScript's first.
-    """
-    lines = [line.strip() for line in stacktrace.splitlines()]
-    inner = [line for line in lines if line.startswith('File "')]
-    return inner[-1] if inner else next((line for line in lines if line.startswith("at ")), None)
 
 
 def _status(error_type: str) -> str:
