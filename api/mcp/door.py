@@ -65,7 +65,9 @@ class Door:
         self._wanted.set()
         await self._loaded.wait()
         assert self._manager is not None
-        await self._manager.handle_request(scope, receive, send)
+        # Blanks around a value are no part of it (RFC 9110, 5.5), and our HTTP server leaves them.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
 
 def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:

@@ -13,6 +13,7 @@ from api.mcp.asking import Unanswered
 from api.mcp.calling import Call
 from api.mcp.remembering import Told
 from api.retrieval.narrative import estimated_tokens
+from enrichment.text import summary_body
 from projections.schema import EVENT
 
 SUBGRAPH: Final = "/v1/query/subgraph"
@@ -232,12 +233,19 @@ def _timeline_event(node: Mapping[str, Any]) -> TimelineEvent:
         tool_name=attributes.get("tool_name"),
         status=attributes.get("status"),
         agent_id=provenance["agent_id"],
-        text=_cut(attributes.get("summary") or ""),
+        text=_cut(_words(attributes, provenance["agent_id"])),
     )
 
 
+def _words(attributes: Mapping[str, Any], agent_id: str | None) -> str:
+    """What an event says, without who and what, which stand beside it."""
+    speaker = attributes.get("speaker") or agent_id
+    return summary_body(attributes.get("summary") or "", speaker, attributes["event_type"] or "")
+
+
 def _event_line(event: TimelineEvent) -> str:
-    what = f"{event.what} {event.tool_name}" if event.tool_name else event.what
+    repeated = event.tool_name is None or event.text.startswith(event.tool_name)
+    what = event.what if repeated else f"{event.what} {event.tool_name}"
     state = f" ({event.status})" if event.status not in (None, "completed") else ""
     when = event.occurred_at[:19].replace("T", " ")
     return f"- {when} {event.agent_id}, {what}{state}: {event.text} [{event.event_id}]"

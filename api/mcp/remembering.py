@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
@@ -18,6 +18,11 @@ from projections.records import MAX_COMMENT_CHARACTERS, MAX_REASON_CHARACTERS
 MAX_CONTENT_CHARACTERS = 200_000
 """Of a text to remember: with its envelope it stays below what an event may hold."""
 MAX_JUDGED_AT_ONCE = 100
+
+
+_SPEAKERS: Final = {f"message.{role}": role for role in ("user", "system")}
+"""By type: whose words an event holds that are not the agent's own, as imports have it. "I" in them
+is the user, or nobody."""
 
 
 class Told(NamedTuple):
@@ -119,7 +124,7 @@ async def _append(
     envelope = {
         "event_type": event_type,
         "session_id": session_id,
-        "agent_id": agent_id,
+        "agent_id": _SPEAKERS.get(event_type, agent_id),
         "trace_id": session_id,
         "user_id": user_id,
         "payload": payload,
