@@ -5,8 +5,9 @@ The SDK takes half a second and 30 MB, which an API that no model comes to does 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -24,6 +25,8 @@ AGENT_HEADER: Final = "X-Agent"
 USER_HEADER: Final = "X-User"
 SESSION_HEADER: Final = "X-Session"
 """Who asks, and where, by the configuration of a client."""
+KEY_USER: Final = "key_user"
+"""In the state of a request: the user whom its key is bound to. What comes with it is theirs."""
 _PASSED_ON: Final = ("authorization", KEY_HEADER, TENANT_HEADER)
 
 
@@ -42,14 +45,15 @@ class Door:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """While the app runs."""
-        self._wanted, self._loaded = anyio.Event(), anyio.Event()
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._run)
-            try:
-                yield
-            finally:
-                group.cancel_scope.cancel()
+        """While the app runs; it may be left in another task than the one that came in."""
+        self._wanted, self._loaded = asyncio.Event(), asyncio.Event()
+        serving = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            serving.cancel()
+            with suppress(asyncio.CancelledError):
+                await serving
 
     async def _run(self) -> None:
         """The server, from the first request on; in one task, as its SDK wants it."""
@@ -95,11 +99,15 @@ def _made(app: ASGIApp, max_bytes: int) -> StreamableHTTPSessionManager:
         passed_on[REQUEST_ID_HEADER] = context.request.state.request_id
         defaults = Defaults(
             headers.get(AGENT_HEADER) or None,
-            headers.get(USER_HEADER) or None,
+            headers.get(USER_HEADER) or getattr(context.request.state, KEY_USER),
             headers.get(SESSION_HEADER) or None,
         )
         return Call(Asking(client, passed_on), defaults, client_name(context))
 
     return StreamableHTTPSessionManager(
-        make_server(call_of), json_response=True, stateless=True, max_request_body_size=max_bytes
+        make_server(call_of),
+        json_response=True,
+        stateless=True,
+        # The app refuses earlier, and in the words of all routes.
+        max_request_body_size=2 * max_bytes,
     )

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.dependencies import Reader, no_query
 from api.errors import ApiProblem
-from api.mcp.door import Door
+from api.mcp.door import KEY_USER, Door
 from pipelines.work.settings import Settings
 
 LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -70,4 +70,5 @@ class _Handed(Response):
 @router.post("/mcp", include_in_schema=False)
 async def serve_tools(request: Request, caller: Reader) -> Response:
     """Answer one message of the protocol, for whoever has a key of the API."""
+    setattr(request.state, KEY_USER, caller.user_id)
     return _Handed(request.app.state.mcp)
