@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 import httpx2
 import orjson
 
-JSON: Final = "application/json"
-MARKDOWN: Final = "text/markdown"
+JSON_TYPE: Final = "application/json"
+MARKDOWN_TYPE: Final = "text/markdown"
 TIMEOUTS: Final = httpx2.Timeout(45.0, connect=5.0)
 """Seconds; a read may ask for 30 of them, and the API has some to say that it was too long."""
-_MAX_RULES: Final = 10
+MAX_RULES: Final = 10
 """Broken rules that a model is told of at once."""
 
 
@@ -55,7 +55,7 @@ class Asking:
 
     async def read_text(self, path: str, **parameters: Any) -> str:
         """As `read`, in Markdown."""
-        return (await self._send("GET", path, _queried(parameters), accept=MARKDOWN)).text
+        return (await self._send("GET", path, _queried(parameters), accept=MARKDOWN_TYPE)).text
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """What a route answers to a body; fields that are None are left out.
@@ -67,7 +67,7 @@ class Asking:
 
     async def post_for_text(self, path: str, body: Mapping[str, Any]) -> str:
         """As `post`, in Markdown."""
-        return (await self._send("POST", path, body=_encoded(body), accept=MARKDOWN)).text
+        return (await self._send("POST", path, body=_encoded(body), accept=MARKDOWN_TYPE)).text
 
     async def readiness(self) -> dict[str, Any]:
         """How the API is, ready or not.
@@ -75,7 +75,7 @@ class Asking:
         Raises:
             Unanswered: it does not say.
         """
-        response = await self._request("GET", "/health/ready", {}, None, JSON)
+        response = await self._request("GET", "/health/ready")
         document = _document(response)
         if "checks" not in document:
             raise _unanswered(response)
@@ -88,9 +88,9 @@ class Asking:
         parameters: Mapping[str, Any] = MappingProxyType({}),
         *,
         body: bytes | None = None,
-        accept: str = JSON,
+        accept: str = JSON_TYPE,
     ) -> httpx2.Response:
-        response = await self._request(method, path, parameters, body, accept)
+        response = await self._request(method, path, parameters, body=body, accept=accept)
         if not response.is_success:
             raise _unanswered(response)
         return response
@@ -99,13 +99,14 @@ class Asking:
         self,
         method: str,
         path: str,
-        parameters: Mapping[str, Any],
-        body: bytes | None,
-        accept: str,
+        parameters: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        body: bytes | None = None,
+        accept: str = JSON_TYPE,
     ) -> httpx2.Response:
         headers = {**self._headers, "accept": accept}
         if body is not None:
-            headers["content-type"] = JSON
+            headers["content-type"] = JSON_TYPE
         try:
             return await self._client.request(
                 method, path, params=dict(parameters), content=body, headers=headers
@@ -149,7 +150,7 @@ def _unanswered(response: httpx2.Response) -> Unanswered:
     kind = str(problem.get("type", "")).rpartition(":")[2]
     lines = [f"{problem['title']}. {problem.get('detail') or ''}".strip()]
     rules = problem.get("errors") or []
-    lines += [f"- {rule['field']}: {rule['rule']}" for rule in rules[:_MAX_RULES]]
+    lines += [f"- {rule['field']}: {rule['rule']}" for rule in rules[:MAX_RULES]]
     wait_s = response.headers.get("retry-after")
     if wait_s is not None:
         lines.append(f"Try again in {wait_s} s.")

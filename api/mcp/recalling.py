@@ -16,9 +16,7 @@ from api.retrieval.narrative import estimated_tokens
 from enrichment.text import summary_body
 from projections.schema import EVENT
 
-SUBGRAPH: Final = "/v1/query/subgraph"
-WHY: Final = "/v1/query/why"
-FACTS: Final = "/v1/query/facts"
+QUERIES: Final = "/v1/query"
 MAX_FOUND: Final = 20
 """Nodes whose ids are told; the text holds what fits."""
 MAX_SESSION_EVENTS: Final = 500
@@ -63,8 +61,8 @@ class Question(Reading):
 async def ask(call: Call, given: Question) -> Told:
     """What helps with a question."""
     body = _question(call, given)
-    document = await call.api.post(SUBGRAPH, body)
-    text = await call.api.post_for_text(SUBGRAPH, {**body, "record_access": False})
+    document = await call.api.post(f"{QUERIES}/subgraph", body)
+    text = await call.api.post_for_text(f"{QUERIES}/subgraph", {**body, "record_access": False})
     return _recalled(text, document)
 
 
@@ -82,25 +80,27 @@ def _question(call: Call, given: Question) -> dict[str, Any]:
 
 def _recalled(text: str, document: Mapping[str, Any]) -> Told:
     meta = document["meta"]
+    if not document["nodes"] and meta["withheld"]:
+        text = f"{text.strip()} What belongs to users was kept back: user_id says whose to see.\n"
     if meta["degraded"]:
         text = f"{text}\n(Incomplete: {'; '.join(meta['degraded'])}.)\n"
     content = Recalled(
         text=text,
-        nodes=[_found(node) for node in document["nodes"][:MAX_FOUND]],
+        nodes=[node_found(node) for node in document["nodes"][:MAX_FOUND]],
         truncated=meta["truncated"],
         degraded=meta["degraded"],
     )
     return Told(text, content)
 
 
-def _found(node: Mapping[str, Any]) -> Found:
+def node_found(node: Mapping[str, Any]) -> Found:
     attributes, provenance = node["attributes"], node["provenance"]
     names = ("event_type", "display_name", "name", "canonical_name", "summary", "content")
     what = next((str(attributes[name]) for name in names if attributes.get(name)), None)
     return Found(
         node_id=node["node_id"],
         type=node["type"],
-        what=None if what is None else _cut(what),
+        what=None if what is None else cut_line(what),
         session_id=provenance["session_id"],
         occurred_at=provenance["occurred_at"],
         status=attributes.get("status"),
@@ -112,17 +112,20 @@ class Explained(BaseModel):
     """Why something happened: causes below what they caused."""
 
     text: str
-    head: Any = Field(description="What is explained.")
-    confidence: float | None
-    doubtful: bool | None = Field(description="The causes are guesses: say so.")
-    tree: Any = Field(description="The same as the text, for programs.")
+    head: str | None = Field(description="The event that is explained; null: nothing was found.")
+    confidence: float | None = Field(description="That this is what was asked about.")
+    doubtful: bool | None = Field(
+        description="Another story is nearly as likely what was asked about: say so."
+    )
+    tree: list[Any] = Field(description="The same as the text, for programs.")
+    helped: list[Any] = Field(description="What was different when the same went through.")
     nodes: list[Found]
 
 
 async def why(call: Call, given: Question) -> Told:
     """Why something happened."""
     try:
-        document = await call.api.post(WHY, _question(call, given))
+        document = await call.api.post(f"{QUERIES}/why", _question(call, given))
     except Unanswered as error:
         if error.kind not in _NOT_HERE:
             raise
@@ -134,8 +137,9 @@ async def why(call: Call, given: Question) -> Told:
         head=answer.get("head"),
         confidence=answer.get("confidence"),
         doubtful=answer.get("doubtful"),
-        tree=answer.get("tree"),
-        nodes=[_found(node) for node in document["nodes"][:MAX_FOUND]],
+        tree=answer.get("tree") or [],
+        helped=answer.get("helped") or [],
+        nodes=[node_found(node) for node in document["nodes"][:MAX_FOUND]],
     )
     return Told(content.text, content)
 
@@ -208,8 +212,8 @@ async def timeline(call: Call, given: Timeline) -> Told:
     )
     nodes = [node for node in document["nodes"] if node["type"] == EVENT.label]
     nodes.sort(key=_when)
-    events = [_timeline_event(node) for node in nodes]
-    lines, is_whole = _fitting(map(_event_line, events), given.max_tokens)
+    events = [timeline_event(node) for node in nodes]
+    lines, is_whole = fitting_lines(map(event_line, events), given.max_tokens)
     truncated = document["meta"]["truncated"] or not is_whole
     head = f"Session {given.session_id}, {len(lines)} events in order"
     head += ", there are more:" if truncated else ":"
@@ -224,7 +228,7 @@ def _when(node: Mapping[str, Any]) -> tuple[str, tuple[int, int], str]:
     return node["provenance"]["occurred_at"] or "", (milliseconds, number), node["node_id"]
 
 
-def _timeline_event(node: Mapping[str, Any]) -> TimelineEvent:
+def timeline_event(node: Mapping[str, Any]) -> TimelineEvent:
     attributes, provenance = node["attributes"], node["provenance"]
     return TimelineEvent(
         event_id=node["node_id"],
@@ -233,7 +237,7 @@ def _timeline_event(node: Mapping[str, Any]) -> TimelineEvent:
         tool_name=attributes.get("tool_name"),
         status=attributes.get("status"),
         agent_id=provenance["agent_id"],
-        text=_cut(_words(attributes, provenance["agent_id"])),
+        text=cut_line(_words(attributes, provenance["agent_id"])),
     )
 
 
@@ -243,7 +247,7 @@ def _words(attributes: Mapping[str, Any], agent_id: str | None) -> str:
     return summary_body(attributes.get("summary") or "", speaker, attributes["event_type"] or "")
 
 
-def _event_line(event: TimelineEvent) -> str:
+def event_line(event: TimelineEvent) -> str:
     repeated = event.tool_name is None or event.text.startswith(event.tool_name)
     what = event.what if repeated else f"{event.what} {event.tool_name}"
     state = f" ({event.status})" if event.status not in (None, "completed") else ""
@@ -251,7 +255,7 @@ def _event_line(event: TimelineEvent) -> str:
     return f"- {when} {event.agent_id}, {what}{state}: {event.text} [{event.event_id}]"
 
 
-def _fitting(lines: Iterable[str], max_tokens: int) -> tuple[list[str], bool]:
+def fitting_lines(lines: Iterable[str], max_tokens: int) -> tuple[list[str], bool]:
     """The first lines that fit, and whether all do."""
     shown: list[str] = []
     for line in lines:
@@ -260,163 +264,6 @@ def _fitting(lines: Iterable[str], max_tokens: int) -> tuple[list[str], bool]:
             return shown, False
         shown.append(line)
     return shown, True
-
-
-class FactsAsked(Reading):
-    """A recall of facts."""
-
-    about: Text = Field(description="A question or names: facts about what it names are found.")
-    at: str | None = Field(
-        default=None, max_length=64, description="What held then, RFC 3339; default now."
-    )
-    limit: int = Field(default=20, ge=1, le=100)
-
-
-class KnownFact(BaseModel):
-    """What one entity is to another, and when."""
-
-    fact: str
-    subject: str
-    relation: str
-    object: str
-    valid_from: str
-    valid_to: str | None
-    confidence: float
-    event_id: str = Field(description="The first event that says so.")
-
-
-class FactsAnswer(BaseModel):
-    """Facts, the best first."""
-
-    text: str
-    facts: list[KnownFact]
-    truncated: bool
-
-
-async def facts(call: Call, given: FactsAsked) -> Told:
-    """What is known of the entities that a text names."""
-    body = {
-        "query": given.about,
-        "session_id": given.session_id or call.defaults.session_id,
-        "agent_id": call.agent(given.agent_id),
-        "user_id": call.user(given.user_id),
-        "at_timestamp": given.at,
-        "max_facts": given.limit,
-        "min_position": given.min_position,
-    }
-    document = await call.api.post(FACTS, body)
-    known = [_fact(item) for item in document["facts"]]
-    lines, is_whole = _fitting(map(_fact_line, known), given.max_tokens)
-    content = FactsAnswer(
-        text="\n".join(lines) or "No fact about that is known.",
-        facts=known[: len(lines)],
-        truncated=document["meta"]["truncated"] or not is_whole,
-    )
-    return Told(content.text, content)
-
-
-def _fact(item: Mapping[str, Any]) -> KnownFact:
-    return KnownFact(
-        fact=item["fact"],
-        subject=item["source"]["name"],
-        relation=item["relation"],
-        object=item["target"]["name"],
-        valid_from=item["valid_from"],
-        valid_to=item["valid_to"],
-        confidence=item["confidence"],
-        event_id=item["provenance"]["event_id"],
-    )
-
-
-def _fact_line(fact: KnownFact) -> str:
-    until = "" if fact.valid_to is None else f" until {fact.valid_to[:10]}"
-    when = f"since {fact.valid_from[:10]}{until}"
-    return f"- {_cut(fact.fact)} ({when}, confidence {fact.confidence:.2f}) [{fact.event_id}]"
-
-
-class EntityAsked(OfUser):
-    """One entity."""
-
-    name: Name = Field(description="A person, service, thing; or `entity:<hash>` of an answer.")
-    max_tokens: MaxTokens = 2_000
-    min_position: Position = None
-
-
-class EntityAnswer(BaseModel):
-    """What is known of one entity, or which there are by names like that."""
-
-    text: str
-    entity_id: str | None = Field(description="Null: none by that name; `similar` may help.")
-    name: str
-    type: str | None
-    aliases: list[str]
-    facts: list[KnownFact]
-    events: list[Found] = Field(description="That mention it, the newest first.")
-    similar: list[str] = Field(description="Names that have words of the one asked for.")
-
-
-async def entity(call: Call, given: EntityAsked) -> Told:
-    """What is known of one entity; if nothing, what has such a name."""
-    reference = given.name if given.name.startswith("entity:") else f"entity:{given.name}"
-    try:
-        page = await call.api.read(
-            f"/v1/entities/{quote(reference, safe='')}",
-            user_id=call.user(given.user_id),
-            limit=MAX_FOUND,
-            min_position=given.min_position,
-        )
-    except Unanswered as error:
-        if error.kind != "not-found":
-            raise
-        return await _similar(call, given)
-    content = EntityAnswer(
-        text="",
-        entity_id=page["entity"]["entity_id"],
-        name=page["entity"]["name"],
-        type=page["entity"]["type"],
-        aliases=sorted({alias["name"] for alias in page["aliases"]}),
-        facts=[_fact(item) for item in page["facts"]],
-        events=[_found(node) for node in page["events"]],
-        similar=[],
-    )
-    told = _entity_text(page, content, given.max_tokens)
-    return Told(told, content.model_copy(update={"text": told}))
-
-
-def _entity_text(page: Mapping[str, Any], content: EntityAnswer, max_tokens: int) -> str:
-    mentions = page["entity"]["mention_count"]
-    lines = [f"{content.name} ({content.type or 'unknown'}), in {mentions} events"]
-    if content.aliases:
-        lines.append(f"Also known as: {', '.join(content.aliases)}")
-    lines += map(_fact_line, content.facts)
-    lines.append("Events, the newest first:")
-    lines += [_event_line(_timeline_event(node)) for node in page["events"]]
-    return "\n".join(_fitting(lines, max_tokens)[0])
-
-
-async def _similar(call: Call, given: EntityAsked) -> Told:
-    document = await call.api.read(
-        "/v1/entities",
-        query=given.name.removeprefix("entity:"),
-        user_id=call.user(given.user_id),
-        limit=MAX_FOUND,
-        record_access=False,
-    )
-    names = [f"{item['name']} ({item['type']})" for item in document["entities"]]
-    text = f"No entity by the name {given.name} is known."
-    if names:
-        text += f" Similar names: {', '.join(names)}."
-    content = EntityAnswer(
-        text=text,
-        entity_id=None,
-        name=given.name,
-        type=None,
-        aliases=[],
-        facts=[],
-        events=[],
-        similar=names,
-    )
-    return Told(text, content)
 
 
 class StatusAsked(OfUser):
@@ -453,6 +300,6 @@ async def status(call: Call, given: StatusAsked) -> Told:
     return Told(content.text, content)
 
 
-def _cut(text: str) -> str:
+def cut_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _EVENT_CHARACTERS else line[: _EVENT_CHARACTERS - 1] + "…"

@@ -113,11 +113,11 @@ async def remember(call: Call, given: Remember) -> Told:
         "occurred_at": given.occurred_at,
         "importance_hint": given.importance,
     }
-    return await _append(call, given, event_type, payload=payload, done="Remembered", **fields)
+    return await _append(call, given, event_type, payload=payload, effect="Remembered", **fields)
 
 
 async def _append(
-    call: Call, given: Writing, event_type: str, *, payload: JsonValue, done: str, **fields: Any
+    call: Call, given: Writing, event_type: str, *, payload: JsonValue, effect: str, **fields: Any
 ) -> Told:
     agent_id, user_id = call.agent(given.agent_id), call.user(given.user_id)
     session_id = call.session(given.session_id, agent_id, user_id)
@@ -138,8 +138,8 @@ async def _append(
         duplicate=accepted["duplicate"],
     )
     if content.duplicate:
-        done = "It was there already"
-    return Told(f"{done}: event {content.event_id} in session {session_id}.", content)
+        effect = "It was there already"
+    return Told(f"{effect}: event {content.event_id} in session {session_id}.", content)
 
 
 class Correct(Writing):
@@ -182,15 +182,15 @@ async def correct(call: Call, given: Correct) -> Told:
             raise Unanswered("not-found", f"No entity by the name {given.subject!r} is known.")
         renamed: dict[str, Any] = {"entity_id": subject["entity_id"], "correction": "rename"}
         renamed |= {"name": given.new_name} | _reason(given)
-        return await _append(call, given, ENTITY_CORRECTED, payload=renamed, done="Renamed")
+        return await _append(call, given, ENTITY_CORRECTED, payload=renamed, effect="Renamed")
     fact: dict[str, Any] = {"source": _party(subject), "relation": given.relation}
     if given.object is not None:
         fact["target"] = _party(await _named(call, given.object, given.object_type, user_id))
     if given.action == "retract_fact":
         fact |= _reason(given)
-        return await _append(call, given, FACT_RETRACTED, payload=fact, done="Retracted")
+        return await _append(call, given, FACT_RETRACTED, payload=fact, effect="Retracted")
     fact["source_kind"] = "user_edit"
-    return await _append(call, given, FACT_ASSERTED, payload=fact, done="Stated")
+    return await _append(call, given, FACT_ASSERTED, payload=fact, effect="Stated")
 
 
 def _reason(given: Correct) -> dict[str, Any]:
@@ -202,20 +202,20 @@ async def _named(
 ) -> dict[str, Any]:
     """An entity by name or id, as it is known; one that is not is a concept by that name."""
     reference = name if name.startswith("entity:") else f"entity:{name}"
-    known: dict[str, Any] = {}
+    entity: dict[str, Any] = {}
     if len(reference) <= MAX_NAME_CHARACTERS:
         path = f"/v1/entities/{quote(reference, safe='')}"
         try:
             page = await call.api.read(
                 path, user_id=user_id, limit=1, max_facts=0, record_access=False
             )
-            known = page["entity"]
+            entity = page["entity"]
         except Unanswered as error:
             if error.kind != "not-found" or name.startswith("entity:"):
                 raise
-    if not known or entity_type not in (None, known["type"]):
+    if not entity or entity_type not in (None, entity["type"]):
         return {"name": name, "type": entity_type or "concept"}
-    return known
+    return entity
 
 
 def _party(entity: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from api.mcp.asking import JSON, MARKDOWN, Unanswered
+from api.mcp.asking import JSON_TYPE, MARKDOWN_TYPE, Unanswered
 from api.mcp.calling import EVENTS, Call
 
 SCHEME: Final = "recollect://"
@@ -74,16 +74,16 @@ async def _summary(call: Call, own_id: str) -> str:
 
 KINDS: Final[dict[str, Kind]] = {
     "entity": Kind(
-        "An entity", "Its names, the facts about it and events that mention it.", JSON, _entity
+        "An entity", "Its names, the facts about it and events that mention it.", JSON_TYPE, _entity
     ),
-    "event": Kind("An event", "As the ledger has it, with its payload.", JSON, _event),
+    "event": Kind("An event", "As the ledger has it, with its payload.", JSON_TYPE, _event),
     "session": Kind(
-        "A session", "Its best events in reading order, with their ids.", MARKDOWN, _session
+        "A session", "Its best events in reading order, with their ids.", MARKDOWN_TYPE, _session
     ),
     "summary": Kind(
         "A summary",
         "Of a session, an episode or an agent, and what it is made from.",
-        JSON,
+        JSON_TYPE,
         _summary,
     ),
 }

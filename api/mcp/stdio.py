@@ -6,6 +6,8 @@ input.
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import httpx2
 from mcp.server.stdio import stdio_server
@@ -25,7 +27,7 @@ def serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> 
         tenant: that a key of all tenants is used for; None: the key's.
         defaults: who asks, and where.
     """
-    anyio.run(_serve, url, key, tenant, defaults)
+    anyio.run(partial(_serve, url, key, tenant, defaults=defaults))
 
 
 async def _serve(url: str, key: str | None, tenant: str | None, defaults: Defaults) -> None:
