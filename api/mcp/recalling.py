@@ -94,6 +94,7 @@ def _recalled(text: str, document: Mapping[str, Any]) -> Told:
 
 
 def node_found(node: Mapping[str, Any]) -> Found:
+    """A node, as a list of sources has it."""
     attributes, provenance = node["attributes"], node["provenance"]
     names = ("event_type", "display_name", "name", "canonical_name", "summary", "content")
     what = next((str(attributes[name]) for name in names if attributes.get(name)), None)
@@ -229,6 +230,7 @@ def _when(node: Mapping[str, Any]) -> tuple[str, tuple[int, int], str]:
 
 
 def timeline_event(node: Mapping[str, Any]) -> TimelineEvent:
+    """An event, from its node."""
     attributes, provenance = node["attributes"], node["provenance"]
     return TimelineEvent(
         event_id=node["node_id"],
@@ -248,6 +250,7 @@ def _words(attributes: Mapping[str, Any], agent_id: str | None) -> str:
 
 
 def event_line(event: TimelineEvent) -> str:
+    """An event in a line: when, who, what it was, what it says, and its id."""
     repeated = event.tool_name is None or event.text.startswith(event.tool_name)
     what = event.what if repeated else f"{event.what} {event.tool_name}"
     state = f" ({event.status})" if event.status not in (None, "completed") else ""
@@ -301,5 +304,6 @@ async def status(call: Call, given: StatusAsked) -> Told:
 
 
 def cut_line(text: str) -> str:
+    """Text in a line, cut where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _EVENT_CHARACTERS else line[: _EVENT_CHARACTERS - 1] + "…"
