@@ -22,7 +22,6 @@ from pipelines.operations.api import (
     InProcessApi,
     RunningApi,
     explained,
-    read_key,
     running_api,
 )
 from projections.events import DEFAULT_TENANT
@@ -131,7 +130,8 @@ def ask(
 def _client(invocation: Invocation, url: str | None, key_file: Path | None) -> ApiClient:
     """Who answers: the API that is named, the one of the data folder, else one of our own."""
     if url is not None:
-        return RunningApi(url, None if key_file is None else read_key(key_file))
+        key = None if key_file is None else key_file.read_text(encoding="utf-8").strip()
+        return RunningApi(url, key)
     if invocation.redis is None and invocation.neo4j is None:
         running = running_api(invocation.settings.data_dir)
         if running is not None:
