@@ -13,6 +13,9 @@ JSON_TYPE: Final = "application/json"
 MARKDOWN_TYPE: Final = "text/markdown"
 TIMEOUTS: Final = httpx2.Timeout(45.0, connect=5.0)
 """Seconds; a read may ask for 30 of them, and the API has some to say that it was too long."""
+WAIT_MS: Final = 20_000
+"""That a read may take, be it the first of its kind: a model waits longer than a program, and has
+no use for half an answer."""
 MAX_RULES: Final = 10
 """Broken rules that a model is told of at once."""
 

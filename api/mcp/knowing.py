@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 
 from api.mcp.arguments import MaxTokens, Name, OfUser, Position, Text
-from api.mcp.asking import Unanswered
+from api.mcp.asking import WAIT_MS, Unanswered
 from api.mcp.calling import Call
 from api.mcp.recalling import (
     MAX_FOUND,
@@ -66,6 +66,7 @@ async def facts(call: Call, given: FactsAsked) -> Told:
         "at_timestamp": given.at,
         "max_facts": given.limit,
         "min_position": given.min_position,
+        "timeout_ms": WAIT_MS,
     }
     document = await call.api.post(f"{QUERIES}/facts", body)
     recalled = [_fact(item) for item in document["facts"]]
@@ -127,6 +128,7 @@ async def entity(call: Call, given: EntityAsked) -> Told:
             user_id=call.user(given.user_id),
             limit=MAX_FOUND,
             min_position=given.min_position,
+            timeout_ms=WAIT_MS,
         )
     except Unanswered as error:
         if error.kind != "not-found":
@@ -163,6 +165,7 @@ async def _similar(call: Call, given: EntityAsked) -> Told:
         query=given.name.removeprefix("entity:"),
         user_id=call.user(given.user_id),
         limit=MAX_FOUND,
+        timeout_ms=WAIT_MS,
         record_access=False,
     )
     names = [f"{item['name']} ({item['type']})" for item in document["entities"]]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field
 
 from api.mcp.arguments import InSession, MaxTokens, Name, OfUser, Position, Text
-from api.mcp.asking import Unanswered
+from api.mcp.asking import WAIT_MS, Unanswered
 from api.mcp.calling import Call
 from api.mcp.remembering import Told
 from api.retrieval.narrative import estimated_tokens
@@ -75,6 +75,7 @@ def _question(call: Call, given: Question) -> dict[str, Any]:
         "user_id": user_id,
         "max_tokens": given.max_tokens,
         "min_position": given.min_position,
+        "timeout_ms": WAIT_MS,
     }
 
 
@@ -169,6 +170,7 @@ async def context(call: Call, given: Context) -> Told:
         "user_id": call.user(given.user_id),
         "max_tokens": given.max_tokens,
         "min_position": given.min_position,
+        "timeout_ms": WAIT_MS,
     }
     document = await call.api.read(path, **parameters)
     text = await call.api.read_text(path, **parameters, record_access=False)
@@ -209,6 +211,7 @@ async def timeline(call: Call, given: Timeline) -> Told:
         user_id=call.user(given.user_id),
         max_nodes=given.limit,
         min_position=given.min_position,
+        timeout_ms=WAIT_MS,
         record_access=False,
     )
     nodes = [node for node in document["nodes"] if node["type"] == EVENT.label]

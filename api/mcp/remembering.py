@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from api.mcp.arguments import EventId, InSession, Name, Text
-from api.mcp.asking import Unanswered
+from api.mcp.asking import WAIT_MS, Unanswered
 from api.mcp.calling import Call
 from enrichment.names import EntityType
 from enrichment.payloads import ENTITY_CORRECTED, FACT_ASSERTED, FACT_RETRACTED
@@ -207,7 +207,12 @@ async def _named(
         path = f"/v1/entities/{quote(reference, safe='')}"
         try:
             page = await call.api.read(
-                path, user_id=user_id, limit=1, max_facts=0, record_access=False
+                path,
+                user_id=user_id,
+                limit=1,
+                max_facts=0,
+                timeout_ms=WAIT_MS,
+                record_access=False,
             )
             entity = page["entity"]
         except Unanswered as error:

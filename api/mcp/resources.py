@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import orjson
 
-from api.mcp.asking import JSON_TYPE, MARKDOWN_TYPE, Unanswered
+from api.mcp.asking import JSON_TYPE, MARKDOWN_TYPE, WAIT_MS, Unanswered
 from api.mcp.calling import EVENTS, Call
 
 SCHEME: Final = "recollect://"
@@ -39,15 +39,17 @@ async def _event(call: Call, own_id: str) -> str:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
 
 
+def _read_as(call: Call) -> dict[str, Any]:
+    return {"user_id": call.defaults.user_id, "timeout_ms": WAIT_MS}
+
+
 async def _session(call: Call, own_id: str) -> str:
-    return await call.api.read_text(
-        f"/v1/context/{quote(own_id, safe='')}", user_id=call.defaults.user_id
-    )
+    return await call.api.read_text(f"/v1/context/{quote(own_id, safe='')}", **_read_as(call))
 
 
 async def _entity(call: Call, own_id: str) -> str:
     reference = quote(f"entity:{own_id.removeprefix('entity:')}", safe="")
-    document = await call.api.read(f"/v1/entities/{reference}", user_id=call.defaults.user_id)
+    document = await call.api.read(f"/v1/entities/{reference}", **_read_as(call))
     shown = {name: document[name] for name in ("entity", "aliases", "community", "facts", "events")}
     return orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
 
@@ -60,9 +62,7 @@ async def _summary(call: Call, own_id: str) -> str:
     reference = quote(f"summary:{own_id.removeprefix('summary:')}", safe="")
     for scope in _SCOPES:
         try:
-            document = await call.api.read(
-                f"/v1/summaries/{scope}/{reference}", user_id=call.defaults.user_id
-            )
+            document = await call.api.read(f"/v1/summaries/{scope}/{reference}", **_read_as(call))
         except Unanswered as error:
             if error.kind != "not-found" or scope == _SCOPES[-1]:
                 raise
