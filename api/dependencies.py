@@ -26,6 +26,8 @@ M = TypeVar("M", bound=BaseModel)
 
 KEY_HEADER: Final = "X-API-Key"
 TENANT_HEADER: Final = "X-Tenant"
+ADMITTED: Final = "admitted"
+"""In the state of a request that is part of one which was counted; nothing from outside sets it."""
 
 _ROLES: Final[tuple[Role, ...]] = ("read", "write", "admin")
 
@@ -114,7 +116,8 @@ async def authenticated(
         tenant = _tenant_of(key, x_tenant)
         caller = Caller(key.name, key.role, tenant, key.user_id, all_users=key.all_users)
     structlog.contextvars.bind_contextvars(caller=caller.name)
-    request.app.state.services.limits.admit_request(caller.name, caller.tenant)
+    if not getattr(request.state, ADMITTED, False):
+        request.app.state.services.limits.admit_request(caller.name, caller.tenant)
     return caller
 
 

@@ -40,11 +40,12 @@ from api.errors import (
     install_problem_handlers,
 )
 from api.listening import check_settings, listening
+from api.mcp.door import Door
 from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.routes import context, entities, events, health, otlp, query, statements, summaries
+from api.routes import context, entities, events, health, mcp, otlp, query, statements, summaries
 from api.schemas import (
     Bound,
     EntityCorrection,
@@ -238,7 +239,8 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         if share.waits:
             await anyio.to_thread.run_sync(services.wait_until_warm)
         try:
-            yield
+            async with app.state.mcp.opened():
+                yield
         finally:
             await anyio.to_thread.run_sync(services.close)
             await anyio.to_thread.run_sync(watch.stop)
@@ -258,8 +260,10 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.settings = settings
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
+    app.state.mcp = Door(app, settings.max_body_bytes)
     install_problem_handlers(app)
-    for module in (events, otlp, query, entities, summaries, context, statements, health):
+    routes = (events, otlp, query, entities, summaries, context, statements, health, mcp)
+    for module in routes:
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)

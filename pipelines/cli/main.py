@@ -90,6 +90,11 @@ COMMANDS: dict[str, Listed] = {
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
+    "mcp": Listed(
+        "models",
+        LOOKING,
+        "Serve the memory to a model: tools over standard input and output (MCP).",
+    ),
     "status": Listed(
         "graph",
         LOOKING,

@@ -212,11 +212,49 @@ def _answer(status: int, data: bytes, accept: str) -> ApiAnswer:
 
 def running_api(data_dir: Path) -> RunningApi | None:
     """The API of the embedded services on a data folder; None: none runs."""
+    place = running_place(data_dir)
+    return None if place is None else RunningApi(place.url, place.key)
+
+
+class Place(NamedTuple):
+    """Where an API is, and the key for it; None: it needs none."""
+
+    url: str
+    key: str | None
+
+
+def running_place(data_dir: Path) -> Place | None:
+    """Where the API of the embedded services on a data folder is; None: none runs."""
     if not (data_dir / "run").exists():
         return None
     held = read_holder(data_dir)
     if held is None:
         return None
     key_file = held.get("api_key_file")
-    key = Path(key_file).read_text(encoding="utf-8").strip() if key_file else None
-    return RunningApi(held["api_url"], key)
+    return Place(held["api_url"], read_key(Path(key_file)) if key_file else None)
+
+
+def read_key(path: Path) -> str:
+    """The key that a file holds."""
+    return path.read_text(encoding="utf-8").strip()
+
+
+def serve_tools(
+    place: Place,
+    *,
+    tenant: str | None,
+    agent_id: str | None,
+    user_id: str | None,
+    session_id: str | None,
+) -> None:
+    """Serve the tools for models over standard input and output, until the input ends.
+
+    Args:
+        place: of the API that is asked.
+        tenant: for a key of all tenants.
+        agent_id: who asks; None: the program that calls.
+        user_id: in whose view; None: nobody's.
+        session_id: where; None: one for each agent, user and day.
+    """
+    defaults = _of_api("mcp.asking", "Defaults")(agent_id, user_id, session_id)
+    _of_api("mcp.stdio", "serve")(place.url, place.key, tenant, defaults)

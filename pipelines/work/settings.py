@@ -376,6 +376,12 @@ class Settings(BaseSettings):
     )
     api_keys: tuple[ApiKey, ...] = Field(default=(), description="JSON list of keys")
     insecure_dev: bool = Field(default=False, description="serve without keys; for a laptop")
+    mcp_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="JSON list of names, beside those of this machine, that /mcp is reached by: "
+        "what the headers Host and Origin of a request may say. None: an API that listens beyond "
+        "this machine and asks for keys takes any Host",
+    )
     max_connections: int = Field(
         default=512,
         ge=1,
@@ -521,8 +527,10 @@ SECRETS_FOLDER = "RECOLLECT_SECRETS_DIR"
 """Names the folder whose files are settings, `recollect_redis_password` and others."""
 _SECRETS_DIR = Path("/run/secrets")
 """Where Docker and Kubernetes mount secrets."""
-_NO_SETTINGS = ("RECOLLECT_MAVEN_URL", SECRETS_FOLDER)
-"""Read elsewhere: they are about this machine, not about a deployment."""
+API_URL, API_KEY = "RECOLLECT_API_URL", "RECOLLECT_API_KEY"
+"""Where a client finds the API, and the key that it sends."""
+_NO_SETTINGS = ("RECOLLECT_MAVEN_URL", SECRETS_FOLDER, API_URL, API_KEY)
+"""Read elsewhere: they are about this machine or a client, not about a deployment."""
 _SERVICE_LINK = re.compile(
     r"RECOLLECT_([A-Z0-9_]+_)?(SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP)(_[A-Z]+)?)"
 )
