@@ -197,12 +197,14 @@ class Outbox:
         self.flush(timeout_s)
         with self._lock:
             self._closed = True
-            left = [waiting.event for waiting in self._queue]
+            left = [*self._queue]
             self._queue.clear()
             self._hurry.set()
             self._changed.notify_all()
         if left:
-            self._give_up(left, f"dropped: not delivered within {timeout_s:g} s of the end")
+            reason = f"dropped: not delivered within {timeout_s:g} s of the end"
+            self._give_up([waiting.event for waiting in left], reason)
+            self._decide(left)
         thread = self._thread
         if thread is not None and thread.is_alive():
             thread.join(timeout_s)
