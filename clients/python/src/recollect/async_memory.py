@@ -51,9 +51,9 @@ class AsyncMemory(Recorder):
         queue_events: int = QUEUE_EVENTS,
         on_undelivered: Told | None = None,
     ) -> None:
-        said: dict[str, Any] = {"base_url": url, "headers": headers_of(key, tenant)}
-        self._http = httpx.AsyncClient(**said, limits=LINKS)
-        self._delivery = httpx.Client(**said)
+        options: dict[str, Any] = {"base_url": url, "headers": headers_of(key, tenant)}
+        self._http = httpx.AsyncClient(**options, limits=LINKS)
+        self._delivery = httpx.Client(**options)
         outbox = Outbox(sender(self._delivery), most=queue_events, told=on_undelivered)
         super().__init__(outbox, agent=agent, user=user, background=True)
         self._local: LocalServices | None = None
@@ -187,6 +187,7 @@ class AsyncMemory(Recorder):
 
         Raises:
             TimeLimit: the graph does not get there in time.
+            NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
         await self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
@@ -255,6 +256,5 @@ class AsyncMemory(Recorder):
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Flush():
-                if self.counts.waiting:
-                    await self.flush(step.timeout_s)
+                return self.counts.waiting == 0 or await self.flush(step.timeout_s)
         return None

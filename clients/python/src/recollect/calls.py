@@ -96,7 +96,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Flush:
-    """Wait until what was logged is with the API, or cannot be."""
+    """Wait until what was logged is with the API, or cannot be; what comes of it: whether so."""
 
     timeout_s: float
 

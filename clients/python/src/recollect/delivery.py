@@ -352,7 +352,9 @@ class Outbox:
                 warnings.warn(text, UndeliveredWarning, stacklevel=2)
         if self._told is not None:
             for event in events:
-                undelivered = Undelivered(event.event_id, reason, was_refused, event.json, error)
+                undelivered = Undelivered(
+                    event.event_id, reason, was_refused, event_json=event.json, error=error
+                )
                 try:
                     self._told(undelivered)
                 except Exception:  # noqa: BLE001  # the caller's; it must not end the delivery

@@ -69,27 +69,27 @@ class Content(NamedTuple):
     status: str | None = None
 
 
-def content_of(kind: str, said: Any) -> Content:
+def content_of(kind: str, content: Any) -> Content:
     """What a kind and its content become.
 
     Raises:
         ValueError: there is no such kind.
     """
     if kind in ROLES:
-        return Content(f"message.{kind}", {"role": kind, "content": said})
+        return Content(f"message.{kind}", {"role": kind, "content": content})
     if kind in OWN_WORDS:
-        return Content(f"agent.{kind}", _worded(said))
+        return Content(f"agent.{kind}", _worded(content))
     if kind in TOOL_FIELDS:
         event_type, field, status = TOOL_FIELDS[kind]
-        return Content(event_type, {field: said}, status)
+        return Content(event_type, {field: content}, status)
     if "." not in kind:
-        known = ", ".join(sorted(ROLES | OWN_WORDS | TOOL_FIELDS.keys()))
-        raise ValueError(f"kind: {kind!r} is none of {known}, nor a type with a dot (order.placed)")
-    return Content(kind, _worded(said))
+        names = ", ".join(sorted(ROLES | OWN_WORDS | TOOL_FIELDS.keys()))
+        raise ValueError(f"kind: {kind!r} is none of {names}, nor a type with a dot (order.placed)")
+    return Content(kind, _worded(content))
 
 
-def _worded(said: Any) -> Any:
-    return {"text": said} if isinstance(said, str) else said
+def _worded(content: Any) -> Any:
+    return {"text": content} if isinstance(content, str) else content
 
 
 def event_json(fields: Mapping[str, Any], *, is_cut: bool = False) -> bytes:

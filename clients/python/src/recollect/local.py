@@ -89,6 +89,6 @@ def _run(command: list[str]) -> dict[str, Any]:
     except ValueError:
         told = {}
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip())[-2_000:]
-        raise LocalServicesFailed(f"{' '.join(command)} exited with {done.returncode}: {said}")
+        words = (done.stderr.strip() or done.stdout.strip())[-2_000:]
+        raise LocalServicesFailed(f"{' '.join(command)} exited with {done.returncode}: {words}")
     return told

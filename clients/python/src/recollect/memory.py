@@ -205,6 +205,7 @@ class Memory(Recorder):
 
         Raises:
             TimeLimit: the graph does not get there in time.
+            NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
         self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
@@ -271,5 +272,5 @@ class Memory(Recorder):
             case Pause():
                 time.sleep(step.seconds)
             case Flush():
-                self._outbox.flush(step.timeout_s)
+                return self._outbox.flush(step.timeout_s)
         return None

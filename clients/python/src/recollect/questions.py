@@ -9,7 +9,7 @@ from urllib.parse import quote
 from recollect.answers import Answer, Entities, Facts, Page
 from recollect.calls import GRACE_S, Call, Flush, Plan, exchange, model_reader
 from recollect.delivery import Outbox
-from recollect.errors import ConnectionFailed, TimeLimit
+from recollect.errors import ConnectionFailed, NoAnswer, TimeLimit
 from recollect.models import AtlasResponse, EntityList, FactsResponse
 from recollect.sessions import Recorder
 from recollect.why import Why, why_call
@@ -42,14 +42,13 @@ class Asker(NamedTuple):
         if self.fresh:
             positions = self.outbox.positions
             position = positions.get(self.session_id) or next(reversed(positions.values()), None)
-        fields = {
-            "session_id": self.session_id,
-            "agent_id": self.agent,
-            "user_id": self.user,
-            "timeout_ms": self.timeout_ms,
-            "min_position": position,
-        }
+        fields = {"user_id": self.user, "timeout_ms": self.timeout_ms, "min_position": position}
         return {name: value for name, value in fields.items() if value is not None}
+
+    def body(self, question: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a question that is asked in a session."""
+        here = {"query": question, "session_id": self.session_id, "agent_id": self.agent}
+        return {**here, **self.fields(), **options}
 
 
 def asker(
@@ -65,7 +64,12 @@ def asker(
     """Who asks: what is said, else what the current session says."""
     here = recorder.current_session
     return Asker(
-        session or here.id, agent or here.agent, user or here.user, timeout_s, fresh, outbox
+        session_id=session or here.id,
+        agent=agent or here.agent,
+        user=user or here.user,
+        timeout_s=timeout_s,
+        fresh=fresh,
+        outbox=outbox,
     )
 
 
@@ -76,7 +80,7 @@ def ask(who: Asker, question: str, text: bool, options: Mapping[str, Any]) -> Pl
         "POST",
         "/v1/query/subgraph",
         model_reader(AtlasResponse),
-        body={"query": question, **who.fields(), **options},
+        body=who.body(question, options),
         timeout_s=who.timeout_s + GRACE_S,
     )
     response = yield from exchange(call)
@@ -90,8 +94,6 @@ def context(
     """A session's best events, and text."""
     yield Flush(who.timeout_s)
     fields = {**who.fields(), "query": question, **options}
-    for name in ("session_id", "agent_id"):
-        del fields[name]
     call = Call(
         "GET",
         f"/v1/context/{quote(who.session_id, safe='')}",
@@ -111,7 +113,7 @@ def facts(who: Asker, question: str, text: bool, options: Mapping[str, Any]) -> 
         "POST",
         "/v1/query/facts",
         model_reader(FactsResponse),
-        body={"query": question, **who.fields(), **options},
+        body=who.body(question, options),
         timeout_s=who.timeout_s + GRACE_S,
     )
     response = yield from exchange(call)
@@ -122,17 +124,14 @@ def facts(who: Asker, question: str, text: bool, options: Mapping[str, Any]) -> 
 def why(who: Asker, question: str, options: Mapping[str, Any]) -> Plan[Why]:
     """Why something happened."""
     yield Flush(who.timeout_s)
-    body = {"query": question, **who.fields(), **options}
+    body = who.body(question, options)
     return Why((yield from exchange(why_call(body, who.timeout_s + GRACE_S))))
 
 
 def entities(who: Asker, name: str | None, kind: str | None, limit: int) -> Plan[Entities]:
     """A page of the entities of that name and type."""
     yield Flush(who.timeout_s)
-    fields = who.fields()
-    fields |= {"query": name, "type": kind, "limit": limit}
-    for own in ("session_id", "agent_id"):
-        del fields[own]
+    fields = {**who.fields(), "query": name, "type": kind, "limit": limit}
     call = Call(
         "GET",
         "/v1/entities",
@@ -154,7 +153,9 @@ def next_page(page: PageT) -> Plan[PageT | None]:
 
 def wait(outbox: Outbox, left_s: Callable[[], float]) -> Plan[None]:
     """Until the graph has what was accepted of this client until now."""
-    yield Flush(left_s())
+    if not (yield Flush(left_s())):
+        waiting = outbox.counts.waiting
+        raise NoAnswer(f"{waiting} events are not with the API in time; they are sent all the same")
     for position in dict.fromkeys([*outbox.positions.values()]):
         while True:
             timeout_ms = max(SHORTEST_MS, min(LONGEST_MS, int(left_s() * 1000)))
@@ -168,6 +169,6 @@ def wait(outbox: Outbox, left_s: Callable[[], float]) -> Plan[None]:
             try:
                 yield from exchange(call)
                 break
-            except (TimeLimit, ConnectionFailed):
+            except (TimeLimit, ConnectionFailed):  # the graph is behind, or the API restarts
                 if left_s() <= 0:
                     raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar, overload
@@ -31,6 +31,9 @@ from recollect.tools import logged
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 AUTOMATIC: Final = "automatic"
 """As a parent: the enclosing call, else what came before it in the session."""
+
+ABOUT_MEMORY: Final = "memory."
+"""Statements about the memory itself: nothing that happened, so they have no place among causes."""
 
 
 class Place(NamedTuple):
@@ -70,11 +73,10 @@ class Session:
         self._recorder = recorder
         self._last: str | None = None
         self._calls: list[tuple[str | None, str]] = []
-        self._entered: list[Token[Place | None]] = []
 
     def __enter__(self) -> Self:
         """Begin: `memory.log` and tools called inside belong to this session."""
-        self._entered.append(_here.set(Place(self, None, _here.get())))
+        _here.set(Place(self, None, _here.get()))
         return self
 
     def __exit__(
@@ -84,7 +86,10 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         """End; the session itself can go on any time."""
-        _here.reset(self._entered.pop())
+        # No token: tasks that run at once may have entered the same session, each for itself.
+        place = _here.get()
+        if place is not None and place.session is self:
+            _here.set(place.outer)
 
     def log(
         self,
@@ -118,8 +123,11 @@ class Session:
         Raises:
             ValueError: there is no such kind, or `at` has no zone.
         """
-        said = content_of(kind, content)
-        parent_id = self._parent(kind, tool) if parent is AUTOMATIC else parent
+        happened = content_of(kind, content)
+        parent_id = parent
+        if parent is AUTOMATIC:
+            about_memory = kind.startswith(ABOUT_MEMORY)
+            parent_id = None if about_memory else self._parent(kind, tool)
         fields = {
             "agent_id": agent or (user if kind == "user" else None),
             "tool_name": tool,
@@ -127,26 +135,28 @@ class Session:
             "importance_hint": importance,
             "user_id": user or self.user,
         }
-        event_id = self._write(kind, said._replace(status=status or said.status), fields, at)
+        event_id = self._write(
+            kind, happened._replace(status=status or happened.status), fields, at
+        )
         self._note(kind, tool, event_id)
         return event_id
 
     def _write(
-        self, kind: str, said: Content, fields: dict[str, Any], at: datetime | None = None
+        self, kind: str, happened: Content, fields: dict[str, Any], at: datetime | None = None
     ) -> str:
         clock_ns = now_ns()
         event_id = new_event_id(clock_ns)
         envelope = {
             "event_id": event_id,
-            "event_type": said.event_type,
+            "event_type": happened.event_type,
             "occurred_at": moment_text(clock_ns if at is None else at),
             "session_id": self.id,
             "trace_id": self.trace,
             "user_id": self.user,
-            "status": said.status,
+            "status": happened.status,
             **fields,
             "agent_id": fields.get("agent_id") or self._actor(kind),
-            "payload": said.payload,
+            "payload": happened.payload,
         }
         is_of_tool = envelope["tool_name"] is not None
         self._recorder.deliver(Made(event_id, self.id, event_json(envelope, is_cut=is_of_tool)))
@@ -159,10 +169,10 @@ class Session:
 
     def _parent(self, kind: str, tool: str | None) -> str | None:
         if kind in ("result", "failure"):
-            for place, (name, call_id) in reversed([*enumerate(self._calls)]):
-                if name == tool:
-                    del self._calls[place]
-                    return call_id
+            open_call = next((call for call in reversed(self._calls) if call[0] == tool), None)
+            if open_call is not None:
+                self._calls = [call for call in self._calls if call is not open_call]
+                return open_call[1]
         place_here = _here.get()
         while place_here is not None:
             if place_here.session is self and place_here.call_id is not None:
@@ -174,7 +184,7 @@ class Session:
         """What comes next came after this; a call is not over before its result."""
         if kind == "call":
             self._calls = [*self._calls[-MAX_OPEN_CALLS:], (tool, event_id)]
-        elif not _is_inside_call(self):
+        elif not (kind.startswith(ABOUT_MEMORY) or _is_inside_call(self)):
             self._last = event_id
 
     # -- calls of the decorator --------------------------------------------------------------------
