@@ -62,6 +62,10 @@ class Workers:
         self._stack = stack
         self._enriched = Enriched(stack)
 
+    def project(self) -> None:
+        """Only the first stage."""
+        self._stack.fold()
+
     def fold(self) -> None:
         """Fold what is in the ledger; nobody appends meanwhile."""
         self._stack.fold()
@@ -132,6 +136,16 @@ def test_what_is_logged_is_found_at_once(memory: Memory) -> None:
     assert str(answer) == answer.text
     assert (answer.is_answered, answer.meta.withheld) == (True, 0)
     assert memory.counts == Counts(accepted=1)
+
+
+def test_its_words_are_shown_before_the_second_stage_has_read_them(
+    memory: Memory, workers: Workers
+) -> None:
+    session = memory.session(new_session())
+    session.log("user", "An ibex was charged twice")
+    assert memory.flush(PATIENCE_S)
+    workers.project()
+    assert "An ibex was charged twice" in memory.context(session.id, timeout_s=PATIENCE_S).text
 
 
 def test_a_session_with_a_tool_becomes_a_tree_of_causes(memory: Memory, workers: Workers) -> None:
