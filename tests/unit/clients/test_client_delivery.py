@@ -103,7 +103,7 @@ def test_events_go_in_order_and_in_batches(delivery: Delivery) -> None:
     ]
     assert max(len(batch) for batch in api.batches) <= MAX_BATCH_EVENTS
     assert outbox.counts == Counts(accepted=MAX_BATCH_EVENTS + 10)
-    assert outbox.positions == {"s": f"{MAX_BATCH_EVENTS + 9}-0"}
+    assert outbox.unread() == {"s": f"{MAX_BATCH_EVENTS + 9}-0"}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,11 @@ def test_events_go_in_order_and_in_batches(delivery: Delivery) -> None:
         ConnectionFailed("reset"),
         api_error(problem(429, "overloaded"), retry_after_s=0.01),
         api_error(problem(503, "ledger-unavailable"), retry_after_s=0.01),
+        api_error(problem(500, "internal")),
+        api_error(problem(504, "unknown")),
+        api_error(problem(408, "request-timeout")),
     ],
-    ids=["connection", "429", "503"],
+    ids=["connection", "429", "503", "500", "504", "408"],
 )
 def test_what_may_succeed_later_is_sent_again_as_it_was(
     delivery: Delivery, failure: RecollectError
@@ -222,6 +225,16 @@ def test_a_full_queue_drops_the_newest_and_tells(delivery: Delivery) -> None:
     api.gate.set()
     assert outbox.flush(10)
     assert outbox.counts == Counts(accepted=3, dropped=2)
+
+
+def test_positions_are_remembered_by_session(delivery: Delivery) -> None:
+    outbox = delivery.to(Api())
+    for number, session_id in enumerate(("a", "b", "a")):
+        outbox.put(event(number, session_id))
+    assert outbox.flush(10)
+    assert [outbox.position(name) for name in ("a", "b", "c")] == ["2-0", "1-0", "2-0"]
+    outbox.note_read("b", "1-0")
+    assert outbox.unread() == {"a": "2-0"}
 
 
 def test_the_first_that_is_lost_is_warned_of_and_no_other(delivery: Delivery) -> None:

@@ -36,7 +36,8 @@ def test_every_problem_has_a_type_that_says_whether_to_try_again(kind: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(502, ServerFault), (503, Unavailable), (418, InvalidInput)]
+    ("status", "kind"),
+    [(502, Unavailable), (500, ServerFault), (503, Unavailable), (418, InvalidInput)],
 )
 def test_what_a_proxy_says_is_an_error_of_its_status(status: int, kind: type[ApiError]) -> None:
     error = error_of(Reply(status, {}, b"<html>no"))

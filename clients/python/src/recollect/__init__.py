@@ -31,7 +31,7 @@ from recollect.errors import (
 )
 from recollect.memory import Memory
 from recollect.sessions import Session
-from recollect.why import Cause, Why
+from recollect.why import Cause, Lesson, Why
 
 __all__ = [
     "Answer",
@@ -45,6 +45,7 @@ __all__ = [
     "Facts",
     "Forbidden",
     "InvalidInput",
+    "Lesson",
     "LocalServicesFailed",
     "Memory",
     "NoAnswer",

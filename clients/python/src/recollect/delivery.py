@@ -23,6 +23,7 @@ from pydantic_core import from_json
 
 from recollect.calls import pause_before
 from recollect.errors import (
+    ApiError,
     InvalidInput,
     RecollectError,
     UndeliveredWarning,
@@ -38,6 +39,7 @@ MAX_BATCH_BYTES: Final = 4 * 2**20
 LINGER_S: Final = 0.01
 """What is logged so shortly after one another goes in one batch."""
 GIVE_UP_S: Final = 300.0
+REQUEST_TIMEOUT: Final = 408
 SESSIONS_REMEMBERED: Final = 1_000
 
 _log = logging.getLogger("recollect")
@@ -118,7 +120,8 @@ class Outbox:
         self._most = most
         self._told = told
         self._give_up_s = give_up_s
-        self.positions: OrderedDict[str, str] = OrderedDict()
+        self._positions: OrderedDict[str, str] = OrderedDict()
+        self._read: dict[str, str] = {}
         self._counts = Counts()
         self._has_warned = False
         self._closed = False
@@ -188,6 +191,24 @@ class Outbox:
                 self._hurry.set()
                 self._changed.wait(left_s)
         return True
+
+    def position(self, session_id: str) -> str | None:
+        """Of the newest event of the session that was accepted, else of any; None: of none."""
+        with self._lock:
+            newest = next(reversed(self._positions.values()), None)
+            return self._positions.get(session_id, newest)
+
+    def unread(self) -> dict[str, str]:
+        """The same by session, but for those that are known to be in the graph."""
+        with self._lock:
+            rows = self._positions.items()
+            return {name: place for name, place in rows if self._read.get(name) != place}
+
+    def note_read(self, session_id: str, position: str) -> None:
+        """The graph has the session until there."""
+        with self._lock:
+            if session_id in self._positions:
+                self._read[session_id] = position
 
     def close(self, timeout_s: float) -> None:
         """Send what waits, and take nothing more; what is left then is dropped, and told."""
@@ -263,20 +284,17 @@ class Outbox:
             results = self._send(_body([waiting.event for waiting in batch]))
             if len(results) != len(batch):
                 raise UnexpectedAnswer(f"{len(batch)} events sent, {len(results)} answered")
-        except InvalidInput as error:
-            # One event that is too large, or more events than this API takes: find out which.
-            if len(batch) == 1:
-                self._refuse(batch, error)
-                return None
-            middle = len(batch) // 2
-            failures = [self._deliver(half) for half in (batch[:middle], batch[middle:])]
-            return next((failure for failure in failures if failure is not None), None)
         except RecollectError as error:
-            if not error.retryable:
-                self._refuse(batch, error)
-                return None
-            self._wait_again(batch, error, at_the_front=True)
-            return error
+            if _may_succeed(error):
+                self._wait_again(batch, error, at_the_front=True)
+                return error
+            if isinstance(error, InvalidInput) and len(batch) > 1:
+                # One event that is too large, or more events than this API takes: which?
+                middle = len(batch) // 2
+                failures = [self._deliver(half) for half in (batch[:middle], batch[middle:])]
+                return next((failure for failure in failures if failure is not None), None)
+            self._refuse(batch, error)
+            return None
         return self._settle(batch, results)
 
     def _settle(
@@ -289,7 +307,7 @@ class Outbox:
                 self._accepted(waiting.event, result)
                 continue
             error = api_error(result.error)
-            if error.retryable:
+            if _may_succeed(error):
                 again[waiting.number] = waiting
                 failure = error
             else:
@@ -320,10 +338,10 @@ class Outbox:
         with self._lock:
             self._counts = replace(self._counts, accepted=self._counts.accepted + 1)
             if result.global_position is not None:
-                self.positions[event.session_id] = result.global_position
-                self.positions.move_to_end(event.session_id)
-                while len(self.positions) > SESSIONS_REMEMBERED:
-                    self.positions.popitem(last=False)
+                self._positions[event.session_id] = result.global_position
+                self._positions.move_to_end(event.session_id)
+                while len(self._positions) > SESSIONS_REMEMBERED:
+                    self._read.pop(self._positions.popitem(last=False)[0], None)
 
     def _decide(self, batch: Sequence[_Waiting]) -> None:
         with self._lock:
@@ -359,6 +377,12 @@ class Outbox:
                     self._told(undelivered)
                 except Exception:  # noqa: BLE001  # the caller's; it must not end the delivery
                     _log.exception("what is called for undelivered events failed")
+
+
+def _may_succeed(error: RecollectError) -> bool:
+    """Whether the same events may be accepted later; to send them again harms nothing."""
+    status = error.status if isinstance(error, ApiError) else 0
+    return error.retryable or status >= 500 or status == REQUEST_TIMEOUT
 
 
 def _body(events: Sequence[Made]) -> bytes:

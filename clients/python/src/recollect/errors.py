@@ -8,7 +8,7 @@ RecollectError
 │   ├── NotFound           404
 │   ├── EventConflict      409   the id is taken by other content
 │   ├── Overloaded         429   retryable, after `retry_after_s`
-│   ├── Unavailable        503   retryable, after `retry_after_s`
+│   ├── Unavailable        502 503  retryable, after `retry_after_s`
 │   ├── TimeLimit          504   ask for less, or allow more time
 │   └── ServerFault        500   `request_id` finds it in the log of the API
 ├── ConnectionFailed       nothing answered, or the connection broke; retryable
@@ -134,7 +134,7 @@ BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     409: EventConflict,
     429: Overloaded,
     500: ServerFault,
-    503: Unavailable,
+    **dict.fromkeys((502, 503), Unavailable),  # 502: of a proxy whose API restarts
     504: TimeLimit,
 }
 

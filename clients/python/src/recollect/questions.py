@@ -40,8 +40,7 @@ class Asker(NamedTuple):
         """What every question says."""
         position = None
         if self.fresh:
-            positions = self.outbox.positions
-            position = positions.get(self.session_id) or next(reversed(positions.values()), None)
+            position = self.outbox.position(self.session_id)
         fields = {"user_id": self.user, "timeout_ms": self.timeout_ms, "min_position": position}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -156,7 +155,7 @@ def wait(outbox: Outbox, left_s: Callable[[], float]) -> Plan[None]:
     if not (yield Flush(left_s())):
         waiting = outbox.counts.waiting
         raise NoAnswer(f"{waiting} events are not with the API in time; they are sent all the same")
-    for position in dict.fromkeys([*outbox.positions.values()]):
+    for session_id, position in outbox.unread().items():
         while True:
             timeout_ms = max(SHORTEST_MS, min(LONGEST_MS, int(left_s() * 1000)))
             query = {
@@ -168,6 +167,7 @@ def wait(outbox: Outbox, left_s: Callable[[], float]) -> Plan[None]:
             call = Call("GET", "/v1/entities", bytes, query=query, timeout_s=timeout_ms / 1000 + 5)
             try:
                 yield from exchange(call)
+                outbox.note_read(session_id, position)
                 break
             except (TimeLimit, ConnectionFailed):  # the graph is behind, or the API restarts
                 if left_s() <= 0:

@@ -19,8 +19,13 @@ class WhyOptions(TypedDict, total=False):
     """What may be said beside the question."""
 
     as_of: str
+    as_of_position: str
+    head: str
+    """Id of the event to explain. Default: the one that the question is about."""
     max_depth: int
     max_nodes: int
+    max_tokens: int
+    record_access: bool
 
 
 class Cause(Answered):
@@ -33,6 +38,7 @@ class Cause(Answered):
         rule: that inferred it.
         confidence: from 0 to 1.
         line: in words.
+        evidence: what both events name.
     """
 
     node_id: str
@@ -41,6 +47,13 @@ class Cause(Answered):
     rule: str | None = None
     confidence: float | None = None
     line: str = ""
+    evidence: list[str] = Field(default_factory=list)
+
+
+class Lesson(Answered):
+    """A failure, and what was different when the same went through."""
+
+    text: str = ""
 
 
 class Tree(Answered):
@@ -50,6 +63,7 @@ class Tree(Answered):
     confidence: float | None = None
     doubtful: bool = False
     tree: list[Cause] = Field(default_factory=list)
+    helped: list[Lesson] = Field(default_factory=list)
     text: str = ""
 
 
@@ -81,6 +95,11 @@ class Why:
     def causes(self) -> list[Cause]:
         """The lines of the tree, the head first."""
         return [] if self.response.answer is None else self.response.answer.tree
+
+    @property
+    def helped(self) -> list[Lesson]:
+        """What helped: in this story first, then in similar ones."""
+        return [] if self.response.answer is None else self.response.answer.helped
 
     @property
     def confidence(self) -> float | None:
