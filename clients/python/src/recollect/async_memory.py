@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from typing_extensions import Self, Unpack
@@ -15,7 +15,16 @@ from typing_extensions import Self, Unpack
 from recollect import questions
 from recollect.answers import Answer, Facts, Page
 from recollect.calls import Call, Flush, Pause, Plan, Step
-from recollect.connection import LINKS, as_reply, headers_of, parts_of, sender, told
+from recollect.connection import (
+    LINKS,
+    QUEUE_EVENTS,
+    TIMEOUT_S,
+    as_reply,
+    headers_of,
+    parts_of,
+    sender,
+    told,
+)
 from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
 from recollect.local import DATA, LocalServices
@@ -25,8 +34,6 @@ from recollect.why import Why, WhyOptions
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page[Any])
-QUEUE_EVENTS: Final = 10_000
-TIMEOUT_S: Final = 10.0
 
 
 class AsyncMemory(Recorder):
@@ -62,7 +69,8 @@ class AsyncMemory(Recorder):
     async def local(cls, data: str | Path = DATA, **options: Any) -> Self:
         """A memory on this machine: starts the embedded services, or joins those that run.
 
-        Needs the distribution `recollect`, which holds them. `close` stops what was started here.
+        Needs the distribution `recollect`, which holds them. `close` stops what was started
+        here; without it, that stays, and `recollect down` stops it.
 
         Args:
             data: folder of everything; made when it is not there.

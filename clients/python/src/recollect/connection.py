@@ -15,6 +15,10 @@ from recollect.errors import ConnectionFailed, NoAnswer
 from recollect.models import BatchAccepted, BatchResult
 
 LINKS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
+QUEUE_EVENTS: Final = 10_000
+"""That may wait, if the caller does not say."""
+TIMEOUT_S: Final = 10.0
+"""Of a question, likewise; the first of its kind takes long, as its plan is made."""
 DELIVERY_TIMEOUT_S: Final = 30.0
 CONNECT_TIMEOUT_S: Final = 5.0
 _TENANT: Final = "X-Tenant"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from typing_extensions import Self, Unpack
@@ -14,7 +14,15 @@ from typing_extensions import Self, Unpack
 from recollect import questions
 from recollect.answers import Answer, Facts, Page
 from recollect.calls import Call, Flush, Pause, Plan, Step
-from recollect.connection import LINKS, headers_of, parts_of, reply_of, sender
+from recollect.connection import (
+    LINKS,
+    QUEUE_EVENTS,
+    TIMEOUT_S,
+    headers_of,
+    parts_of,
+    reply_of,
+    sender,
+)
 from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
 from recollect.local import DATA, LocalServices
@@ -24,8 +32,6 @@ from recollect.why import Why, WhyOptions
 
 T = TypeVar("T")
 PageT = TypeVar("PageT", bound=Page[Any])
-QUEUE_EVENTS: Final = 10_000
-TIMEOUT_S: Final = 10.0
 
 
 class Memory(Recorder):
@@ -70,7 +76,8 @@ class Memory(Recorder):
     def local(cls, data: str | Path = DATA, **options: Any) -> Self:
         """A memory on this machine: starts the embedded services, or joins those that run.
 
-        Needs the distribution `recollect`, which holds them. `close` stops what was started here.
+        Needs the distribution `recollect`, which holds them. `close` stops what was started
+        here; without it, that stays, and `recollect down` stops it.
 
         Args:
             data: folder of everything; made when it is not there.
