@@ -6,7 +6,7 @@ import pytest
 
 from api.errors import PROBLEMS, problem
 from projections.events import MAX_PAYLOAD_BYTES
-from recollect import events, models
+from recollect import AsyncMemory, Memory, events, models
 from recollect.calls import Reply, error_of
 from recollect.errors import ApiError, InvalidInput, ServerFault, Unavailable
 from tests.client_models import TARGET, generated
@@ -48,6 +48,12 @@ def test_an_answer_of_a_newer_api_is_read() -> None:
     told = '{"source": "a", "target": "b", "type": "NEW", "properties": {}, "since": 3}'
     edge = models.Edge.model_validate_json(told)
     assert (edge.type, getattr(edge, "since", None)) == ("NEW", 3)
+
+
+@pytest.mark.parametrize("client", [Memory, AsyncMemory])
+def test_an_address_that_is_none_is_refused_at_once(client: type[Memory | AsyncMemory]) -> None:
+    with pytest.raises(ValueError, match=r"url: '127\.0\.0\.1:8080' is no address of an API"):
+        client("127.0.0.1:8080")
 
 
 def test_a_tool_cut_to_size_fits_into_the_ledger() -> None:

@@ -20,6 +20,7 @@ from recollect.connection import (
     QUEUE_EVENTS,
     TIMEOUT_S,
     as_reply,
+    checked_url,
     headers_of,
     parts_of,
     sender,
@@ -58,7 +59,7 @@ class AsyncMemory(Recorder):
         queue_events: int = QUEUE_EVENTS,
         on_undelivered: Told | None = None,
     ) -> None:
-        options: dict[str, Any] = {"base_url": url, "headers": headers_of(key, tenant)}
+        options: dict[str, Any] = {"base_url": checked_url(url), "headers": headers_of(key, tenant)}
         self._http = httpx.AsyncClient(**options, limits=LINKS)
         self._delivery = httpx.Client(**options)
         outbox = Outbox(sender(self._delivery), most=queue_events, told=on_undelivered)

@@ -24,6 +24,17 @@ CONNECT_TIMEOUT_S: Final = 5.0
 _TENANT: Final = "X-Tenant"
 
 
+def checked_url(url: str) -> str:
+    """The address of an API.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url: {url!r} is no address of an API, such as http://127.0.0.1:8080")
+    return url
+
+
 def headers_of(key: str | None, tenant: str | None) -> dict[str, str]:
     """What every request says."""
     headers = {"User-Agent": "recollect-python"}

@@ -18,6 +18,7 @@ from recollect.connection import (
     LINKS,
     QUEUE_EVENTS,
     TIMEOUT_S,
+    checked_url,
     headers_of,
     parts_of,
     reply_of,
@@ -67,7 +68,9 @@ class Memory(Recorder):
         queue_events: int = QUEUE_EVENTS,
         on_undelivered: Told | None = None,
     ) -> None:
-        self._http = httpx.Client(base_url=url, headers=headers_of(key, tenant), limits=LINKS)
+        self._http = httpx.Client(
+            base_url=checked_url(url), headers=headers_of(key, tenant), limits=LINKS
+        )
         outbox = Outbox(sender(self._http), most=queue_events, told=on_undelivered)
         super().__init__(outbox, agent=agent, user=user, background=background)
         self._local: LocalServices | None = None
