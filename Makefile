@@ -62,7 +62,8 @@ lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PYTHONPATH=. $(BIN)/lint-imports
+	$(BIN)/mypy --python-version 3.10 --package recollect
+	PYTHONPATH=.:clients/python/src $(BIN)/lint-imports
 
 bench: setup ## measure beside hand-written limits; BENCH_ARGS=--help lists the parts
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -105,11 +106,11 @@ clean: ## remove .venv and caches; data folders and the jar cache stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Python 3.11 or newer is needed; say which: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e clients/python
 	@touch $@
 
 $(PEERS)/.installed: $(PEERS_LOCK)

@@ -1,0 +1,105 @@
+"""How plans meet httpx: the same for both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+from pydantic_core import to_json
+
+from recollect.calls import Call, Reply, answer_of, model_reader
+from recollect.delivery import Send
+from recollect.errors import ConnectionFailed, NoAnswer
+from recollect.models import BatchAccepted, BatchResult
+
+LINKS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
+QUEUE_EVENTS: Final = 10_000
+"""That may wait, if the caller does not say."""
+TIMEOUT_S: Final = 10.0
+"""Of a question, likewise; the first of its kind takes long, as its plan is made."""
+DELIVERY_TIMEOUT_S: Final = 30.0
+CONNECT_TIMEOUT_S: Final = 5.0
+_TENANT: Final = "X-Tenant"
+
+
+def checked_url(url: str) -> str:
+    """The address of an API.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url: {url!r} is no address of an API, such as http://127.0.0.1:8080")
+    return url
+
+
+def headers_of(key: str | None, tenant: str | None) -> dict[str, str]:
+    """What every request says."""
+    headers = {"User-Agent": "recollect-python"}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    if tenant is not None:
+        headers[_TENANT] = tenant
+    return headers
+
+
+def parts_of(call: Call[Any]) -> dict[str, Any]:
+    """A call as the arguments of httpx' `request`."""
+    parts: dict[str, Any] = {
+        "method": call.method,
+        "url": call.path,
+        "headers": {"Accept": call.accept},
+        "timeout": httpx.Timeout(call.timeout_s, connect=CONNECT_TIMEOUT_S),
+    }
+    if call.query is not None:
+        parts["params"] = call.query
+    if call.body is not None:
+        body = call.body
+        parts["content"] = body if isinstance(body, bytes) else to_json(body)
+        parts["headers"]["Content-Type"] = "application/json"
+    return parts
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Errors of httpx become ours.
+
+    Raises:
+        ConnectionFailed: nothing answered, or the connection broke.
+    """
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise NoAnswer(f"Nothing answered in time ({type(error).__name__})") from error
+    except httpx.TransportError as error:
+        raise ConnectionFailed(f"The API cannot be reached ({error})") from error
+
+
+def reply_of(request: Callable[[], httpx.Response]) -> Reply:
+    """What came back.
+
+    Raises:
+        ConnectionFailed: nothing did.
+    """
+    with told():
+        return as_reply(request())
+
+
+def as_reply(response: httpx.Response) -> Reply:
+    """What came back, without httpx."""
+    headers: Mapping[str, str] = response.headers
+    return Reply(response.status_code, headers, response.content)
+
+
+def sender(http: httpx.Client) -> Send:
+    """Sends batches of events over a client."""
+    read = model_reader(BatchAccepted)
+
+    def send(body: bytes) -> Sequence[BatchResult]:
+        call = Call("POST", "/v1/events/batch", read, body=body, timeout_s=DELIVERY_TIMEOUT_S)
+        reply = reply_of(lambda: http.request(**parts_of(call)))
+        return answer_of(call, reply).results
+
+    return send

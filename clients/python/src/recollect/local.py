@@ -1,0 +1,94 @@
+"""The embedded services, which the distribution `recollect` brings; started as its command does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from recollect.errors import LocalServicesFailed
+
+DATA: Final = ".recollect"
+
+
+@dataclass(frozen=True)
+class LocalServices:
+    """What runs on a data folder.
+
+    Attributes:
+        data: the folder.
+        url: of the API.
+        key: for it.
+        is_ours: they did not run before.
+    """
+
+    data: Path
+    url: str
+    key: str
+    is_ours: bool
+
+    @classmethod
+    def start(cls, data: Path) -> LocalServices:
+        """Start what does not run yet.
+
+        Raises:
+            LocalServicesFailed: `recollect` is not installed, or they do not start.
+        """
+        command = _command()
+        is_ours = not _is_running(data)
+        told = _run([*command, "up", "--detach", "--all", "--json", "--data", str(data)])
+        key = Path(told["api_key_file"]).read_text(encoding="ascii").strip()
+        return cls(data, told["api_url"], key, is_ours)
+
+    def stop(self) -> None:
+        """Stop them, unless somebody else started them; the data stay.
+
+        Raises:
+            LocalServicesFailed: they do not stop.
+        """
+        if self.is_ours:
+            _run([*_command(), "down", "--json", "--data", str(self.data)])
+
+
+def _command() -> list[str]:
+    """The command of the distribution, of this environment first."""
+    beside = Path(sys.executable).with_name("recollect")
+    command = str(beside) if beside.exists() else shutil.which("recollect")
+    if command is None:
+        raise LocalServicesFailed(
+            "Memory.local() starts the services of the distribution `recollect`, which is not "
+            "installed here: pip install recollect, or name the address of a running API: "
+            "Memory(url, key)"
+        )
+    return [command]
+
+
+def _is_running(data: Path) -> bool:
+    """Whether a process holds workers and API on this folder; it locks a file while it lives."""
+    lock = data / "run" / "processes.lock"
+    try:
+        import fcntl  # not on Windows, where nothing embedded runs
+
+        with lock.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except (ImportError, FileNotFoundError):
+        return False
+    return False
+
+
+def _run(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        told: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        told = {}
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip())[-2_000:]
+        raise LocalServicesFailed(f"{' '.join(command)} exited with {done.returncode}: {words}")
+    return told
