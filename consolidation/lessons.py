@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from consolidation.actions import (
     Action,
     Incident,
-    actor_of,
     argument_lines,
     body_of,
     happened,
