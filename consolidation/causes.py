@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from consolidation.sources import SourceEvent
 from enrichment.event_kinds import EventKind, is_failed
+from enrichment.vocabulary import word_set
 
 MAX_DAYS: Final = 30
 """Between a change and the failure that it explains."""
@@ -49,59 +50,14 @@ FEW_SESSIONS: Final = 5
 DECAY_DAYS: Final = 60.0
 """Days after which the confidence is e times less."""
 
-CHANGED_WORDS: Final = frozenset(
-    [
-        "changed",
-        "updated",
-        "replaced",
-        "rotated",
-        "switched",
-        "enabled",
-        "disabled",
-        "removed",
-        "deleted",
-        "revoked",
-        "migrated",
-        "upgraded",
-        "downgraded",
-        "deployed",
-        "released",
-        "renamed",
-        "moved",
-        "configured",
-        "merged",
-        "dropped",
-    ]
+CHANGED_WORDS: Final = word_set(
+    "changed updated replaced rotated switched enabled disabled removed deleted revoked migrated "
+    "upgraded downgraded deployed released renamed moved configured merged dropped"
 )
 """In the type of an event."""
-CHANGING_VERBS: Final = frozenset(
-    [
-        "set",
-        "update",
-        "change",
-        "replace",
-        "rotate",
-        "swap",
-        "switch",
-        "enable",
-        "disable",
-        "remove",
-        "delete",
-        "revoke",
-        "migrate",
-        "upgrade",
-        "downgrade",
-        "deploy",
-        "release",
-        "rename",
-        "move",
-        "configure",
-        "merge",
-        "edit",
-        "patch",
-        "modify",
-        "drop",
-    ]
+CHANGING_VERBS: Final = word_set(
+    "set update change replace rotate swap switch enable disable remove delete revoke migrate "
+    "upgrade downgrade deploy release rename move configure merge edit patch modify drop"
 )
 """First or last in the name of a tool."""
 
@@ -113,7 +69,7 @@ _QUANTITY = re.compile(
     r"[+-]?[$€£]?\d[\d.,:/-]*\s?[A-Za-z%€$£]{0,7}|\d{4}-\d\d-\d\d[T ]?[\d:.]*Z?", re.ASCII
 )
 _JOINED = re.compile(r"[A-Za-z0-9][-_.@/:][A-Za-z0-9]")
-_PROPER = re.compile(r"[A-Z][\w'’-]+(?: [A-Z0-9][\w'’-]*)+")
+_PROPER = re.compile(r"[A-Z][\w'-]+(?: [A-Z0-9][\w'-]*)+")
 
 
 class Change(NamedTuple):
@@ -189,7 +145,10 @@ def changes_of(events: Iterable[SourceEvent]) -> tuple[Change, ...]:
     changes = []
     for event in events:
         confidence = may_change(event)
-        if confidence and (names := names_in(event.text or event.summary)):
+        names = names_in(event.text or event.summary) if confidence else ()
+        if event.kind is EventKind.CALL:
+            names = tuple(name for name in names if not _may_be_a_place(name[0]))
+        if names:
             changes.append(
                 Change(event.event_id, event.occurred_at_ms, event.trace_id, names, confidence)
             )
@@ -209,6 +168,11 @@ def failing_of(events: Iterable[SourceEvent]) -> tuple[Failing, ...]:
         if is_failed(event.kind, event.status) and (event.text or event.summary)
     )
     return tuple(failing)[-MAX_CHANGES:]
+
+
+def _may_be_a_place(name: str) -> bool:
+    """Whether a name may say where a call changed something, not what: `billing-service`."""
+    return "-" in name and not any(letter.isdigit() for letter in name)
 
 
 def names_in(text: str) -> tuple[tuple[str, str], ...]:
