@@ -44,7 +44,7 @@ from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.routes import context, entities, events, health, query, statements, summaries
+from api.routes import context, entities, events, health, query, statements, summaries, why
 from api.schemas import (
     Bound,
     EntityCorrection,
@@ -55,6 +55,7 @@ from api.schemas import (
 from api.services import Deadline, ReadContext, Services, clock_ms
 from api.share import ALONE, Share
 from api.watcher import Watch
+from api.why_schemas import WhyQuery
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
@@ -259,7 +260,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.keyring = Keyring(settings.api_keys)
     app.state.services = services
     install_problem_handlers(app)
-    for module in (events, query, entities, summaries, context, statements, health):
+    for module in (events, query, why, entities, summaries, context, statements, health):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(RequestContext)
@@ -271,7 +272,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
 
 _REFERRED_TO: Final[tuple[type[BaseModel], ...]] = (
     *(EventEnvelope, EventBatch, EntityCorrection, FeedbackBody),
-    *(FactsQuery, SubgraphQuery, Problem),
+    *(FactsQuery, SubgraphQuery, WhyQuery, Problem),
 )
 
 

@@ -162,7 +162,7 @@ def failing_of(events: Iterable[SourceEvent]) -> tuple[Failing, ...]:
             event.event_id,
             event.occurred_at_ms,
             event.trace_id,
-            _folded((event.text or event.summary)[:READ_CHARACTERS]),
+            folded((event.text or event.summary)[:READ_CHARACTERS]),
         )
         for event in events
         if is_failed(event.kind, event.status) and (event.text or event.summary)
@@ -181,7 +181,7 @@ def names_in(text: str) -> tuple[tuple[str, str], ...]:
     for line in text.split("\n"):
         _, colon, value = line.partition(": ")
         for name in _distinctive((value if colon else line).strip()):
-            names.setdefault(_folded(name), name)
+            names.setdefault(folded(name), name)
     return tuple(names.items())[:MAX_NAMES]
 
 
@@ -246,9 +246,9 @@ def _caused(failure: Failing, change: Change, rarity: Mapping[str, float]) -> Fo
     if not 0 < age_ms <= MAX_DAYS * _DAY_MS:
         return None
     shared = {
-        spelled: rarity.get(folded, 1.0)
-        for folded, spelled in change.names
-        if rarity.get(folded, 1.0) and _says(failure.text, folded)
+        spelled: rarity.get(name, 1.0)
+        for name, spelled in change.names
+        if rarity.get(name, 1.0) and says_name(failure.text, name)
     }
     if not shared:
         return None
@@ -292,15 +292,15 @@ def rarities(
         never: names of users, agents and tools.
     """
     rarity = {
-        _folded(name): min(1.0, FEW_SESSIONS / session_counts[key])
+        folded(name): min(1.0, FEW_SESSIONS / session_counts[key])
         if key in session_counts
         else 0.0
         for key, name in sorted(names.items())
     }
-    return rarity | dict.fromkeys(map(_folded, never), 0.0)
+    return rarity | dict.fromkeys(map(folded, never), 0.0)
 
 
-def _says(text: str, name: str) -> bool:
+def says_name(text: str, name: str) -> bool:
     """Whether a text has a name, not as part of a longer one."""
     at = text.find(name)
     while at >= 0:
@@ -324,5 +324,6 @@ def _goes_on(signs: str) -> bool:
     )
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """A text as names are compared."""
     return " ".join(text.casefold().split())
