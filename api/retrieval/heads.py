@@ -33,26 +33,27 @@ _SAID_WEIGHT: Final = 1.0
 """Of how much of the question a story says, beside how its events rank."""
 _NAMED_WEIGHT: Final = 0.5
 """More for a story that has an identifier of the question."""
+_ASKED_WEIGHT: Final = 0.6
+"""Of how much of the question an event says, beside its kind."""
 _RANK_WEIGHT: Final = 0.3
 """Of an event's rank among those of its story."""
 _ASKED_FAILURE: Final = 0.3
 """More for a failure, if the question is about one."""
 _FAILURE: Final = 0.9
+_ONLY_SAID: Final = -1.0
 _KIND_WEIGHTS: Final[Mapping[EventKind, float]] = {
     EventKind.DECISION: 0.7,
     EventKind.OTHER: 0.7,
     EventKind.CALL: 0.35,
     EventKind.RESULT: 0.3,
-    EventKind.THOUGHT: 0.2,
-    EventKind.MESSAGE: 0.15,
-    EventKind.INSTRUCTION: 0.0,
 }
+"""Of kinds that can be explained; what was only said is, where nothing else happened."""
 _FAILING = frozenset(
     map(
         stem,
         word_set(
             "fail failed failing failure error errors wrong broken broke stop stopped crash "
-            "crashed rejected refused denied blocked problem trouble timeout kept prevented impossible"
+            "crashed rejected refused denied blocked problem trouble timeout kept prevented"
         ),
     )
 )
@@ -132,30 +133,31 @@ def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
     told = [story for story in stories if story.events]
     if not told:
         return None
-    wanted = _weights(terms, told)
-    for story in told:
-        stems = frozenset(one for event in story.events for one in _stems(event))
+    said = [frozenset(one for event in story.events for one in _stems(event)) for story in told]
+    wanted = _weights(terms, said)
+    for story, stems in zip(told, said, strict=True):
         named = any(stem(one) in stems for one in terms.identifiers)
         story.score = story.rank + _SAID_WEIGHT * _share(wanted, stems) + _NAMED_WEIGHT * named
     told.sort(key=lambda story: -story.score)
     best, *others = told
-    event = _explained(terms, wanted, best)
+    event = _explained(terms, best)
     rivals = [
         story.score / best.score
         for story in others
-        if best.score and not _are_alike(event, _explained(terms, wanted, story))
+        if best.score and not _are_alike(event, _explained(terms, story))
     ]
     rival = max(rivals, default=0.0)
     confidence = max(best.ranks.values(), default=0.0) * (1 - 0.5 * max(0.0, 2 * rival - 1))
     return Head(event, best, round(min(1.0, confidence), 4), rival >= NEARLY_AS_GOOD)
 
 
-def _weights(terms: QueryTerms, stories: Sequence[Story]) -> dict[str, float]:
-    """How much each stem of the question tells: the fewer stories say it, the more."""
-    said = [frozenset(one for event in story.events for one in _stems(event)) for story in stories]
-    return {
-        one: log(1 + len(said) / max(1, sum(one in stems for stems in said))) for one in terms.stems
-    }
+def _weights(terms: QueryTerms, said: Sequence[frozenset[str]]) -> dict[str, float]:
+    """How much each stem of the question tells: the fewer say it, the more; what none says, 0."""
+    weights = {}
+    for one in terms.stems:
+        count = sum(one in stems for stems in said)
+        weights[one] = log(1 + len(said) / count) if count else 0.0
+    return weights
 
 
 def _share(wanted: Mapping[str, float], stems: Iterable[str]) -> float:
@@ -164,23 +166,30 @@ def _share(wanted: Mapping[str, float], stems: Iterable[str]) -> float:
     return sum(wanted.get(one, 0.0) for one in frozenset(stems)) / total if total else 0.0
 
 
-def _explained(terms: QueryTerms, wanted: Mapping[str, float], story: Story) -> StoryEvent:
-    """The event of a story that is to be explained: of equal ones the first."""
+def _explained(terms: QueryTerms, story: Story) -> StoryEvent:
+    """The event of a story that is to be explained: of equal ones the first.
+
+    An identifier tells which story is meant, and not what in it.
+    """
     asks_failure = not _FAILING.isdisjoint(terms.stems)
+    identifiers = frozenset(map(stem, terms.identifiers))
+    said = [frozenset(_stems(event)) - identifiers for event in story.events]
+    wanted = _weights(terms, said)
     calls: dict[str, StoryEvent] = {}
     scored = []
     for place, event in enumerate(story.events):
         kind, tool = kind_of(event), event.node.properties.get("tool_name")
-        stems = set(_stems(event))
+        stems = set(said[place])
         if tool and kind is EventKind.CALL:
             calls[tool] = event
         elif tool in calls:
-            stems.update(_stems(calls[tool]))
-        weight = _KIND_WEIGHTS.get(kind, 0.0)
+            stems.update(frozenset(_stems(calls[tool])) - identifiers)
+        weight = _KIND_WEIGHTS.get(kind, _ONLY_SAID)
         if is_failure_event(event):
             weight = _FAILURE + asks_failure * _ASKED_FAILURE
         rank = story.ranks.get(event.node.node_id, 0.0)
-        scored.append((-(weight + _share(wanted, stems) + _RANK_WEIGHT * rank), place))
+        asked = _ASKED_WEIGHT * _share(wanted, stems)
+        scored.append((-(weight + asked + _RANK_WEIGHT * rank), place))
     return story.events[min(scored)[1]]
 
 
