@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from api.read_schemas import (
-    MAX_DEPTH,
     MAX_NODES,
     MAX_QUERY_CHARACTERS,
     GraphReadQuery,
     MaxTokens,
 )
 from api.schemas import AtlasResponse, Name, Wire
+
+MAX_STEPS: Final = 40
+"""A chain of causes is long and thin: `max_nodes` bounds what it costs."""
 
 
 class WhyQuery(GraphReadQuery):
@@ -29,7 +31,7 @@ class WhyQuery(GraphReadQuery):
     agent_id: Name = Field(description="The agent that asks.")
     max_nodes: int = Field(default=30, ge=1, le=MAX_NODES, description="Events in the tree.")
     max_depth: int = Field(
-        default=MAX_DEPTH, ge=1, le=MAX_DEPTH, description="Steps from the head."
+        default=MAX_STEPS, ge=1, le=MAX_STEPS, description="Steps from the head."
     )
     head: Name | None = Field(
         default=None,

@@ -62,6 +62,7 @@ CHANGING_VERBS: Final = word_set(
 """First or last in the name of a tool."""
 
 _DAY_MS = 86_400_000
+_LONG_NUMBER = 6
 _WORD = re.compile(r"[a-z0-9]+")
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _TOKEN = re.compile(r"[A-Za-z0-9@](?:[\w.@/:+-]{0,118}[A-Za-z0-9])?")
@@ -203,18 +204,18 @@ def _is_name(name: str, *, alone: bool) -> bool:
         name: of one word.
         alone: it is all that a value says; in a sentence a word with a hyphen may be any word.
     """
-    if len(name) < MIN_CHARACTERS or len(name) > MAX_NAME or _QUANTITY.fullmatch(name):
+    if not MIN_CHARACTERS <= len(name) <= MAX_NAME:
         return False
-    letters = any(letter.isalpha() for letter in name)
+    if name.isdecimal():
+        return len(name) >= _LONG_NUMBER
+    if _QUANTITY.fullmatch(name):
+        return False
     digits = any(letter.isdigit() for letter in name)
-    if not letters:
-        return digits and len(name) >= _LONG_NUMBER
+    if not any(letter.isalpha() for letter in name):
+        return False
     if digits:
         return True
     return _JOINED.search(name) is not None and (alone or "-" not in name)
-
-
-_LONG_NUMBER = 6
 
 
 def cause_of(
@@ -292,9 +293,7 @@ def rarities(
         never: names of users, agents and tools.
     """
     rarity = {
-        folded(name): min(1.0, FEW_SESSIONS / session_counts[key])
-        if key in session_counts
-        else 0.0
+        folded(name): min(1.0, FEW_SESSIONS / session_counts[key]) if key in session_counts else 0.0
         for key, name in sorted(names.items())
     }
     return rarity | dict.fromkeys(map(folded, never), 0.0)

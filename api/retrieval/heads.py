@@ -2,10 +2,10 @@
 
 What the question names is looked for first: the best of what was found is put together to stories
 (what happened in one trace of one session), and a story is the more likely the better its events
-rank, and the more of the question it says. Only then is the event chosen that is to be explained,
-among those of the story: a failure before what else happened, that before what was said; but the
-more of the question an event says, the better. So a failure of another story is never explained
-in place of the thing that was asked about.
+rank, and the more of the question it says. Of each the event is chosen that is to be explained: a
+failure before what else happened, that before what was done, and what was only said where there is
+nothing else; but the more of the question an event says, the better, and that speaks for its story,
+too. So a failure is not explained in place of the thing that was asked about.
 """
 
 from __future__ import annotations
@@ -99,13 +99,24 @@ class Head(NamedTuple):
         event: that the question is about.
         story: that it belongs to.
         confidence: 0 to 1.
-        doubtful: another story is nearly as likely.
+        rival: of another story that is nearly as likely; None: there is none.
+        sure: the confidence if the rival is not one.
     """
 
     event: StoryEvent
     story: Story
     confidence: float
-    doubtful: bool
+    rival: StoryEvent | None = None
+    sure: float = 1.0
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether something else may have been asked about."""
+        return self.rival is not None
+
+    def without_rival(self) -> Head:
+        """The same when the rival turned out to be part of what is explained."""
+        return self._replace(confidence=self.sure, rival=None)
 
 
 def stories_of(ranked: Iterable[RankedEvent]) -> list[Story]:
@@ -138,17 +149,24 @@ def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
     for story, stems in zip(told, said, strict=True):
         named = any(stem(one) in stems for one in terms.identifiers)
         story.score = story.rank + _SAID_WEIGHT * _share(wanted, stems) + _NAMED_WEIGHT * named
-    told.sort(key=lambda story: -story.score)
-    best, *others = told
-    event = _explained(terms, best)
+    heads = [_explained(terms, story) for story in told]
+    order = sorted(range(len(told)), key=lambda place: -(told[place].score + heads[place].score))
+    best, event = told[order[0]], heads[order[0]].event
+    total = best.score + heads[order[0]].score
     rivals = [
-        story.score / best.score
-        for story in others
-        if best.score and not _are_alike(event, _explained(terms, story))
+        ((told[place].score + heads[place].score) / total, heads[place].event)
+        for place in order[1:]
+        if total > 0 and not _are_alike(event, heads[place].event)
     ]
-    rival = max(rivals, default=0.0)
-    confidence = max(best.ranks.values(), default=0.0) * (1 - 0.5 * max(0.0, 2 * rival - 1))
-    return Head(event, best, round(min(1.0, confidence), 4), rival >= NEARLY_AS_GOOD)
+    share, rival = rivals[0] if rivals else (0.0, None)
+    sure = min(1.0, max(best.ranks.values(), default=0.0))
+    return Head(
+        event,
+        best,
+        confidence=round(sure * (1 - 0.5 * max(0.0, 2 * share - 1)), 4),
+        rival=rival if share >= NEARLY_AS_GOOD else None,
+        sure=round(sure, 4),
+    )
 
 
 def _weights(terms: QueryTerms, said: Sequence[frozenset[str]]) -> dict[str, float]:
@@ -166,7 +184,14 @@ def _share(wanted: Mapping[str, float], stems: Iterable[str]) -> float:
     return sum(wanted.get(one, 0.0) for one in frozenset(stems)) / total if total else 0.0
 
 
-def _explained(terms: QueryTerms, story: Story) -> StoryEvent:
+class _Explained(NamedTuple):
+    """What is to be explained of a story, and how much speaks for it."""
+
+    event: StoryEvent
+    score: float
+
+
+def _explained(terms: QueryTerms, story: Story) -> _Explained:
     """The event of a story that is to be explained: of equal ones the first.
 
     An identifier tells which story is meant, and not what in it.
@@ -190,7 +215,8 @@ def _explained(terms: QueryTerms, story: Story) -> StoryEvent:
         rank = story.ranks.get(event.node.node_id, 0.0)
         asked = _ASKED_WEIGHT * _share(wanted, stems)
         scored.append((-(weight + asked + _RANK_WEIGHT * rank), place))
-    return story.events[min(scored)[1]]
+    worst, place = min(scored)
+    return _Explained(story.events[place], -worst)
 
 
 def _are_alike(event: StoryEvent, other: StoryEvent) -> bool:

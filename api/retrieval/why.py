@@ -155,7 +155,7 @@ class Explaining:
         given = query.head.lower()
         return next(
             (
-                Head(event, story, 1.0, doubtful=False)
+                Head(event, story, 1.0)
                 for story in stories
                 for event in story.events
                 if event.node.node_id == given
@@ -171,6 +171,8 @@ class Explaining:
         if head is None or tree is None:
             return
         tree.grow(reads)
+        if head.rival is not None and self._belongs(reads, head, tree, head.rival):
+            answer.head = head = tree.head = head.without_rival()
         session_id = head.story.session_id
         similar = reads.alike(session_id)[:MAX_SIMILAR]
         learned = list(lessons_in(reads.gists([session_id])))
@@ -179,6 +181,15 @@ class Explaining:
         named = dict.fromkeys(_named(answer.learned))
         beside = [one for one in named if one not in tree.steps]
         answer.beside = EventReads(graph, scope).events(beside) if beside else {}
+
+    def _belongs(self, reads: CauseReads, head: Head, tree: CauseTree, rival: StoryEvent) -> bool:
+        """Whether a rival is a cause of the head, or goes back to it: then both tell one story."""
+        if rival.node.node_id in tree.steps:
+            return True
+        query = self._context.query
+        other = CauseTree(head._replace(event=rival), query.max_depth, query.max_nodes)
+        other.grow(reads)
+        return head.event.node.node_id in other.steps
 
 
 def _of_subgraph(
