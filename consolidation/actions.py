@@ -192,7 +192,8 @@ def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Inc
     """Failures, each with the attempts that followed it and the one that went through.
 
     An action is another attempt at an earlier one when it is of the same name and its cause is what
-    failed, or when the same agent acts on the same thing, or only puts the spelling right.
+    failed, or when the same agent acts on the same thing, or only adds arguments or puts the
+    spelling right.
 
     Args:
         events: of the episode, sorted.
@@ -208,7 +209,7 @@ def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Inc
         for later in range(place + 1, len(done)):
             other = done[later]
             if later in taken or not any(
-                _tries_again(attempt, other) or _corrects(attempt, other) for attempt in attempts
+                _tries_again(attempt, other) or _repeats(attempt, other) for attempt in attempts
             ):
                 continue
             taken.add(later)
@@ -234,8 +235,8 @@ def _tries_again(failed: Action, other: Action) -> bool:
     return any(thing.entity_id in before for thing in things_of(other.call))
 
 
-def _corrects(failed: Action, other: Action) -> bool:
-    """Whether a call repeats another but for how one of its values is spelled.
+def _repeats(failed: Action, other: Action) -> bool:
+    """Whether a call repeats another, but for arguments added or how one value is spelled.
 
     Numbers tell one thing from the next, so values that differ in digits are not of one spelling.
     """
@@ -247,9 +248,10 @@ def _corrects(failed: Action, other: Action) -> bool:
     if not before or not before.keys() <= after.keys():
         return False
     different = [name for name in before if before[name] != after[name]]
-    return len(different) == 1 and all(
+    return len(different) <= 1 and all(
         _is_spelling_of(first, second)
-        for first, second in zip(before[different[0]], after[different[0]], strict=False)
+        for name in different
+        for first, second in zip(before[name], after[name], strict=False)
         if first != second
     )
 

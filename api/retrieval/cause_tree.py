@@ -133,6 +133,9 @@ class CauseTree:
             story = reads.story(session_id, at_ms - BEFORE_MS, at_ms, _MAX_BEFORE)
             led = list(_named_before(edge.cause, story))[:_MAX_LED]
             for event in led:
+                if effect.depth >= self.max_depth:
+                    self.cut_by_depth = True
+                    break
                 step = _read_together(effect.event, event, NAMED_BEFORE_RULE)
                 if event.node.node_id not in self.steps:
                     self.edges.append(step)

@@ -99,6 +99,16 @@ def test_what_a_user_put_right_is_where_the_value_came_from() -> None:
     )
 
 
+def test_the_same_call_with_more_arguments_is_another_attempt() -> None:
+    lesson = learned(
+        called(1, "water", "lawn: north"),
+        returned(2, "water", error="valve closed", after=(1,)),
+        called(3, "water", "lawn: north\npermit: GP-31"),
+        returned(4, "water", "litres: 40", after=(3,)),
+    )[0]
+    assert lesson.differences == (Difference("permit", None, "GP-31"),)
+
+
 @pytest.mark.parametrize("other", ["order: A-18", "order: B", "item: A-17"])
 def test_the_same_tool_on_another_thing_teaches_nothing(other: str) -> None:
     events = (
