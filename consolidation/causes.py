@@ -36,7 +36,7 @@ MAX_NAMES: Final = 40
 """Of one change, the first ones."""
 MAX_CHANGES: Final = 100
 """Of one session, and failures likewise, the last ones."""
-READ_CHARACTERS: Final = 1_000
+FAILURE_CHARACTERS: Final = 1_000
 """Of a failure's text."""
 TYPE_CONFIDENCE: Final = 0.9
 """Of an event that says by its type that something changed."""
@@ -62,8 +62,8 @@ CHANGING_VERBS: Final = word_set(
 """First or last in the name of a tool."""
 
 _DAY_MS = 86_400_000
-_LONG_NUMBER = 6
-_WORD = re.compile(r"[a-z0-9]+")
+_TELLING_DIGITS = 6
+_TYPE_WORD = re.compile(r"[a-z0-9]+")
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _TOKEN = re.compile(r"[A-Za-z0-9@](?:[\w.@/:+-]{0,118}[A-Za-z0-9])?")
 _QUANTITY = re.compile(
@@ -120,7 +120,7 @@ class FoundCause(NamedTuple):
 
 def says_changed(event_type: str) -> bool:
     """Whether an event's type says that something was changed."""
-    return not CHANGED_WORDS.isdisjoint(_WORD.findall(event_type))
+    return not CHANGED_WORDS.isdisjoint(_TYPE_WORD.findall(event_type))
 
 
 def changes_by_name(tool_name: str | None) -> bool:
@@ -151,7 +151,13 @@ def changes_of(events: Iterable[SourceEvent]) -> tuple[Change, ...]:
             names = tuple(name for name in names if not _may_be_a_place(name[0]))
         if names:
             changes.append(
-                Change(event.event_id, event.occurred_at_ms, event.trace_id, names, confidence)
+                Change(
+                    event_id=event.event_id,
+                    occurred_at_ms=event.occurred_at_ms,
+                    trace_id=event.trace_id,
+                    names=names,
+                    confidence=confidence,
+                )
             )
     return tuple(changes[-MAX_CHANGES:])
 
@@ -163,7 +169,7 @@ def failing_of(events: Iterable[SourceEvent]) -> tuple[Failing, ...]:
             event.event_id,
             event.occurred_at_ms,
             event.trace_id,
-            folded((event.text or event.summary)[:READ_CHARACTERS]),
+            folded((event.text or event.summary)[:FAILURE_CHARACTERS]),
         )
         for event in events
         if is_failed(event.kind, event.status) and (event.text or event.summary)
@@ -207,7 +213,7 @@ def _is_name(name: str, *, alone: bool) -> bool:
     if not MIN_CHARACTERS <= len(name) <= MAX_NAME:
         return False
     if name.isdecimal():
-        return len(name) >= _LONG_NUMBER
+        return len(name) >= _TELLING_DIGITS
     if _QUANTITY.fullmatch(name):
         return False
     digits = any(letter.isdigit() for letter in name)
@@ -260,7 +266,11 @@ def _caused(failure: Failing, change: Change, rarity: Mapping[str, float]) -> Fo
     if confidence < LEAST_CONFIDENCE:
         return None
     return FoundCause(
-        failure.event_id, change.event_id, change.occurred_at_ms, tuple(shared), confidence
+        effect_event_id=failure.event_id,
+        cause_event_id=change.event_id,
+        occurred_at_ms=change.occurred_at_ms,
+        names=tuple(shared),
+        confidence=confidence,
     )
 
 

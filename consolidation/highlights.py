@@ -130,11 +130,11 @@ def _context(events: Sequence[SourceEvent]) -> _Context:
         for line in event.text.split("\n"):
             first_said.setdefault(_value_of(line), place)
     return _Context(
-        events,
-        {event.event_id: event for event in events},
-        {event.event_id: place for place, event in enumerate(events)},
-        mentions,
-        first_said,
+        events=events,
+        by_id={event.event_id: event for event in events},
+        places={event.event_id: place for place, event in enumerate(events)},
+        mentions=mentions,
+        first_said=first_said,
     )
 
 

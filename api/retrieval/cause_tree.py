@@ -147,14 +147,14 @@ def _same_failures(head: Head, edges: Sequence[CauseEdge]) -> list[CauseEdge]:
     """Earlier failures of the story that name what the head names, unless they are its causes."""
     if not is_failure_event(head.event):
         return []
-    known = {edge.cause.node.node_id for edge in edges} | {head.event.node.node_id}
+    told = {edge.cause.node.node_id for edge in edges} | {head.event.node.node_id}
     at_ms = head.event.node.properties["occurred_at"]
     text = folded(_words(head.event))
     return [
         _read_together(head.event, event, SAME_FAILURE_RULE)
         for event in head.story.events
         if event.node.properties["occurred_at"] < at_ms
-        and event.node.node_id not in known
+        and event.node.node_id not in told
         and event.node.properties.get("tool_name") is None
         and is_failure_event(event)
         and any(says_name(text, name) for name, _ in names_in(_words(event)))

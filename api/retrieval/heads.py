@@ -1,4 +1,4 @@
-"""Which event a question for causes is about. Pure.
+"""Which event a question for causes is about; it asks nobody.
 
 What the question names is looked for first: the best of what was found is put together to stories
 (what happened in one trace of one session), and a story is the more likely the better its events
@@ -144,9 +144,9 @@ def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
     told = [story for story in stories if story.events]
     if not told:
         return None
-    said = [frozenset(one for event in story.events for one in _stems(event)) for story in told]
-    wanted = _weights(terms, said)
-    for story, stems in zip(told, said, strict=True):
+    stems_of = [frozenset(one for event in story.events for one in _stems(event)) for story in told]
+    wanted = _weights(terms, stems_of)
+    for story, stems in zip(told, stems_of, strict=True):
         named = any(stem(one) in stems for one in terms.identifiers)
         story.score = story.rank + _SAID_WEIGHT * _share(wanted, stems) + _NAMED_WEIGHT * named
     heads = [_explained(terms, story) for story in told]
@@ -169,12 +169,12 @@ def head_of(terms: QueryTerms, stories: Sequence[Story]) -> Head | None:
     )
 
 
-def _weights(terms: QueryTerms, said: Sequence[frozenset[str]]) -> dict[str, float]:
+def _weights(terms: QueryTerms, texts: Sequence[frozenset[str]]) -> dict[str, float]:
     """How much each stem of the question tells: the fewer say it, the more; what none says, 0."""
     weights = {}
-    for one in terms.stems:
-        count = sum(one in stems for stems in said)
-        weights[one] = log(1 + len(said) / count) if count else 0.0
+    for word in terms.stems:
+        count = sum(word in stems for stems in texts)
+        weights[word] = log(1 + len(texts) / count) if count else 0.0
     return weights
 
 
@@ -198,13 +198,13 @@ def _explained(terms: QueryTerms, story: Story) -> _Explained:
     """
     asks_failure = not _FAILING.isdisjoint(terms.stems)
     identifiers = frozenset(map(stem, terms.identifiers))
-    said = [frozenset(_stems(event)) - identifiers for event in story.events]
-    wanted = _weights(terms, said)
+    stems_of = [frozenset(_stems(event)) - identifiers for event in story.events]
+    wanted = _weights(terms, stems_of)
     calls: dict[str, StoryEvent] = {}
     scored = []
     for place, event in enumerate(story.events):
         kind, tool = kind_of(event), event.node.properties.get("tool_name")
-        stems = set(said[place])
+        stems = set(stems_of[place])
         if tool and kind is EventKind.CALL:
             calls[tool] = event
         elif tool in calls:
@@ -213,8 +213,8 @@ def _explained(terms: QueryTerms, story: Story) -> _Explained:
         if is_failure_event(event):
             weight = _FAILURE + asks_failure * _ASKED_FAILURE
         rank = story.ranks.get(event.node.node_id, 0.0)
-        asked = _ASKED_WEIGHT * _share(wanted, stems)
-        scored.append((-(weight + asked + _RANK_WEIGHT * rank), place))
+        share = _ASKED_WEIGHT * _share(wanted, stems)
+        scored.append((-(weight + share + _RANK_WEIGHT * rank), place))
     worst, place = min(scored)
     return _Explained(story.events[place], -worst)
 

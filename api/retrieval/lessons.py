@@ -1,4 +1,4 @@
-"""What was learned from failures like the one that is explained. Pure."""
+"""What was learned from failures like the one that is explained; it asks nobody."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def helped(head: Head, in_tree: Iterable[str], learned: Sequence[Learned]) -> li
     """
     story = {event.node.node_id for event in head.story.events}
     ids = set(in_tree) | {head.event.node.node_id}
-    own, alike = [], []
-    for one in learned:
-        lesson = one.lesson
+    same, alike = [], []
+    for learning in learned:
+        lesson = learning.lesson
         proofs = {*lesson.failed_event_ids, *lesson.solved_event_ids, *lesson.helped_by}
         if proofs & ids or (proofs & story and _is_like(head, lesson)):
-            own.append(one._replace(same_story=True))
+            same.append(learning._replace(same_story=True))
         elif not proofs & story and _is_like(head, lesson):
-            alike.append(one)
-    own.sort(key=lambda one: not _is_like(head, one.lesson))
-    return [*own, *alike][:MAX_HELPED]
+            alike.append(learning)
+    same.sort(key=lambda learning: not _is_like(head, learning.lesson))
+    return [*same, *alike][:MAX_HELPED]
 
 
 def _is_like(head: Head, lesson: Lesson) -> bool:

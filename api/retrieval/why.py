@@ -121,7 +121,7 @@ class Explaining:
         context, query = self._context, self._context.query
         if query.head is not None:
             return []
-        asked = SubgraphQuery(
+        subgraph = SubgraphQuery(
             query=query.query,
             session_id=query.session_id,
             agent_id=query.agent_id,
@@ -134,7 +134,7 @@ class Explaining:
             record_access=False,
             proactive=False,
         )
-        page = Retrieval(_of_subgraph(context, asked), self._graph).answer()
+        page = Retrieval(_of_subgraph(context, subgraph), self._graph).answer()
         answer.degraded += page.notes.degraded
         answer.withheld = len(page.withheld)
         return [
@@ -214,6 +214,6 @@ def _story(reads: CauseReads, story: Story) -> list[StoryEvent]:
 
 
 def _named(learned: Iterable[Learned]) -> Iterable[str]:
-    for one in learned:
-        lesson = one.lesson
+    for learning in learned:
+        lesson = learning.lesson
         yield from (*lesson.solved_event_ids, *lesson.helped_by, *lesson.failed_event_ids)

@@ -78,8 +78,8 @@ class ApiClient:
         """
         if answer["meta"]["intent"] != WHY_INTENT or not answer["nodes"]:
             return None
-        asked = {name: question[name] for name in _OF_WHY if name in question}
-        document = self.ask(WHY, asked, tenant).document
+        body = {name: question[name] for name in _OF_WHY if name in question}
+        document = self.ask(WHY, body, tenant).document
         return document if document["answer"]["tree"] else None
 
     def close(self) -> None:
