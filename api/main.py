@@ -45,7 +45,18 @@ from api.read_schemas import FactsQuery, FeedbackBody, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
-from api.routes import context, entities, events, health, mcp, otlp, query, statements, summaries
+from api.routes import (
+    context,
+    entities,
+    events,
+    health,
+    mcp,
+    otlp,
+    query,
+    statements,
+    summaries,
+    why,
+)
 from api.schemas import (
     Bound,
     EntityCorrection,
@@ -56,6 +67,7 @@ from api.schemas import (
 from api.services import Deadline, ReadContext, Services, clock_ms
 from api.share import ALONE, Share
 from api.watcher import Watch
+from api.why_schemas import WhyQuery
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.facts import FactFilter, FactReads
@@ -262,7 +274,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.services = services
     app.state.mcp = Door(app, settings.max_body_bytes)
     install_problem_handlers(app)
-    routes = (events, otlp, query, entities, summaries, context, statements, health, mcp)
+    routes = (events, otlp, query, why, entities, summaries, context, statements, health, mcp)
     for module in routes:
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -275,7 +287,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
 
 _REFERRED_TO: Final[tuple[type[BaseModel], ...]] = (
     *(EventEnvelope, EventBatch, EntityCorrection, FeedbackBody),
-    *(FactsQuery, SubgraphQuery, Problem),
+    *(FactsQuery, SubgraphQuery, WhyQuery, Problem),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -31,6 +32,10 @@ _ENDED = ("completed", *FAILED)
 _ANSWERS = (None, "tool_result")
 """Rules of the cause that makes an event the result of a call; None: the producer named it."""
 _ACTORS = frozenset(("agent", "tool", "user"))
+_DIGITS = re.compile(r"\d+")
+_LONG = 8
+"""Characters of a value that may be spelled wrongly; shorter words that are alike are others."""
+_SPELLED_ALIKE = 0.85
 
 
 class Action(NamedTuple):
@@ -187,7 +192,8 @@ def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Inc
     """Failures, each with the attempts that followed it and the one that went through.
 
     An action is another attempt at an earlier one when it is of the same name and its cause is what
-    failed, or when the same agent acts on the same thing.
+    failed, or when the same agent acts on the same thing, or only adds arguments or puts the
+    spelling right.
 
     Args:
         events: of the episode, sorted.
@@ -202,7 +208,9 @@ def incidents(events: Sequence[SourceEvent], done: Sequence[Action]) -> list[Inc
         solved_by = None
         for later in range(place + 1, len(done)):
             other = done[later]
-            if later in taken or not any(_tries_again(attempt, other) for attempt in attempts):
+            if later in taken or not any(
+                _tries_again(attempt, other) or _repeats(attempt, other) for attempt in attempts
+            ):
                 continue
             taken.add(later)
             if not other.failed:
@@ -227,6 +235,39 @@ def _tries_again(failed: Action, other: Action) -> bool:
     return any(thing.entity_id in before for thing in things_of(other.call))
 
 
+def _repeats(failed: Action, other: Action) -> bool:
+    """Whether a call repeats another, but for arguments added or how one value is spelled.
+
+    Numbers tell one thing from the next, so values that differ in digits are not of one spelling.
+    """
+    if other.name != failed.name or other.outcome is None:
+        return False
+    if other.call is None or failed.call is None or other.call.agent_id != failed.call.agent_id:
+        return False
+    before, after = argument_lines(failed.call.text), argument_lines(other.call.text)
+    if not before or not before.keys() <= after.keys():
+        return False
+    different = [name for name in before if before[name] != after[name]]
+    return len(different) <= 1 and all(
+        _is_spelling_of(first, second)
+        for name in different
+        for first, second in zip(before[name], after[name], strict=False)
+        if first != second
+    )
+
+
+def _is_spelling_of(first: str, second: str) -> bool:
+    if _DIGITS.findall(first) != _DIGITS.findall(second):
+        return False
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    shorter = min(len(first), len(second))
+    return (
+        shorter >= _LONG
+        and len(first) + len(second) <= _READ_CHARACTERS
+        and (matcher.ratio() >= _SPELLED_ALIKE)
+    )
+
+
 def _resolution(events: Sequence[SourceEvent], attempts: Sequence[Action]) -> Action | None:
     """An event whose type says that something was resolved, and whose cause is what failed."""
     failed = {event_id for action in attempts for event_id in action.event_ids}
@@ -237,30 +278,8 @@ def _resolution(events: Sequence[SourceEvent], attempts: Sequence[Action]) -> Ac
     return None
 
 
-class Changed(NamedTuple):
-    """An argument that two calls give differently."""
-
-    name: str
-    before: str
-    after: str
-
-
-def changed_arguments(before: SourceEvent, after: SourceEvent) -> list[Changed]:
-    """What a second attempt was called with instead, in the order of the first's arguments.
-
-    By the lines of the texts; of several lines with one name the first two that differ.
-    """
-    old, new = _arguments(before.text), _arguments(after.text)
-    changed = []
-    for name, values in old.items():
-        pairs = zip(values, new.get(name, ()), strict=False)
-        different = next(((first, second) for first, second in pairs if first != second), None)
-        if different is not None:
-            changed.append(Changed(name, *different))
-    return changed
-
-
-def _arguments(text: str) -> dict[str, list[str]]:
+def argument_lines(text: str) -> dict[str, list[str]]:
+    """The values of each argument by its last name, as the lines of a call's text give them."""
     arguments: dict[str, list[str]] = {}
     for line in text.split("\n"):
         name, colon, value = line.partition(": ")

@@ -281,6 +281,8 @@ class Hierarchy:
                     "score": link.score,
                     "evidence": link.evidence,
                     "resolution_event_id": link.resolution_event_id,
+                    "effect_event_id": link.effect_event_id,
+                    "cause_event_id": link.cause_event_id,
                     "event_id": event.event_id,
                 },
             )

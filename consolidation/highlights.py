@@ -21,13 +21,12 @@ from consolidation.actions import (
     actor_of,
     ancestors,
     body_of,
-    changed_arguments,
     happened,
     incidents,
     is_by_user,
-    is_tool_result,
     things_of,
 )
+from consolidation.lessons import listed, solution
 from consolidation.sources import SourceEvent, place_of
 from consolidation.summary_payloads import (
     HIGHLIGHT_CHARACTERS,
@@ -59,10 +58,8 @@ _MANY_WORDS = 6
 """Of content in a line: fewer take 2 off its weight, as many or more add 1."""
 
 _REASON_CHARACTERS = 100
-_VALUE_CHARACTERS = 40
 _NEWS_CHARACTERS = 100
 _OPENING_CHARACTERS = 160
-_MAX_CHANGED = 2
 _MAX_TARGETS = 3
 _MAX_NEWS = 4
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
@@ -101,12 +98,14 @@ class _Context(NamedTuple):
     """An episode taken apart.
 
     Attributes:
-        by_id: its events.
+        events: of the episode, sorted.
+        by_id: the same, by id.
         places: of the events in it, by id.
         mentions: how many of its events mention an entity, by entity id.
         first_said: the place of the event whose text has a value first, by the value.
     """
 
+    events: Sequence[SourceEvent]
     by_id: Mapping[str, SourceEvent]
     places: Mapping[str, int]
     mentions: Mapping[str, int]
@@ -131,10 +130,11 @@ def _context(events: Sequence[SourceEvent]) -> _Context:
         for line in event.text.split("\n"):
             first_said.setdefault(_value_of(line), place)
     return _Context(
-        {event.event_id: event for event in events},
-        {event.event_id: place for place, event in enumerate(events)},
-        mentions,
-        first_said,
+        events=events,
+        by_id={event.event_id: event for event in events},
+        places={event.event_id: place for place, event in enumerate(events)},
+        mentions=mentions,
+        first_said=first_said,
     )
 
 
@@ -371,34 +371,13 @@ def _incident(incident: Incident, context: _Context) -> Candidate:
     text = _line(lead, cut(reason, _REASON_CHARACTERS) if reason else "")
     if solved_by is not None:
         members += [solved_by.first, solved_by.last]
-        text = f"{text.rstrip('.')}; {_solution(last, solved_by, context)}"
+        between = context.events[
+            context.places[last.last.event_id] + 1 : context.places[solved_by.first.event_id]
+        ]
+        text = f"{text.rstrip('.')}; {solution(last, solved_by, between)}"
     kind: HighlightKind = "failure" if solved_by is None else "resolution"
     highlight = _highlight(kind, text, members, of=first)
     return Candidate(highlight, highlight.importance + _INCIDENT, content_words(text))
-
-
-def _solution(failed: Action, solved_by: Action, context: _Context) -> str:
-    """What was different when it went through."""
-    if solved_by.name != failed.name:
-        return f"then {_line(solved_by.name, body_of(solved_by.last))}"
-    if failed.call is not None and solved_by.call is not None:
-        changed = changed_arguments(failed.call, solved_by.call)[:_MAX_CHANGED]
-        if changed:
-            different = [
-                f"{change.name} {cut(change.after, _VALUE_CHARACTERS)} "
-                f"instead of {cut(change.before, _VALUE_CHARACTERS)}"
-                for change in changed
-            ]
-            return f"went through with {listed(different)}"
-        if failed.call.text and failed.call.text == solved_by.call.text:
-            return "went through when tried again"
-    between = [
-        ancestor.tool_name
-        for ancestor in ancestors(solved_by.first, context.by_id, failed.event_ids)
-        if ancestor.tool_name not in (None, failed.name) and is_tool_result(ancestor)
-    ]
-    names = [name for name in dict.fromkeys(between) if name]
-    return f"went through after {listed(names[:_MAX_TARGETS])}" if names else "went through later"
 
 
 def _highlight(
@@ -462,8 +441,3 @@ def content_words(text: str) -> frozenset[str]:
     """The words of a text that are on no list of plain words, in lower case."""
     words = (match[0].lower() for match in WORD.finditer(text))
     return frozenset(word for word in words if len(word) >= MIN_WORD_CHARACTERS) - PLAIN
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as they are told: `a, b and c`."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])

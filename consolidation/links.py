@@ -9,6 +9,7 @@ sessions know each entity; two sessions are then compared by their traits.
   agent share those. Rare entities weigh by Adamic and Adar, 1 / ln(sessions).
 - **Alike** are failures of one tool whose signatures are equal, or share ALIKE of their words. A
   failure is resolved by the outcome of the last retry, if that succeeded.
+- **Caused** is a failure that names what a session changed before it (`causes`).
 - Only within a tenant, and only to sessions whose users are among the session's own: events of
   other users are never shown to its reader.
 
@@ -32,11 +33,21 @@ from math import exp, log, log2
 from typing import Any, Final, NamedTuple
 
 from consolidation.actions import Failure, failure_signature, failures_of, words_of
+from consolidation.causes import (
+    Change,
+    Failing,
+    cause_of,
+    changes_of,
+    failing_of,
+    rarities,
+)
 from consolidation.payloads import (
+    CAUSE,
     EVIDENCE_CHARACTERS,
+    LIKENESSES,
+    MAX_CAUSES,
     MAX_EVIDENCE,
     MAX_LINKS,
-    REASONS,
     LinkCandidate,
     LinkReason,
     SessionLink,
@@ -52,6 +63,7 @@ UNRESOLVED_SHARE: Final = 0.8
 """Of the score of an alike failure that nobody resolved."""
 
 _NEVER_TYPES = frozenset(("agent", "tool"))
+_ACTOR_TYPES = _NEVER_TYPES | {"user"}
 _NEVER_SUBTYPES = frozenset(("value", "amount", "date"))
 
 
@@ -71,6 +83,9 @@ class SessionTraits(NamedTuple):
         user_ids: of its events; empty: anybody in the tenant may see it.
         entities: rare ones, by id.
         failures: of different tools or signatures, by tool and signature.
+        failing: events that tell of failures.
+        changes: that it made.
+        rarity: how much what it mentions counts as a name; see `causes.rarities`.
     """
 
     tenant: str
@@ -79,6 +94,9 @@ class SessionTraits(NamedTuple):
     user_ids: frozenset[str] = frozenset()
     entities: tuple[RareEntity, ...] = ()
     failures: tuple[Failure, ...] = ()
+    failing: tuple[Failing, ...] = ()
+    changes: tuple[Change, ...] = ()
+    rarity: Mapping[str, float] = {}
 
 
 class SessionProfile(NamedTuple):
@@ -90,6 +108,9 @@ class SessionProfile(NamedTuple):
         user_ids: of its events; empty: anybody in the tenant may see it.
         entities: names by id of those that may link it to others, if they are rare.
         failures: of different tools or signatures, by tool and signature.
+        failing: events that tell of failures.
+        changes: that it made.
+        actors: names of users, agents and tools that it mentions.
     """
 
     session_id: str
@@ -97,6 +118,9 @@ class SessionProfile(NamedTuple):
     user_ids: frozenset[str]
     entities: Mapping[str, str]
     failures: tuple[Failure, ...]
+    failing: tuple[Failing, ...] = ()
+    changes: tuple[Change, ...] = ()
+    actors: frozenset[str] = frozenset()
 
 
 def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
@@ -120,6 +144,14 @@ def session_profile(events: Sequence[SourceEvent]) -> SessionProfile:
             and not (entity.entity_type == "user" and canonical_name(entity.name) in users)
         },
         failures=failures_of(events),
+        failing=failing_of(events),
+        changes=changes_of(events),
+        actors=user_ids.union(
+            entity.name
+            for event in events
+            for entity in event.entities
+            if entity.entity_type in _ACTOR_TYPES
+        ),
     )
 
 
@@ -154,6 +186,11 @@ def session_traits(
         user_ids=profile.user_ids,
         entities=rare_entities(profile.entities, session_counts, rare),
         failures=profile.failures,
+        failing=profile.failing,
+        changes=profile.changes,
+        rarity=rarities(profile.entities, session_counts, profile.actors)
+        if profile.failing
+        else {},
     )
 
 
@@ -166,7 +203,8 @@ def session_links(
         session: whose links they are.
         candidates: sessions that share a rare entity with it or failed with one of its tools, in
             any order; itself, other tenants' and other users' are passed over.
-        most: how many links; at most one for each reason to each session.
+        most: how many links; at most one for each reason to each session, and one cause of each
+            failure.
     """
     return best_links(link_candidates(session, candidates), most)
 
@@ -178,7 +216,8 @@ def link_candidates(
     for other in {
         candidate.session_id: candidate for candidate in candidates if _may_see(session, candidate)
     }.values():
-        for link in (_by_entities(session, other), _by_failures(session, other)):
+        shared = _by_entities(session, other), _by_failures(session, other)
+        for link in (*shared, _by_cause(session, other)):
             if link is not None:
                 yield LinkCandidate(link, other.ended_at_ms)
 
@@ -189,17 +228,30 @@ def best_links(candidates: Iterable[LinkCandidate], most: int = MAX_LINKS) -> li
     Of equal scores those with a resolution come first, then those that ended last, then by id.
     """
     ranked: dict[LinkReason, list[tuple[tuple[Any, ...], SessionLink]]] = {
-        reason: [] for reason in REASONS
+        reason: [] for reason in (*LIKENESSES, CAUSE)
     }
     for link, ended_at_ms in candidates:
         unresolved = link.resolution_event_id is None
         rank = (-link.score, unresolved, -ended_at_ms, link.session_id)
         ranked[link.reason].append((rank, link))
-    first, second = (sorted(ranked[reason]) for reason in REASONS)
+    causes = _of_each_failure(sorted(ranked[CAUSE]))[: min(MAX_CAUSES, most)]
+    most -= len(causes)
+    first, second = (sorted(ranked[reason]) for reason in LIKENESSES)
     of_first = max(most - most // 2, most - len(second))
     best = first[:of_first]
     best += second[: most - len(best)]
-    return [link for _, link in sorted(best)]
+    return [link for _, link in sorted([*causes, *best])]
+
+
+_Ranked = tuple[tuple[Any, ...], SessionLink]
+
+
+def _of_each_failure(causes: Iterable[_Ranked]) -> list[_Ranked]:
+    """The first cause of each failure."""
+    first: dict[str | None, _Ranked] = {}
+    for cause in causes:
+        first.setdefault(cause[1].effect_event_id, cause)
+    return list(first.values())
 
 
 def are_alike(failure: Failure, other: Failure) -> bool:
@@ -253,6 +305,22 @@ def _by_failures(session: SessionTraits, other: SessionTraits) -> SessionLink | 
         score=round(score, 4),
         resolution_event_id=resolution,
         user_ids=_users(other),
+    )
+
+
+def _by_cause(session: SessionTraits, other: SessionTraits) -> SessionLink | None:
+    cause = cause_of(session.failing, other.changes, session.rarity)
+    if cause is None:
+        return None
+    names = tuple(dict.fromkeys(name[:EVIDENCE_CHARACTERS] for name in cause.names))
+    return SessionLink(
+        session_id=other.session_id,
+        reason=CAUSE,
+        evidence=names[:MAX_EVIDENCE],
+        score=cause.confidence,
+        user_ids=_users(other),
+        effect_event_id=cause.effect_event_id,
+        cause_event_id=cause.cause_event_id,
     )
 
 
@@ -331,9 +399,16 @@ def alike_sessions(
 def renewed_links(
     session: SessionTraits, circle: Sequence[SessionTraits], recorded: Iterable[LinkCandidate]
 ) -> list[SessionLink]:
-    """The links of a neighbour, those to sessions out of the circle as recorded."""
+    """The links of a neighbour, those to sessions out of the circle as recorded.
+
+    So are causes: how rare a name is was looked up in the neighbour's own turn.
+    """
     within = {traits.session_id for traits in circle}
-    outside = (candidate for candidate in recorded if candidate.link.session_id not in within)
+    outside = (
+        candidate
+        for candidate in recorded
+        if candidate.link.session_id not in within or candidate.link.reason == CAUSE
+    )
     return best_links([*link_candidates(session, circle), *outside])
 
 

@@ -61,8 +61,14 @@ MAX_NAME_CHARACTERS: Final = 120
 MAX_SUMMARY_CHARACTERS: Final = 600
 VECTOR_BYTES: Final = 4 * VECTOR_DIMENSIONS
 
-LinkReason = Literal["shared_entities", "similar_failure"]
+MAX_CAUSES: Final = 3
+"""Of these, links to sessions that changed what a failure names."""
+
+LinkReason = Literal["shared_entities", "similar_failure", "cause"]
 REASONS: Final[tuple[LinkReason, ...]] = get_args(LinkReason)
+LIKENESSES: Final[tuple[LinkReason, ...]] = ("shared_entities", "similar_failure")
+CAUSE: Final[LinkReason] = "cause"
+"""The other session changed what a failure of this one names."""
 
 
 class EpisodeDecided(Decided):
@@ -121,9 +127,12 @@ class SessionLink:
         session_id: of the other.
         user_ids: whose summary of the other it leads to; None: everybody's.
         reason: why.
-        evidence: names of shared entities, the rarest first, or the signature of the failure.
+        evidence: names of shared entities, the rarest first, or the signature of the failure, or
+            what the failure and its cause both name.
         score: above 0, at most 1, a multiple of 0.0001.
         resolution_event_id: the other's event that resolved the failure.
+        effect_event_id: of a cause: the failure.
+        cause_event_id: of a cause: the other's event that it goes back to.
     """
 
     session_id: Name
@@ -135,6 +144,8 @@ class SessionLink:
     score: Annotated[float, Strict(), Field(gt=0, le=1)]
     resolution_event_id: EventId | None = None
     user_ids: UserIds | None = None
+    effect_event_id: EventId | None = None
+    cause_event_id: EventId | None = None
 
 
 class LinksDecided(Decided):
@@ -156,6 +167,9 @@ class LinksDecided(Decided):
         for place, link in enumerate(self.links):
             if link.session_id == self.session_id:
                 raise broken(f"links[{place}].session_id", "another session")
+            for name in ("effect_event_id", "cause_event_id"):
+                if (getattr(link, name) is None) == (link.reason == CAUSE):
+                    raise broken(f"links[{place}].{name}", f"of reason {CAUSE}, and of no other")
         return self
 
 

@@ -15,15 +15,15 @@ from dataclasses import replace
 from math import log2
 from typing import Final, TypeVar, cast
 
-from consolidation.actions import Action, actions, actor_of, things_of
+from consolidation.actions import Action, actions, actor_of, incidents, things_of
 from consolidation.highlights import (
     Candidate,
     best,
     by_time,
     content_words,
     episode_highlights,
-    listed,
 )
+from consolidation.lessons import lessons_of, listed
 from consolidation.sources import Episode, SourceEvent, Totals, events_digest, summaries_digest
 from consolidation.summary_payloads import (
     CONTENT_CHARACTERS,
@@ -43,6 +43,7 @@ from consolidation.summary_payloads import (
     SessionSummary,
     ToolUse,
     episode_scope_id,
+    fitting_lessons,
     users_named,
 )
 from enrichment.event_kinds import EventKind
@@ -51,7 +52,7 @@ from enrichment.text import clean_text
 from enrichment.vocabulary import cut
 from projections.events import timestamp_text
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the rules by which summaries are made; rises when they say something else."""
 
 _WEIGHTS: Final[Mapping[HighlightKind, int]] = {
@@ -101,6 +102,7 @@ def summarize_episode(episode: Episode, degrees: Mapping[str, int] | None = None
         started_at_ms=events[0].occurred_at_ms,
         ended_at_ms=events[-1].occurred_at_ms,
         user_ids=users_of(events),
+        lessons=lessons_of(events, incidents(events, uses)),
     )
     return EpisodeSummary(
         **overview.overview(),
@@ -246,6 +248,7 @@ def _together(parts: Sequence[Overview], agent_id: str | None = None) -> Overvie
         started_at_ms=min(part.started_at_ms for part in parts),
         ended_at_ms=max(part.ended_at_ms for part in parts),
         user_ids=users_named(user_id for part in parts for user_id in part.user_ids or ()),
+        lessons=fitting_lessons(lesson for part in parts for lesson in part.lessons or ()),
     )
 
 

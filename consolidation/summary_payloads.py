@@ -8,14 +8,14 @@ milliseconds since the epoch; no field is a float.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import Field, model_validator, with_config
+from pydantic import Field, Strict, model_validator, with_config
 
 from enrichment.names import EntityType
-from projections.events import MAX_NAME_CHARACTERS
+from projections.events import MAX_NAME_CHARACTERS, canonical_json
 from projections.identity import SEPARATOR
 from projections.records import (
     PART,
@@ -57,6 +57,20 @@ MAX_ENTITIES: Final = 16
 MAX_USERS: Final = 2
 """That are named of what was made from events of several: that there are two says it all."""
 
+MAX_LESSONS: Final = 6
+"""Of a summary, of an agent's those of its most important sessions."""
+LESSON_BYTES: Final = 4 * 1024
+"""Of all of them as canonical JSON; what does not fit is left out."""
+LESSON_CHARACTERS: Final = 300
+ERROR_CHARACTERS: Final = 160
+MAX_DIFFERENCES: Final = 4
+ARGUMENT_CHARACTERS: Final = 60
+"""Of the name of an argument."""
+VALUE_CHARACTERS: Final = 100
+"""Of the value of an argument."""
+MAX_HELPING: Final = 4
+"""Events between failure and success that a lesson names."""
+
 HighlightKind = Literal["request", "action", "failure", "resolution", "outcome", "said", "happened"]
 KINDS: Final[tuple[HighlightKind, ...]] = get_args(HighlightKind)
 
@@ -97,6 +111,66 @@ class Highlight:
     occurred_at_ms: Milliseconds
     agent_id: Name
     tool: ShortName | None = None
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An argument that was different when it went through.
+
+    Attributes:
+        name: of the argument.
+        before: what it was; None: it was added.
+        after: what it became; None: it was left out.
+        source_event_id: of the event between the two calls that said the new value first.
+    """
+
+    name: Annotated[str, Text(ARGUMENT_CHARACTERS)]
+    before: Annotated[str, Text(VALUE_CHARACTERS)] | None = None
+    after: Annotated[str, Text(VALUE_CHARACTERS)] | None = None
+    source_event_id: Uuid | None = None
+
+
+@with_config(PART)
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A failure, and what was different when the same went through.
+
+    Attributes:
+        tool: that failed, or the type of the event that tells of the failure.
+        text: the whole in one line.
+        error: what the last attempt that failed said; empty: nothing.
+        attempts: how many failed, at least 1.
+        failed_event_ids: the last call that failed, and what came of it.
+        solved_event_ids: the call that went through, and what came of it.
+        differences: between the two calls.
+        helped_by: events between the two that brought a new value, or did something else.
+    """
+
+    tool: ShortName
+    text: Annotated[str, Text(LESSON_CHARACTERS)]
+    error: Annotated[str, Strict(), Field(max_length=ERROR_CHARACTERS)]
+    attempts: Count
+    failed_event_ids: Annotated[Items[Uuid], Field(min_length=1, max_length=2)]
+    solved_event_ids: Annotated[Items[Uuid], Field(min_length=1, max_length=2)]
+    differences: Annotated[Items[Difference], Field(max_length=MAX_DIFFERENCES)] = ()
+    helped_by: Annotated[Items[Uuid], Field(max_length=MAX_HELPING)] = ()
+
+
+def fitting_lessons(lessons: Iterable[Lesson]) -> tuple[Lesson, ...] | None:
+    """The first lessons that one summary has room for; None: there is none."""
+    chosen: list[Lesson] = []
+    left = LESSON_BYTES
+    for lesson in lessons:
+        left -= _lesson_bytes(lesson)
+        if left < 0 or len(chosen) == MAX_LESSONS:
+            break
+        chosen.append(lesson)
+    return tuple(chosen) or None
+
+
+def _lesson_bytes(lesson: Lesson) -> int:
+    return len(canonical_json(asdict(lesson)))
 
 
 @with_config(PART)
@@ -163,6 +237,7 @@ class Overview(Record):
         started_at_ms: of the first event.
         ended_at_ms: of the last event.
         user_ids: of its events; None: nobody wrote down whose they are, as it was before.
+        lessons: what was learned from failures, in their order; None: nothing.
     """
 
     highlights: Annotated[Items[Highlight], Field(max_length=UPPER_HIGHLIGHTS)]
@@ -175,6 +250,13 @@ class Overview(Record):
     started_at_ms: Milliseconds
     ended_at_ms: Milliseconds
     user_ids: UserIds | None = None
+    lessons: Annotated[Items[Lesson], Field(min_length=1, max_length=MAX_LESSONS)] | None = None
+
+    @model_validator(mode="after")
+    def _lessons_fit(self) -> Overview:
+        if sum(map(_lesson_bytes, self.lessons or ())) > LESSON_BYTES:
+            raise broken("lessons", f"at most {LESSON_BYTES:,} bytes of JSON")
+        return self
 
     @model_validator(mode="after")
     def _in_order(self) -> Overview:

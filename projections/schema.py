@@ -237,6 +237,7 @@ EVENT: Final = NodeRow(
     indexes=(
         ("tenant", "session_id", "occurred_at", "event_id"),
         ("tenant", "tool_name", "status", "occurred_at"),
+        ("tenant", "kind", "occurred_at"),
     ),
     placeholder=PLACEHOLDER,
     vector="embedding",
@@ -663,6 +664,8 @@ LINKED_TO: Final = EdgeRow(
         _decided("score", Kind.FLOAT),
         _decided("evidence", Kind.STRINGS),
         _decided("resolution_event_id", Kind.STRING),
+        _decided("effect_event_id", Kind.STRING),
+        _decided("cause_event_id", Kind.STRING),
         _decided("event_id", Kind.STRING),
     ),
     stage="consolidation",
@@ -670,7 +673,8 @@ LINKED_TO: Final = EdgeRow(
     view=View.HIERARCHICAL,
     prov="wasInfluencedBy",
     weights=_weights(why=0.0, when=0.0, what=0.0, related=0.0, general=0.0),
-    meaning="two sessions share rare entities, or failed alike, with the event that resolved it",
+    meaning="two sessions share rare entities, or failed alike, with the event that resolved it; "
+    "or the other changed what a failure of this one names: effect and cause",
     key=("reason",),
     cap_per_node=10,
 )

@@ -21,11 +21,10 @@ from pipelines.operations.api import (
     ApiClient,
     InProcessApi,
     RunningApi,
-    explained,
     running_api,
 )
 from projections.events import DEFAULT_TENANT
-from projections.schema import CAUSED_BY, ENTITY, EVENT, INTENTS, SUMMARY
+from projections.schema import ENTITY, EVENT, INTENTS, SUMMARY
 
 EXAMPLE = 'recollect ask "Why was order 4711 charged twice?" --session checkout-4711'
 NO_SESSION = "ask"
@@ -113,16 +112,14 @@ def ask(
             invocation.answer({"text": text}, lambda out: out.print(text, markup=False, end=""))
             return OK
         document = client.ask(SUBGRAPH, body, tenant).document
-        start = explained(document)
-        lineage = (
-            None if start is None else client.lineage(start, tenant, document["meta"]["user_id"])
-        )
+        why = client.why(body, document, tenant)
     finally:
         client.close()
     if session == NO_SESSION and user is None and not invocation.json:
         invocation.note(HINT)
     invocation.answer(
-        document, lambda out: show_answer(out, question, document, shown=limit, lineage=lineage)
+        document if why is None else {**document, "why": why},
+        lambda out: show_answer(out, question, document, shown=limit, why=why),
     )
     return OK if document["nodes"] else FAILED
 
@@ -147,7 +144,7 @@ def show_answer(
     document: Mapping[str, Any],
     *,
     shown: int,
-    lineage: Mapping[str, Any] | None = None,
+    why: Mapping[str, Any] | None = None,
 ) -> None:
     """Print an answer: causes as a tree where the question asks for them, and what was found.
 
@@ -156,17 +153,17 @@ def show_answer(
         question: as it was asked.
         document: the answer.
         shown: nodes at most.
-        lineage: of `explained(document)`, when the question was why.
+        why: the answer to the question for causes, when it was one.
     """
     meta, nodes = document["meta"], document["nodes"]
     out.print(f"[bold]{escape(question)}[/bold]")
     out.print(f"[dim]{escape(_understood(meta, nodes))}[/dim]\n")
     if not nodes:
         out.print("[dim]nothing was found[/dim]")
-    if lineage is not None:
-        out.print(causes(lineage))
+    if why is not None:
+        _show_why(out, why)
         out.print("\n[dim]and what else was found[/dim]")
-    told = () if lineage is None else {node["node_id"] for node in lineage["nodes"]}
+    told = () if why is None else {step["node_id"] for step in why["answer"]["tree"]}
     for line in found_lines(nodes, shown, without=told):
         out.print(line)
     for remark in meta.get("degraded", ()):
@@ -189,45 +186,52 @@ def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> 
     return "; ".join(parts)
 
 
-def causes(lineage: Mapping[str, Any]) -> Tree:
-    """An event, and its causes below it."""
-    return _CauseTree(lineage).drawn()
+def _show_why(out: Console, why: Mapping[str, Any]) -> None:
+    """Print the causes as a tree, whether that is what was asked about, and what helped."""
+    answer = why["answer"]
+    out.print(causes(why))
+    if answer["doubtful"]:
+        out.print("[yellow]something else is as likely what was asked about[/yellow]")
+    if answer["helped"]:
+        out.print("\n[dim]what helped[/dim]")
+    for lesson in answer["helped"]:
+        where = "" if lesson["same_story"] else f"  (a similar failure, in {lesson['session_id']})"
+        out.print(f"[green]{escape(lesson['text'])}[/green]{escape(where)}")
+        out.print(f"      [dim]{escape('  '.join(lesson['solved_event_ids']))}[/dim]")
 
 
-class _CauseTree:
-    """Draws a lineage; each cause once, at most MAX_CAUSES of them."""
+def causes(why: Mapping[str, Any]) -> Tree:
+    """An event, and its causes below it, MAX_CAUSES at most."""
+    nodes = {node["node_id"]: node for node in why["nodes"]}
+    below: dict[str | None, list[Mapping[str, Any]]] = {}
+    for step in why["answer"]["tree"][: MAX_CAUSES + 1]:
+        below.setdefault(step["cause_of"], []).append(step)
+    (head,) = below[None]
+    tree = Tree(event_lines(nodes[head["node_id"]]), guide_style="dim")
+    _grow(tree, below, nodes, head["node_id"])
+    return tree
 
-    def __init__(self, lineage: Mapping[str, Any]) -> None:
-        self._nodes = {node["node_id"]: node for node in lineage["nodes"]}
-        self._causes: dict[str, list[str]] = {}
-        for edge in lineage["edges"]:
-            causes = self._causes.setdefault(edge["source"], [])
-            if edge["type"] == CAUSED_BY.type and edge["target"] not in causes:
-                causes.append(edge["target"])
-        self._start: str = lineage["meta"]["seed_nodes"][0]
-        self._drawn = {self._start}
 
-    def drawn(self) -> Tree:
-        """The tree."""
-        tree = Tree(event_lines(self._nodes[self._start]), guide_style="dim")
-        self._grow(tree, self._start)
-        return tree
-
-    def _grow(self, tree: Tree, effect: str) -> None:
-        """Add causes; a chain without forks stays on one level, so that the tree stays narrow."""
-        while self._causes.get(effect) and len(self._drawn) <= MAX_CAUSES:
-            reasons = [cause for cause in self._causes[effect] if cause not in self._drawn]
-            self._drawn.update(reasons)
-            if len(reasons) == 1:
-                self._add(tree, reasons[0])
-                effect = reasons[0]
-                continue
-            for reason in reasons:
-                self._grow(self._add(tree, reason), reason)
+def _grow(
+    tree: Tree,
+    below: Mapping[str | None, Sequence[Mapping[str, Any]]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    effect: str,
+) -> None:
+    """Add causes; a chain without forks stays on one level, so that the tree stays narrow."""
+    while reasons := below.get(effect, ()):
+        branches = [(reason, tree.add(_because(reason, nodes))) for reason in reasons]
+        if len(branches) > 1:
+            for reason, branch in branches:
+                _grow(branch, below, nodes, reason["node_id"])
             return
+        effect = reasons[0]["node_id"]
 
-    def _add(self, tree: Tree, cause: str) -> Tree:
-        return tree.add(f"[dim]because[/dim] {event_lines(self._nodes[cause])}")
+
+def _because(step: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> str:
+    names = ", ".join(step["evidence"]) if step["decided_by"] else ""
+    note = f" [magenta](both name {escape(names)})[/magenta]" if names else ""
+    return f"[dim]because[/dim]{note} {event_lines(nodes[step['node_id']])}"
 
 
 def found_lines(

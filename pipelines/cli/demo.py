@@ -156,9 +156,7 @@ def _story(invocation: Invocation, folder: Path, processes: Processes, begun: fl
         out.print(what_came_of_it(story))
         out.print("\n[bold]Three questions, as an agent would ask them[/bold]\n")
         for reply in answered:
-            show_answer(
-                out, reply.question.text, reply.document, shown=SHOWN_NODES, lineage=reply.lineage
-            )
+            show_answer(out, reply.question.text, reply.document, shown=SHOWN_NODES, why=reply.why)
             out.print()
         for check in results:
             mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]"

@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
 
 import orjson
 from pydantic import SecretStr
@@ -22,16 +21,18 @@ from pipelines.local.cores import usable_cores
 from pipelines.local.data_folder import read_holder
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Settings
 from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable, OperationFailed
-from projections.schema import EVENT
 
 SUBGRAPH = "/v1/query/subgraph"
+WHY = "/v1/query/why"
+WHY_INTENT = "why"
+_OF_WHY = (
+    *("query", "session_id", "agent_id", "user_id", "timeout_ms", "record_access"),
+    *("as_of", "as_of_position", "min_position"),
+)
+"""Fields of a query for a subgraph that a question for causes has, too."""
 MARKDOWN = "text/markdown"
 _JSON = "application/json"
 _GRACE_S = 10.0
-MAX_DEPTH = 10
-MAX_NODES = 30
-"""Of a lineage that a person looks at."""
-MAX_ROUNDS = 4
 TIMEOUT_MS = 30_000
 """A person waits, as for the first plans of a target that has just become the active one."""
 FAILURES = ("failed", "timeout")
@@ -65,38 +66,21 @@ class ApiClient:
             *self._send("POST", path, headers, body=orjson.dumps(body), limit_s=limit_s), accept
         )
 
-    def lineage(self, node_id: str, tenant: str, user_id: str | None = None) -> dict[str, Any]:
-        """The causes of a node in a user's view, as far as they go; raises as `ask` does.
+    def why(
+        self, question: Mapping[str, Any], answer: Mapping[str, Any], tenant: str
+    ) -> dict[str, Any] | None:
+        """The tree of causes that a question is also answered by; None: it asks for none.
 
-        The API goes ten steps at a time: where there are more, it is asked again from the furthest.
+        Args:
+            question: the body of the query for a subgraph.
+            answer: to it.
+            tenant: whose memory is asked.
         """
-        lineage = part = self._causes(node_id, tenant, user_id)
-        for _ in range(MAX_ROUNDS):
-            if "max_depth" not in part["meta"]["truncated_by"]:
-                break
-            furthest = max(part["nodes"], key=lambda node: node["depth"] or 0)
-            part = self._causes(furthest["node_id"], tenant, user_id)
-            seen = {node["node_id"] for node in lineage["nodes"]}
-            lineage["nodes"] += [node for node in part["nodes"] if node["node_id"] not in seen]
-            lineage["edges"] += part["edges"]
-        return lineage
-
-    def _causes(self, node_id: str, tenant: str, user_id: str | None) -> dict[str, Any]:
-        view = {} if user_id is None else {"user_id": user_id}
-        query = urlencode(
-            {
-                "intent": "why",
-                "max_depth": MAX_DEPTH,
-                "max_nodes": MAX_NODES,
-                "timeout_ms": TIMEOUT_MS,
-                **view,
-            }
-        )
-        path = f"/v1/nodes/{quote(node_id, safe='')}/lineage?{query}"
-        headers = {"accept": _JSON, "x-tenant": tenant}
-        return _answer(
-            *self._send("GET", path, headers, body=b"", limit_s=TIMEOUT_MS / 1000), _JSON
-        ).document
+        if answer["meta"]["intent"] != WHY_INTENT or not answer["nodes"]:
+            return None
+        body = {name: question[name] for name in _OF_WHY if name in question}
+        document = self.ask(WHY, body, tenant).document
+        return document if document["answer"]["tree"] else None
 
     def close(self) -> None:
         """End what was kept open."""
@@ -157,15 +141,6 @@ class InProcessApi(ApiClient):
     def close(self) -> None:
         """End it."""
         self._app.close()
-
-
-def explained(document: Mapping[str, Any]) -> str | None:
-    """The event that a question for causes is about: the best that failed, else the best."""
-    if document["meta"]["intent"] != "why":
-        return None
-    events = [node for node in document["nodes"] if node["type"] == EVENT.label]
-    failed = [node for node in events if node["attributes"].get("status") in FAILURES]
-    return next((str(node["node_id"]) for node in (*failed, *events)), None)
 
 
 def serve_api(settings: Settings) -> None:

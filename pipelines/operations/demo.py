@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pipelines.graph.reader import GraphNode, GraphRead
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.scope import operator_scope
-from pipelines.operations.api import SUBGRAPH, ApiClient, explained
+from pipelines.operations.api import SUBGRAPH, ApiClient
 from pipelines.work.services import Services
 from projections.events import DEFAULT_TENANT, Event, timestamp_text
 from projections.schema import CAUSED_BY
@@ -71,11 +71,11 @@ QUESTIONS: Final = (
 
 
 class Reply(NamedTuple):
-    """What the API says to a question; `lineage` of the event it is about, when that was why."""
+    """What the API says to a question; `why`: the tree of causes, when that was asked."""
 
     question: Question
     document: Mapping[str, Any]
-    lineage: Mapping[str, Any] | None = None
+    why: Mapping[str, Any] | None = None
 
     @property
     def node_ids(self) -> list[str]:
@@ -84,9 +84,9 @@ class Reply(NamedTuple):
 
     @property
     def explained_by(self) -> set[str]:
-        """The events of the lineage."""
-        nodes = () if self.lineage is None else self.lineage["nodes"]
-        return {str(node["node_id"]) for node in nodes}
+        """The events of the tree."""
+        tree = () if self.why is None else self.why["answer"]["tree"]
+        return {str(step["node_id"]) for step in tree}
 
 
 def replies(client: ApiClient) -> list[Reply]:
@@ -104,13 +104,7 @@ def _reply(client: ApiClient, question: Question) -> Reply:
         "record_access": False,
     }
     document = client.ask(SUBGRAPH, body, DEFAULT_TENANT).document
-    start = explained(document)
-    lineage = (
-        None
-        if start is None
-        else client.lineage(start, DEFAULT_TENANT, document["meta"]["user_id"])
-    )
-    return Reply(question, document, lineage)
+    return Reply(question, document, client.why(body, document, DEFAULT_TENANT))
 
 
 def scenario_path() -> Path:

@@ -102,8 +102,10 @@ def test_a_running_api_answers_alike(stack: Stack, api: Api) -> None:
     body = {"query": WHY.text, "session_id": WHY.session_id, "agent_id": "ask"}
     document = running.ask("/v1/query/subgraph", {**body, "record_access": False}, "default")
     assert FAILURE in [node["node_id"] for node in document.document["nodes"]]
-    lineage = running.lineage(FAILURE, "default", document.document["meta"]["user_id"])
-    assert {FAILURE, CHANGE, ROOT} <= {node["node_id"] for node in lineage["nodes"]}
+    why = running.why(body, document.document, "default")
+    assert why is not None
+    assert {FAILURE, CHANGE, ROOT} <= {step["node_id"] for step in why["answer"]["tree"]}
+    assert why["answer"]["head"] == why["answer"]["tree"][0]["node_id"]
 
 
 def test_what_an_api_refuses_is_said_as_it_is(api: Api) -> None:
@@ -112,9 +114,9 @@ def test_what_an_api_refuses_is_said_as_it_is(api: Api) -> None:
         running.ask("/v1/query/subgraph", {"query": "x"}, "default")
     assert {field for field, _ in raised.value.errors} == {"session_id", "agent_id"}
     with pytest.raises(OperationFailed, match="API key"):
-        RunningApi(api.url, None).lineage(FAILURE, "default")
+        RunningApi(api.url, None).ask(SUBGRAPH, {}, "default")
     with pytest.raises(OperationFailed, match="no API at"):
-        RunningApi("http://127.0.0.1:1", None).lineage(FAILURE, "default")
+        RunningApi("http://127.0.0.1:1", None).ask(SUBGRAPH, {}, "default")
 
 
 def test_evidence_for_a_language_model_fits_and_can_be_proved(stack: Stack, api: Api) -> None:

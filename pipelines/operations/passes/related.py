@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from consolidation.causes import says_changed
 from consolidation.hierarchy import LEVELS
 from consolidation.payloads import LinkCandidate, SessionLink
-from consolidation.sources import FailedEvent
-from enrichment.event_kinds import FAILED
+from consolidation.sources import FailedEvent, SourceEvent
+from enrichment.event_kinds import FAILED, EventKind
 from enrichment.names import components
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
@@ -23,10 +24,15 @@ RARE_REFERENCES = 1_000
 FAILED_EVENTS = 200
 """Events of one tool that failed, the latest of each status, among which alike ones are looked for.
 """
+OTHER_EVENTS = 1_000
+"""Events that are no use of a tool and no words, the latest, among which changes are looked for."""
 _EFFECTS = 64
 """More of them change no boost."""
 _SAID_CHARACTERS = 1_000
-_LINK = ("reason", "evidence", "score", "resolution_event_id")
+_LINK = (
+    *("reason", "evidence", "score", "resolution_event_id"),
+    *("effect_event_id", "cause_event_id"),
+)
 _WEIGHT = ("session_id", "importance_boost", "importance_boost_decided_at")
 
 
@@ -116,6 +122,26 @@ def failed_events(
     }
 
 
+def changed_events(graph: Reads, tenant: str) -> list[SourceEvent]:
+    """What says by its type that something changed, the latest first; with its text."""
+    names = ("event_type", "session_id", "status", "trace_id", "occurred_at", "text", "summary")
+    row = (tenant, EventKind.OTHER.value)
+    nodes = graph.scan(
+        EVENT.label, EVENT.indexes[2], [row], names, descending=True, limit=OTHER_EVENTS
+    )
+    return [
+        SourceEvent(
+            event_id=node.key[1],
+            occurred_at_ms=node.values["occurred_at"],
+            agent_id="",
+            text=said_of(node),
+            **{name: node.values[name] for name in names[:4]},
+        )
+        for node in nodes.get(row, ())
+        if says_changed(node.values["event_type"])
+    ]
+
+
 def recorded_links(
     graph: Reads, tenant: str, session_ids: Iterable[str]
 ) -> dict[str, RecordedLinks]:
@@ -144,7 +170,7 @@ def recorded_links(
 
 
 def _candidate(edge: FoundEdge, other: FoundNode) -> LinkCandidate:
-    reason, evidence, score, resolution = (edge.values[name] for name in _LINK)
+    reason, evidence, score, resolution, effect, cause = (edge.values[name] for name in _LINK)
     session_id, times = other.values["session_id"], other.values["time_range"]
     return LinkCandidate(
         SessionLink(
@@ -154,6 +180,8 @@ def _candidate(edge: FoundEdge, other: FoundNode) -> LinkCandidate:
             score=score,
             resolution_event_id=resolution,
             user_ids=tuple(other.values["user_ids"] or ()) or None,
+            effect_event_id=effect,
+            cause_event_id=cause,
         ),
         times[1] if times else 0,
     )

@@ -6,8 +6,9 @@ back to are edges.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from consolidation.causes import may_change
 from consolidation.sources import (
     Cause,
     Mentioned,
@@ -21,7 +22,7 @@ from consolidation.summary_payloads import (
     users_named,
 )
 from enrichment.causality import RETRY
-from enrichment.event_kinds import FAILED, EventKind
+from enrichment.event_kinds import EventKind, is_failed
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.entity_names import EntityNames
@@ -58,7 +59,7 @@ _SHOWN = (
     "kind",
     "occurred_at",
 )
-_SLIM = ("tool_name", "status", "user_id", "occurred_at")
+_SLIM = ("event_type", "trace_id", "tool_name", "status", "user_id", "kind", "occurred_at")
 _RECORDED = ("gist", "source_digest", "decided_at", "source_event_ids")
 
 Sessions = Mapping[str, list[FoundNode]]
@@ -90,32 +91,49 @@ def slim_events(
 ) -> dict[str, list[SourceEvent]]:
     """The same as far as other sessions are concerned with them.
 
-    Entities without roles, and no words but `text` of uses of tools that failed, which is the
-    event's line where it has no text.
+    Entities without roles, and no words but `text` of what failed, which is the event's line where
+    it has no text, and of what was changed.
     """
     sessions = session_members(graph, tenant, session_ids, _SLIM)
     causes, names = _around(graph, tenant, sessions, ("name",))
-    words = graph.nodes(EVENT.label, _failed(sessions, causes), ("text", "summary"))
-    texts = {key: said_of(node) for key, node in words.items()}
-    return {
+    slim = {
         session_id: [
             SourceEvent(
                 event_id=node.key[1],
-                event_type="",
+                event_type=node.values["event_type"],
                 occurred_at_ms=node.values["occurred_at"],
                 session_id=session_id,
                 agent_id="",
-                trace_id="",
+                trace_id=node.values["trace_id"],
                 tool_name=node.values["tool_name"],
                 status=node.values["status"],
                 user_id=node.values["user_id"],
-                text=texts.get(node.key, ""),
                 entities=tuple(dict.fromkeys(names.of(session_id, node))),
                 causes=causes.get(node.key, ()),
+                kind=EventKind(node.values["kind"] or EventKind.OTHER),
             )
             for node in nodes
         ]
         for session_id, nodes in sessions.items()
+    }
+    return _with_words(graph, tenant, slim)
+
+
+def _with_words(
+    graph: Reads, tenant: str, slim: Mapping[str, list[SourceEvent]]
+) -> dict[str, list[SourceEvent]]:
+    """The same with the words that other sessions are concerned with."""
+    telling = {event.event_id for events in slim.values() for event in _telling(events)}
+    words = graph.nodes(
+        EVENT.label, [(tenant, one) for one in sorted(telling)], ("text", "summary")
+    )
+    texts = {key[1]: said_of(node) for key, node in words.items()}
+    return {
+        session_id: [
+            event._replace(text=texts[event.event_id]) if event.event_id in texts else event
+            for event in events
+        ]
+        for session_id, events in slim.items()
     }
 
 
@@ -164,23 +182,16 @@ def _most_certain(edges: Iterable[FoundEdge], times: Mapping[Key, int]) -> tuple
     return tuple(certain[key] for key in sorted(certain, key=lambda key: (-times[key], key[1])))
 
 
-def _failed(sessions: Sessions, causes: _Causes) -> list[Key]:
-    """Uses of tools that failed, by their status or because they were tried again."""
-    failed = []
-    for nodes in sessions.values():
-        retried = {
-            cause.event_id
-            for node in nodes
-            for cause in causes.get(node.key, ())
-            if cause.rule == RETRY
-        }
-        failed += [
-            node.key
-            for node in nodes
-            if node.values["tool_name"] is not None
-            and (node.values["status"] in FAILED or node.key[1] in retried)
-        ]
-    return failed
+def _telling(events: Sequence[SourceEvent]) -> Iterable[SourceEvent]:
+    """What failed, by its status or kind or because it was tried again, and what was changed."""
+    retried = {cause.event_id for event in events for cause in event.causes if cause.rule == RETRY}
+    return (
+        event
+        for event in events
+        if is_failed(event.kind, event.status)
+        or (event.tool_name is not None and event.event_id in retried)
+        or may_change(event)
+    )
 
 
 def _event(

@@ -12,6 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from consolidation.causes import changing_sessions, rarities
 from consolidation.links import (
     NEARLY_RARE,
     RARE_SESSIONS,
@@ -37,6 +38,8 @@ READ_EVENTS = 2_000
 """Events that are read by one question, unless one session has more."""
 MAX_LINKING = 50
 """Sessions that are looked at again because they are linked to one that changed."""
+MAX_CHANGING = 10
+"""Sessions that changed what a failure of one that changed names, those that did it last."""
 MAX_CAUSING = 20
 """Other sessions of which events of one that changed are effects."""
 
@@ -152,6 +155,8 @@ class SurroundingsReader:
         outside_ids = {one for some in outside.values() for one in some}
         weights = related.weights(self._graph, tenant, outside_ids)
         near_sessions = []
+        failing = any(known.profile.failing for known in page_sessions.values())
+        changed = related.changed_events(self._graph, tenant) if failing else []
         for session_id, session in page_sessions.items():
             profile = session.profile
             mine = {key: mentioning[key] for key in sorted(profile.entities) if key in mentioning}
@@ -167,6 +172,7 @@ class SurroundingsReader:
                     ],
                 ),
                 *linking.get(session_id, ()),
+                *_changing(session, mine, changed),
             ]
             causing = {
                 key: weights[key].session_id for key in outside[session_id] if key in weights
@@ -284,6 +290,17 @@ class _KnownSessions:
             if session_id in self._known:
                 self._known.move_to_end(session_id)
         return others
+
+
+def _changing(session: Known, mentioning: Mentioning, changed: Sequence[SourceEvent]) -> list[str]:
+    """The other sessions that changed what a failure of a session names."""
+    profile = session.profile
+    if not profile.failing:
+        return []
+    counts = {one: len(sessions) for one, sessions in mentioning.items()}
+    others = (event for event in changed if event.session_id != profile.session_id)
+    rarity = rarities(profile.entities, counts, profile.actors)
+    return changing_sessions(profile.failing, others, rarity)[:MAX_CHANGING]
 
 
 def _concerned(near: _Near, sessions: Mapping[str, Known], changed: Collection[str]) -> _Concerned:

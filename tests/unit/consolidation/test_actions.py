@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from consolidation.actions import (
-    Changed,
     actions,
     actor_of,
     ancestors,
     body_of,
-    changed_arguments,
     happened,
     incidents,
     is_failure,
@@ -230,17 +228,6 @@ def test_an_event_that_says_so_resolves_what_caused_it() -> None:
     unrelated = source_event(3, event_type="incident.resolved")
     assert ended([failed, unrelated, resolved]) == [([ids(1)], ids(2))]
     assert ended([failed, unrelated]) == [([ids(1)], None)]
-
-
-def test_changed_arguments_are_those_that_both_calls_give() -> None:
-    before = called(1, "book", "flight: HAT136\npayments.amount: 250\npayments.amount: 5\nold: 1")
-    after = called(2, "book", "flight: HAT136\npayments.amount: 250\npayments.amount: 55\nnew: 1")
-    assert changed_arguments(before, after) == [Changed("amount", "5", "55")]
-
-
-def test_sentences_with_colons_are_no_arguments() -> None:
-    before, after = called(1, "say", "Dear all: hello"), called(2, "say", "Dear all: bye")
-    assert changed_arguments(before, after) == []
 
 
 def test_ancestors_are_the_causes_and_theirs_each_once_whatever_their_shape() -> None:

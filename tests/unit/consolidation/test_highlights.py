@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation.highlights import by_time, episode_highlights, listed
+from consolidation.highlights import by_time, episode_highlights
+from consolidation.lessons import listed
 from consolidation.sources import SourceEvent
 from consolidation.summary_payloads import (
     HIGHLIGHT_CHARACTERS,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consolidation.actions import Failure
+from consolidation.causes import Failing
 from consolidation.links import (
     RareEntity,
     SessionTraits,
@@ -102,6 +103,8 @@ def test_traits_are_of_all_events_of_a_session() -> None:
         frozenset(["mia_li"]),
         (RareEntity(known.entity_id, "GV1N64", 3),),
         (NO_SEATS._replace(event_id=event_id(2)),),
+        (Failing(event_id(2), START_MS + 2, "trace-1", "error: no seats on hat136"),),
+        rarity={"gv1n64": 1.0, "mia_li": 0.0},
     )
 
 
@@ -282,7 +285,7 @@ LINK = {"session_id": "s2", "reason": "shared_entities", "evidence": ["Ada"], "s
     [
         ({"session_id": None}, "session_id", "a string"),
         ({"session_id": "s1"}, "session_id", "another session"),
-        ({"reason": "hunch"}, "reason", "one of 'shared_entities' or 'similar_failure'"),
+        ({"reason": "hunch"}, "reason", "one of 'shared_entities', 'similar_failure' or 'cause'"),
         ({"evidence": []}, "evidence", "at least 1 items"),
         ({"evidence": ["x"] * 6}, "evidence", "at most 5 items"),
         ({"evidence": [""]}, "evidence[0]", "at least 1 characters"),

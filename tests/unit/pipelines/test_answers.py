@@ -8,8 +8,6 @@ from typing import Any
 from rich.console import Console
 
 from pipelines.cli.ask import show_answer
-from pipelines.operations.api import explained
-from projections.schema import CAUSED_BY
 
 
 def node(own_id: str, **fields: Any) -> dict[str, Any]:
@@ -29,8 +27,19 @@ def node(own_id: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def because(effect: str, cause: str) -> dict[str, str]:
-    return {"source": effect, "target": cause, "type": CAUSED_BY.type}
+def because(effect: str | None, cause: str, **fields: Any) -> dict[str, Any]:
+    step: dict[str, Any] = {
+        "node_id": cause,
+        "cause_of": effect,
+        "evidence": [],
+        "decided_by": None,
+    }
+    return {**step, **fields}
+
+
+def why(nodes: Sequence[dict[str, Any]], *steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    told = {"tree": list(steps), "doubtful": False, "helped": [], **fields}
+    return {"nodes": list(nodes), "answer": told}
 
 
 def answer(nodes: Sequence[dict[str, Any]], intent: str = "why", **meta: Any) -> dict[str, Any]:
@@ -45,31 +54,39 @@ def answer(nodes: Sequence[dict[str, Any]], intent: str = "why", **meta: Any) ->
     return {"nodes": list(nodes), "edges": [], "meta": said}
 
 
-def printed(document: dict[str, Any], shown: int, lineage: dict[str, Any] | None = None) -> str:
+def printed(document: dict[str, Any], shown: int, why: dict[str, Any] | None = None) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as captured:
-        show_answer(console, "Why?", document, shown=shown, lineage=lineage)
+        show_answer(console, "Why?", document, shown=shown, why=why)
     return captured.get()
-
-
-def test_why_is_about_what_failed() -> None:
-    nodes = [node("a"), node("b", status="failed"), node("c")]
-    assert explained(answer(nodes)) == "b"
-    assert explained(answer(nodes[:1])) == "a"
-    assert explained(answer(nodes, intent="what")) is None
-    assert explained(answer([])) is None
 
 
 def test_causes_stand_below_what_they_caused_and_are_told_once() -> None:
     nodes = [node(own_id) for own_id in "abcd"]
-    edges = [because("a", "b"), because("b", "c"), because("c", "a"), because("b", "c")]
-    lineage = {"nodes": nodes[:3], "edges": edges, "meta": {"seed_nodes": ["a"]}}
-    text = printed(answer(nodes), 5, lineage)
+    steps = because(None, "a"), because("a", "b"), because("b", "c")
+    text = printed(answer(nodes), 5, why(nodes[:3], *steps))
     tree, _, rest = text.partition("and what else was found")
     assert [tree.count(f"said {own_id}") for own_id in "abcd"] == [1, 1, 1, 0]
     assert tree.index("said a") < tree.index("said b") < tree.index("said c")
     assert "said d" in rest
     assert "said a" not in rest
+
+
+def test_what_helped_and_what_joins_sessions_is_told() -> None:
+    nodes = [node("a"), node("b")]
+    lesson = {"text": "with [x] added", "session_id": "s-2", "solved_event_ids": ["e"]}
+    recorded = because("a", "b", evidence=["tok-1", "tok-2"], decided_by="d")
+    told = why(
+        nodes,
+        *(because(None, "a"), recorded),
+        doubtful=True,
+        helped=[lesson | {"same_story": True}, lesson | {"same_story": False}],
+    )
+    text = printed(answer(nodes), 5, told)
+    assert "because (both name tok-1, tok-2) tool.call" in text
+    assert "something else is as likely" in text
+    assert text.count("with [x] added") == 2
+    assert text.count("(a similar failure, in s-2)") == 1
 
 
 def test_nodes_are_shown_with_their_score_and_source() -> None:
