@@ -18,14 +18,15 @@ from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import mentions
-from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, Party, Retraction, structured_facts
+from enrichment.event_kinds import TOOL_USE, EventKind
+from enrichment.facts import Assertion, Party, Retraction
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.names import MAX_FACTS, entity_id
+from enrichment.outcomes import Changes, Place, changes
 from enrichment.payloads import (
     EntityCorrected,
     EntityRenamed,
@@ -41,9 +42,11 @@ from enrichment.payloads import (
 )
 from enrichment.ports import Analysis, EventText, Mention
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
+from enrichment.records import changed_facts, structured_facts
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
+from enrichment.writes import MAX_CLAIMS
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
 from projections.identity import Link, Position, SessionKey
 from projections.operations import (
@@ -164,9 +167,11 @@ def derive_event(
     """
     mentioned = mentions(event, text, analysis, content)
     stated = [
+        *changed_facts(event, text, content, position_ms=position.ms),
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
     ]
+    room = MAX_FACTS - MAX_CLAIMS if text.kind in TOOL_USE else MAX_FACTS
     return Derived(
         position=position,
         event=event,
@@ -177,8 +182,8 @@ def derive_event(
         embedding=embedding,
         model=model if embedding is not None else None,
         mentions=mentioned,
-        assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:MAX_FACTS])),
-        features=features(event, content),
+        assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
+        features=features(event, content, position_ms=position.ms),
     )
 
 
@@ -231,9 +236,36 @@ def wanted_links(batch: Sequence[Derived]) -> dict[SessionKey, list[Link]]:
     return sessions
 
 
-def wanted_groups(batch: Sequence[Derived]) -> dict[HistoryKey, Group]:
+def written(
+    batch: Iterable[Derived], stretches: Mapping[SessionKey, Sequence[Sequence[Member]]]
+) -> Changes:
+    """What the batch changes about the writes that succeeded in its sessions.
+
+    Args:
+        batch: events that have a place in their sessions.
+        stretches: around them.
+    """
+    fresh = {one.event.key for one in batch if one.features is not None}
+    tenants: dict[str, list[list[Place]]] = {}
+    for (tenant, _), several in stretches.items():
+        tenants.setdefault(tenant, []).extend(
+            [
+                Place(member.features, (tenant, member.link.event_id) in fresh)
+                for member in stretch
+            ]
+            for stretch in several
+        )
+    return changes(tenants)
+
+
+def wanted_groups(
+    batch: Sequence[Derived], writes: Changes | None = None
+) -> dict[HistoryKey, Group]:
     """The groups of facts that the batch says something about."""
     groups: dict[HistoryKey, Group] = {}
+    for said in (*writes.made, *writes.gone) if writes is not None else ():
+        group = group_of(said)
+        groups[group.tenant, group.history_id] = group
     for derived in batch:
         touched = [group_of(said) for said in derived.assertions]
         touched += [group for said in derived.retractions for group in groups_of(said)]
@@ -429,20 +461,29 @@ def inferred_operations(
 def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Iterable[Operation]:
     """Histories with what the batch adds, and the edges whose intervals change by it."""
     new: dict[HistoryKey, list[str]] = {}
+    gone: dict[HistoryKey, list[str]] = {}
     for derived in batch:
         for assertion in derived.assertions:
-            group = group_of(assertion)
-            new.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
             for party in (assertion.source, assertion.target):
+                entities.meet(derived.event, party)
+        # also of what fails: an entity does not depend on which result belongs to which call
+        for claim in derived.features.claims if derived.features is not None else ():
+            for party in (claim.source, claim.target):
                 entities.meet(derived.event, party)
         for withdrawn in derived.retractions:
             for group in groups_of(withdrawn):
                 key = (group.tenant, group.history_id)
                 new.setdefault(key, []).append(entry_of(withdrawn))
-    groups = wanted_groups(batch)
-    for key, entries in sorted(new.items()):
+    writes = written(batch, facts.stretches)
+    said = [assertion for derived in batch for assertion in derived.assertions]
+    for rows, assertions in ((new, [*said, *writes.made]), (gone, writes.gone)):
+        for assertion in assertions:
+            group = group_of(assertion)
+            rows.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
+    groups = wanted_groups(batch, writes)
+    for key in sorted({*new, *gone}):
         group, old = groups[key], facts.histories.get(key, ())
-        now = merged_entries(old, entries)
+        now = merged_entries(old, new.get(key, ()), gone.get(key, ()))
         if now == list(old):
             continue
         yield MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": now})

@@ -64,6 +64,30 @@ STOP_WORDS = word_set(
     """
 )
 
+WRITE_VERBS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(
+        word_set(
+            "set update change modify edit patch put replace reset switch save write remember "
+            "configure adjust assign reassign select choose enable disable move rename relocate "
+            "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
+            "insert subscribe enroll apply pin attach"
+        ),
+        True,
+    ),
+    **dict.fromkeys(word_set("book register reserve schedule open store record"), False),
+}
+"""Words of a tool's name that say that it writes; false: only the first word does (an order book
+is read)."""
+READ_VERBS = word_set(
+    "ask browse calculate check compare count describe download explain export fetch find get grep "
+    "inspect is list load lookup ls peek preview query read retrieve search show think validate "
+    "verify view wait"
+)
+ADDING_VERBS = word_set("add append insert assign subscribe enroll attach book reserve")
+"""What they write stands beside what was there."""
+VALUE_VERBS = word_set("set add assign reassign select choose switch apply attach put")
+"""Their noun is what is set: `set_carrier(order_id, carrier_id)` is about the order."""
+
 GREETINGS = word_set(
     """
     absolutely agreed ah aha alright awesome aww bye cheers congrats congratulations cool exactly
@@ -297,14 +321,14 @@ _SEMANTIC = (
     "studied_at graduated_from works_as visited moved_to comes_from belongs_to married_to "
     "has started painted joined attended adopted bought won read watched met studies collects "
     "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
-    "mentors"
+    "mentors avoids"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"
 _ENTITY = "is_a part_of instance_of alias_of"
 _FUNCTIONAL = (
     "lives_in works_at located_in has_status has_state has_email has_name has_title has_phone "
-    "has_address has_owner has_user has_version has_price has_membership has_priority has_type"
+    "called has_birthday has_address has_owner has_user has_version has_price has_membership has_priority has_type"
 )
 
 RELATIONS: Final[dict[str, Relation]] = {
@@ -314,6 +338,31 @@ RELATIONS: Final[dict[str, Relation]] = {
     **dict.fromkeys(_ENTITY.split(), Relation("entity")),
     **dict.fromkeys(_FUNCTIONAL.split(), Relation("semantic", functional=True)),
 }
+
+
+SAME_RELATION: Final[Mapping[str, str]] = {
+    **dict.fromkeys(word_set("has_city has_home_city has_city_name has_residence"), "lives_in"),
+    **dict.fromkeys(word_set("has_employer has_company has_company_name"), "works_at"),
+    **dict.fromkeys(word_set("has_occupation has_job has_job_title has_profession"), "works_as"),
+    **dict.fromkeys(
+        word_set("has_email_address has_mail has_e_mail has_mail_address has_contact_email"),
+        "has_email",
+    ),
+    **dict.fromkeys(
+        word_set("has_phone_number has_telephone has_mobile has_telephone_number has_mobile_number"),
+        "has_phone",
+    ),
+    **dict.fromkeys(word_set("has_full_name has_display_name has_legal_name"), "has_name"),
+    **dict.fromkeys(word_set("has_nickname has_preferred_name has_nick_name"), "called"),
+    **dict.fromkeys(word_set("has_home_address has_postal_address"), "has_address"),
+    **dict.fromkeys(word_set("has_date_of_birth has_birth_date has_dob"), "has_birthday"),
+}
+"""Of people: what a record calls otherwise than a sentence does, so that each ends the other."""
+
+
+def person_relation(relation: str) -> str:
+    """The relation under which what is said of a person is kept."""
+    return SAME_RELATION.get(relation, relation)
 
 
 def relation_name(text: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from enrichment.causality import WINDOW
 from enrichment.features import Features, features
+from enrichment.outcomes import Changes
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
 from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within, vector_of
@@ -22,6 +23,7 @@ from enrichment.stage import (
     newcomers,
     wanted_groups,
     wanted_links,
+    written,
 )
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
@@ -98,7 +100,7 @@ class RememberedFeatures:
             content = None
             if event.payload is None and event.payload_ref and self._resolver is not None:
                 content = self._resolver.resolve(event.payload_ref)
-            read[key] = features(event, content)
+            read[key] = features(event, content, position_ms=entry.position.ms)
         return read
 
 
@@ -137,7 +139,7 @@ class EnrichmentFacts:
         similar = self._similar(transaction, searched)
         entities, near = _near_entities(transaction, events)
         stretches = self._stretches(transaction, placed, forgotten)
-        histories = _histories(transaction, batch)
+        histories = _histories(transaction, batch, written(placed, stretches))
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
         edges, parted = _similar_edges(transaction, ends)
         return Facts(
@@ -315,10 +317,10 @@ def _tombstones(
 
 
 def _histories(
-    transaction: Transaction, batch: Sequence[Derived]
+    transaction: Transaction, batch: Sequence[Derived], writes: Changes
 ) -> dict[HistoryKey, Sequence[str]]:
     """What was said of the batch's facts; whoever adds to a history holds its lock."""
-    keys = sorted(wanted_groups(batch))
+    keys = sorted(wanted_groups(batch, writes))
     if not keys:
         return {}
     nodes = transaction.lock_nodes(FACT_HISTORY.label, keys, ("entries",), make=True)

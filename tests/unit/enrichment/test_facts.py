@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 
 from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, structured_facts
+from enrichment.facts import Assertion
+from enrichment.records import structured_facts
 from enrichment.names import MAX_FACTS
 from enrichment.ports import EventText
 from enrichment.text import event_text
