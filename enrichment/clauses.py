@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from enrichment.facts import Assertion, Party, fact_in_words, named, party_of
 from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.persons import speaks_as_user
 from enrichment.ports import Analysis, EventText, Mention, Token
 from enrichment.vocabulary import (
     ADJECTIVES,
@@ -146,7 +147,12 @@ def _by_name(mentions: Sequence[Mention]) -> dict[str, Mention]:
 
 
 def speaker_party(event: Event, text: EventText, mentions: Sequence[Mention]) -> Party | None:
-    """Whom "I" means: None for an assistant, whose I is a manner of speaking."""
+    """Whom "I" means: None for an assistant, whose I is a manner of speaking.
+
+    Who speaks as the event's user is that user, whatever the agent is called.
+    """
+    if event.user_id is not None and speaks_as_user(event, text.kind):
+        return named(event.user_id, "user", exact=True)
     name = text.speaker or event.agent_id
     canonical = canonical_name(name)
     if canonical in VOICELESS:

@@ -33,9 +33,9 @@ _Found = tuple[
     bool, _Texts, str | None, _Values, _Values, _Values, _Values, tuple[_Claim, ...], bool
 ]
 _KEPT: TypeAdapter[
-    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found]
+    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found, bool]
 ] = TypeAdapter(
-    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found],
+    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found, bool],
     config=ConfigDict(strict=True),
 )
 
@@ -74,6 +74,7 @@ def encode(derived: Derived) -> bytes:
                 ],
                 features.confirmed,
             ),
+            derived.by_user,
         )
     )
 
@@ -89,7 +90,9 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
     Raises:
         ValueError: it is no derivation.
     """
-    text, keywords, summary, importance, mentions, facts, values = _KEPT.validate_json(data)
+    text, keywords, summary, importance, mentions, facts, values, by_user = _KEPT.validate_json(
+        data
+    )
     return Derived(
         position=position,
         event=event,
@@ -119,6 +122,7 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
             )
             for ordinal, one in enumerate(facts)
         ),
+        by_user=by_user,
         features=Features(
             event_id=event.event_id,
             occurred_at_ms=event.occurred_at_ms,

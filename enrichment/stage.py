@@ -40,6 +40,7 @@ from enrichment.payloads import (
     stated_pairs,
     stated_retraction,
 )
+from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
 from enrichment.ports import Analysis, EventText, Mention
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.records import changed_facts, structured_facts
@@ -84,6 +85,7 @@ class Derived(NamedTuple):
     Attributes:
         embedding: of the text; None when there is no text or the model failed.
         names: vectors of the names whose entities may be the same as others, by entity id.
+        by_user: it is a message of its user.
         statement: of a system event of this stage; all else is empty then.
     """
 
@@ -99,6 +101,7 @@ class Derived(NamedTuple):
     names: Mapping[str, bytes] = {}
     assertions: tuple[Assertion, ...] = ()
     retractions: tuple[Retraction, ...] = ()
+    by_user: bool = False
     features: Features | None = None
     statement: Statement | None = None
 
@@ -139,6 +142,8 @@ class Facts:
     """Those of the batch's entities that the graph has already."""
     near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
     """For each of the others, what it may be the same as, and the cosine of the names."""
+    bonds: Mapping[EntityKey, Sequence[Bond]] = field(default_factory=dict)
+    """Of the names that the batch shows to be a user's, the users they were joined with before."""
 
 
 # -- one event alone -------------------------------------------------------------------------------
@@ -183,6 +188,7 @@ def derive_event(
         model=model if embedding is not None else None,
         mentions=mentioned,
         assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
+        by_user=speaks_as_user(event, text.kind, content),
         features=features(event, content, position_ms=position.ms),
     )
 
@@ -273,6 +279,25 @@ def wanted_groups(
     return groups
 
 
+def wanted_bonds(batch: Iterable[Derived], writes: Changes) -> list[Belonging]:
+    """What the batch shows to be a user's; the graph is asked what it joined the names with."""
+    made: dict[str, list[Assertion]] = {}
+    for fact in writes.made:
+        for event_id in {fact.event_id, fact.confirmed_by or fact.event_id}:
+            made.setdefault(event_id, []).append(fact)
+    return [
+        shown
+        for derived in batch
+        if derived.features is not None
+        for shown in belongings(
+            derived.event,
+            derived.position,
+            spoken=derived.by_user,
+            said=[*derived.assertions, *made.get(derived.event.event_id, ())],
+        )
+    ]
+
+
 def newcomers(batch: Sequence[Derived], existing: Set[EntityKey]) -> dict[EntityKey, Newcomer]:
     """The entities that the batch mentions and the graph does not have, by their first mention."""
     first_mentions: dict[EntityKey, Newcomer] = {}
@@ -329,6 +354,8 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.on_behalf_of(FORGOTTEN.stage).extend(blank)
     compared = comparisons(newcomers(present, facts.entities), facts.near)
     operations.decisions = decisions(compared)
+    shown = wanted_bonds(present, written([*present, *forgotten], facts.stretches))
+    operations.decisions += persons_decided(shown, facts.bonds)
     operations.questions = compared
     return operations
 
