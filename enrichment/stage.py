@@ -47,6 +47,7 @@ from enrichment.records import changed_facts, structured_facts
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
+from enrichment.wishes import wish_facts
 from enrichment.writes import MAX_CLAIMS
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
 from projections.identity import Link, Position, SessionKey
@@ -175,6 +176,7 @@ def derive_event(
         *changed_facts(event, text, content, position_ms=position.ms),
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
+        *wish_facts(event, text, analysis, position_ms=position.ms),
     ]
     room = MAX_FACTS - MAX_CLAIMS if text.kind in TOOL_USE else MAX_FACTS
     return Derived(

@@ -158,6 +158,7 @@ class Pattern(NamedTuple):
         state: it holds until further notice, so only the present tense says it.
         reverse: the object is the source.
         things: the subject may be a plain noun phrase too.
+        passive: the verb says it in the passive voice.
     """
 
     relation: str
@@ -165,6 +166,7 @@ class Pattern(NamedTuple):
     state: bool = False
     reverse: bool = False
     things: bool = False
+    passive: bool = False
 
 
 OBJECT = ""
@@ -176,7 +178,12 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("work", "as"): Pattern("works_as", "phrase", state=True),
     ("work", "on"): Pattern("works_on", state=True),
     ("live", "in"): Pattern("lives_in", "place", state=True),
+    ("live", "at"): Pattern("has_address", "place", state=True),
     ("reside", "in"): Pattern("lives_in", "place", state=True),
+    ("bear", "in"): Pattern("born_in", "place", passive=True),
+    ("raise", "in"): Pattern("grew_up_in", "place", passive=True),
+    ("grow", "in"): Pattern("grew_up_in", "place"),
+    ("name", "after"): Pattern("named_after", "any", passive=True),
     ("be", "from"): Pattern("comes_from", "place", state=True),
     ("come", "from"): Pattern("comes_from", "place", state=True),
     ("move", "to"): Pattern("moved_to", "place"),
@@ -256,6 +263,15 @@ KEPT: Final = word_set(
     "roommate neighbor neighbour car house garden allergy degree"
 )
 """Whom and what one has in a lasting way: "my dog Max" says `has_dog Max` wherever it stands."""
+MINE = word_set("my our")
+STILL = word_set("new current present full real home first favorite favourite preferred work office")
+"""What may stand before a noun that one has, without saying that it is no more."""
+FAVOURITE = word_set("favorite favourite preferred")
+ATTRIBUTES = word_set("name number birthday address email phone")
+"""What one tells of oneself in general terms, though these say little by themselves."""
+LONG_AGO = word_set("ago when then originally back before once after")
+HOUSEHOLD = word_set("live move reside")
+"""What "we" do is done by who speaks, too."""
 DOING = word_set("likes dislikes started prefers")
 """Relations whose object may be an activity."""
 
@@ -321,7 +337,7 @@ _SEMANTIC = (
     "studied_at graduated_from works_as visited moved_to comes_from belongs_to married_to "
     "has started painted joined attended adopted bought won read watched met studies collects "
     "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
-    "mentors avoids"
+    "mentors avoids born_in grew_up_in named_after"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"

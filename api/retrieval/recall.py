@@ -23,8 +23,9 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
-from enrichment.names import canonical_name, components
-from enrichment.vocabulary import EdgeType
+from enrichment.names import canonical_name, components, entity_id
+from enrichment.stems import words_in
+from enrichment.vocabulary import EdgeType, word_set
 from pipelines.columns.reads import NameReads
 from pipelines.graph.reads.entities import EntityGroup, group_of
 from pipelines.graph.reads.facts import FactFilter, FactReads
@@ -89,6 +90,9 @@ def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -
     matches = {
         candidate.entity_id: match_score(terms.words, candidate.names) for candidate in candidates
     }
+    for own in _own_user(reads, recall):
+        candidates = [*candidates, own]
+        matches[own.entity_id] = 1.0
     seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
         return RecallSeeds(seeds, "text")
@@ -99,6 +103,18 @@ def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -
     cosines = {entity.entity_id: cosine for entity, cosine in near}
     seeds = _seeds(reads, [entity for entity, _ in near], cosines, rules)
     return RecallSeeds(seeds, "embedding" if seeds else "none")
+
+
+_OF_ONESELF: Final = word_set("i me my mine we us our ours")
+
+
+def _own_user(reads: NameReads, recall: Recall) -> list[EntityName]:
+    """The user who asks, when the question is about them: "what is my plan"."""
+    user_id = recall.scope.user_id
+    if user_id is None or _OF_ONESELF.isdisjoint(words_in(recall.query.lower())):
+        return []
+    own_id = entity_id(recall.scope.tenant, canonical_name(user_id), "user")
+    return reads.found_by_id([own_id])
 
 
 def entity_named(reads: NameReads, name: str) -> EntityGroup | None:

@@ -407,6 +407,7 @@ class _Recalling:
             now_ms=recall.now_ms,
             decay_rate=self._context.settings.temporal_decay_rate,
             limit=MAX_RANKING,
+            query=recall.query,
         )
 
 
