@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Final
 
 from enrichment.stems import stem_in, words_in
@@ -29,27 +30,41 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 """By which words people ask for a relation, beside its own."""
 
 
-def question_stems(query: str, names: Iterable[str] = ()) -> frozenset[str]:
-    """Stems of what a question asks for, without whom it names."""
-    called = {stem_in(word) for name in names for word in words_in(name.lower())}
-    words = (word for word in words_in(query.lower()) if word not in STOP_WORDS or word == "where")
-    return frozenset(map(stem_in, words)) - called
+_BY_ANOTHER_WORD: Final = 0.9
+_ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
+_FORMER: Final = re.compile(
+    r"\b(?:used? to (?:be|have)|former(?:ly)?|previous(?:ly)?|earlier|original(?:ly)?|old|past|prior"
+    r"|before(?: (?:the|that|this|it))?|until then|last (?:but one|value))\b",
+    re.IGNORECASE,
+)
 
 
-def asked_share(stems: frozenset[str], relation: str, target: str) -> float:
+def asks_for_former(query: str) -> bool:
+    """Whether a question asks what was so before what is so now."""
+    return _FORMER.search(query) is not None
+
+
+def question_stems(query: str) -> frozenset[str]:
+    """Stems of the words of a question that ask for something, or name it."""
+    words = (w for w in words_in(query.lower()) if w not in STOP_WORDS or w in _ASKING)
+    return frozenset(map(stem_in, words))
+
+
+def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> float:
     """How much of a fact a question asks for, 0 to 1: half by its relation, half by all it says.
 
     Args:
         stems: of the question, `question_stems`.
         relation: of the fact.
-        target: what it leads to, as it is shown.
+        ends: names of its source and of its target; the source's says nothing of what is asked.
     """
-    if not stems:
+    source, target = (frozenset(map(stem_in, words_in(end.lower()))) for end in ends)
+    wanted = stems - source
+    if not wanted:
         return 0.0
     own = {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}
     others = frozenset(map(stem_in, _ASKED_AS.get(relation, "").split()))
-    by_relation = len(own & stems) / len(own) if own else 0.0
-    if others & stems:
-        by_relation = max(by_relation, 0.9)
-    said = own | others | set(map(stem_in, words_in(target.lower())))
-    return by_relation / 2 + len(said & stems) / len(stems) / 2
+    by_relation = len(own & wanted) / len(own) if own else 0.0
+    if others & wanted:
+        by_relation = max(by_relation, _BY_ANOTHER_WORD)
+    return by_relation / 2 + len((own | others | target) & wanted) / len(wanted) / 2

@@ -287,7 +287,7 @@ def recalled(
         query: what it asks for comes first: the nearer to its words, the more a fact is raised
             towards the highest score.
     """
-    stems = question_stems(query, (seed.name for seed in seeds))
+    stems = question_stems(query)
     links = walk.links()
     distances = hop_distances((seed.entity_id for seed in seeds), links)
     scored = []
@@ -299,7 +299,9 @@ def recalled(
         confidence = confidence_of(row.properties, now_ms)
         composite = share * confidence
         score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
-        asked = asked_share(stems, row.properties["relation"], row.target.name)
+        asked = asked_share(
+            stems, row.properties["relation"], (row.source.name, row.target.name)
+        )
         score += asked * share * (_HIGHEST - score)
         scores = FactScore(
             confidence=confidence, match=match, hop=hop, composite=composite, score=score

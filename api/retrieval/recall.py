@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.read_schemas import SeedChannel
-from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
+from api.retrieval.facts import (
+    FactWalk,
+    RecalledFact,
+    activated,
+    age_days,
+    confidence_of,
+    recalled,
+)
 from api.retrieval.graph_scores import ActivationConfig, Link, activation
 from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
@@ -220,3 +227,47 @@ def by_activation(
     ]
     reached = activation({seed.entity_id: seed.score for seed in seeds}, links, config)
     return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=MAX_RANKING)
+
+
+def ranked_facts(
+    walk: FactWalk, recall: Recall, seeds: Sequence[Seed], *, decay_rate: float
+) -> list[RecalledFact]:
+    """What a walk breadth first has met, the best first."""
+    return recalled(
+        walk,
+        seeds,
+        now_ms=recall.now_ms,
+        decay_rate=decay_rate,
+        limit=MAX_RANKING,
+        query=recall.query,
+    )
+
+
+def former_first(
+    reads: FactReads,
+    recall: Recall,
+    seeds: Sequence[Seed],
+    facts: Sequence[RecalledFact],
+    *,
+    decay_rate: float,
+) -> list[RecalledFact]:
+    """What held before the fact that is asked for most, then what holds now.
+
+    Raises:
+        QueryTimeout: the time was over.
+    """
+    if not facts:
+        return []
+    asked = facts[0]
+    before = recall._replace(at_ms=asked.properties["valid_from"] - 1)
+    walk = FactWalk(wanted=before.wanted, max_depth=1)
+    walk.walk(reads, [seed.entity_id for seed in seeds])
+    shown = {fact.key for fact in facts}
+    former = [
+        fact
+        for fact in ranked_facts(walk, before, seeds, decay_rate=decay_rate)
+        if fact.source.entity_id == asked.source.entity_id
+        and fact.properties["relation"] == asked.properties["relation"]
+        and fact.key not in shown
+    ]
+    return [*former, *facts]
