@@ -156,9 +156,7 @@ def entry_of(statement: Assertion | Retraction) -> str:
     return orjson.dumps(row).decode()
 
 
-def merge(
-    entries: Iterable[str], new: Iterable[str] = (), gone: Iterable[str] = ()
-) -> list[str]:
+def merge(entries: Iterable[str], new: Iterable[str] = (), gone: Iterable[str] = ()) -> list[str]:
     """The union of two sets of rows, one for each (kind, event, ordinal), in one order.
 
     Rows that are `gone` are left out: a late event shows that what they say did not come about.

@@ -143,14 +143,14 @@ def _opened(stretch: Sequence[Place]) -> Iterator[int]:
     for number, place in enumerate(stretch):
         if place.fresh:
             dirty_until = number + WINDOW
-        if number <= dirty_until and place.features is not None:
-            if place.features.kind in (EventKind.CALL, EventKind.RESULT):
-                yield number
+        features = place.features
+        if number > dirty_until or features is None:
+            continue
+        if features.kind in (EventKind.CALL, EventKind.RESULT):
+            yield number
 
 
-def _now_and_before(
-    stretch: Sequence[Place], number: int
-) -> tuple[Outcome | None, Outcome | None]:
+def _now_and_before(stretch: Sequence[Place], number: int) -> tuple[Outcome | None, Outcome | None]:
     """What a result confirms, and what it confirmed as long as nothing fresh was known."""
     place = stretch[number]
     assert place.features is not None

@@ -130,9 +130,7 @@ def persons_decided(
     return decided
 
 
-def _pairs(
-    name: EntityKey, shown: Sequence[Belonging], bonds: Sequence[Bond]
-) -> list[SameAsPair]:
+def _pairs(name: EntityKey, shown: Sequence[Belonging], bonds: Sequence[Bond]) -> list[SameAsPair]:
     before = {bond.user: bond for bond in bonds}
     new = {one.user: one.rule for one in shown if one.user not in before}
     if not new:

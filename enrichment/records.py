@@ -134,9 +134,7 @@ def _facts_of(value: Any, event: Event) -> Iterator[StatedFact]:
             if isinstance(item, Mapping):
                 record = _record(item, nouns, None)
                 if record is not None:
-                    yield from (
-                        f for f in record_facts(record, item, nouns) if f.rank == _STRONG
-                    )
+                    yield from (f for f in record_facts(record, item, nouns) if f.rank == _STRONG)
 
 
 # Names that say who a record is, what state it is in: they come first when 20 are not enough.

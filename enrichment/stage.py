@@ -42,8 +42,8 @@ from enrichment.payloads import (
 )
 from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
 from enrichment.ports import Analysis, EventText, Mention
-from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.records import changed_facts, structured_facts
+from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
@@ -257,10 +257,7 @@ def written(
     tenants: dict[str, list[list[Place]]] = {}
     for (tenant, _), several in stretches.items():
         tenants.setdefault(tenant, []).extend(
-            [
-                Place(member.features, (tenant, member.link.event_id) in fresh)
-                for member in stretch
-            ]
+            [Place(member.features, (tenant, member.link.event_id) in fresh) for member in stretch]
             for stretch in several
         )
     return changes(tenants)
@@ -489,26 +486,16 @@ def inferred_operations(
 
 def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Iterable[Operation]:
     """Histories with what the batch adds, and the edges whose intervals change by it."""
-    new: dict[HistoryKey, list[str]] = {}
-    gone: dict[HistoryKey, list[str]] = {}
+    _meet_ends(batch, entities)
+    writes = written(batch, facts.stretches)
+    said = [assertion for derived in batch for assertion in derived.assertions]
+    new = _rows((*said, *writes.made))
+    gone = _rows(writes.gone)
     for derived in batch:
-        for assertion in derived.assertions:
-            for party in (assertion.source, assertion.target):
-                entities.meet(derived.event, party)
-        # also of what fails: an entity does not depend on which result belongs to which call
-        for claim in derived.features.claims if derived.features is not None else ():
-            for party in (claim.source, claim.target):
-                entities.meet(derived.event, party)
         for withdrawn in derived.retractions:
             for group in groups_of(withdrawn):
                 key = (group.tenant, group.history_id)
                 new.setdefault(key, []).append(entry_of(withdrawn))
-    writes = written(batch, facts.stretches)
-    said = [assertion for derived in batch for assertion in derived.assertions]
-    for rows, assertions in ((new, [*said, *writes.made]), (gone, writes.gone)):
-        for assertion in assertions:
-            group = group_of(assertion)
-            rows.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
     groups = wanted_groups(batch, writes)
     for key in sorted({*new, *gone}):
         group, old = groups[key], facts.histories.get(key, ())
@@ -525,6 +512,30 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
                 type=edge.type, source=edge.source, target=edge.target, values=parallel
             )
         yield from (edge for place, edge in after.items() if before.get(place) != edge)
+
+
+def _meet_ends(batch: Iterable[Derived], entities: _Entities) -> None:
+    """Take in the entities that facts are between.
+
+    Those of a call that fails too: which entities there are does not depend on which result
+    belongs to which call.
+    """
+    for derived in batch:
+        ends = [(said.source, said.target) for said in derived.assertions]
+        if derived.features is not None:
+            ends += [(claim.source, claim.target) for claim in derived.features.claims]
+        for source, target in ends:
+            entities.meet(derived.event, source)
+            entities.meet(derived.event, target)
+
+
+def _rows(said: Iterable[Assertion]) -> dict[HistoryKey, list[str]]:
+    """What is said, by the history that keeps it."""
+    rows: dict[HistoryKey, list[str]] = {}
+    for assertion in said:
+        group = group_of(assertion)
+        rows.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
+    return rows
 
 
 def _fact_edges(group: Group, entries: Iterable[str]) -> dict[Key, MergeEdge]:

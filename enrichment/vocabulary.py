@@ -264,7 +264,9 @@ KEPT: Final = word_set(
 )
 """Whom and what one has in a lasting way: "my dog Max" says `has_dog Max` wherever it stands."""
 MINE = word_set("my our")
-STILL = word_set("new current present full real home first favorite favourite preferred work office")
+STILL = word_set(
+    "new current present full real home first favorite favourite preferred work office"
+)
 """What may stand before a noun that one has, without saying that it is no more."""
 FAVOURITE = word_set("favorite favourite preferred")
 ATTRIBUTES = word_set("name number birthday address email phone")
@@ -344,7 +346,8 @@ _CAUSAL = "caused triggered resulted_in led_to"
 _ENTITY = "is_a part_of instance_of alias_of"
 _FUNCTIONAL = (
     "lives_in works_at located_in has_status has_state has_email has_name has_title has_phone "
-    "called has_birthday has_address has_owner has_user has_version has_price has_membership has_priority has_type"
+    "has_address has_owner has_user has_version has_price has_membership has_priority has_type "
+    "called has_birthday"
 )
 
 RELATIONS: Final[dict[str, Relation]] = {
@@ -365,7 +368,9 @@ SAME_RELATION: Final[Mapping[str, str]] = {
         "has_email",
     ),
     **dict.fromkeys(
-        word_set("has_phone_number has_telephone has_mobile has_telephone_number has_mobile_number"),
+        word_set(
+            "has_phone_number has_telephone has_mobile has_telephone_number has_mobile_number"
+        ),
         "has_phone",
     ),
     **dict.fromkeys(word_set("has_full_name has_display_name has_legal_name"), "has_name"),

@@ -3,11 +3,11 @@
 A sentence of the event's user is a wish when it lays down a habit, which its form tells:
 
 - it says so: prefer, would rather, always, never, from now on, by default;
-- it is an imperative with a case (when, if, unless … you do that), or a negated one ("do not ring");
+- it is an imperative with a case (when, if, unless … you do that), or a negated one;
 - it is an imperative, or "I want", about things in general: a plural without article ("write commit
   messages in the imperative"), told more than the bare object, and no verb of looking or starting
   something ("show invoices" is done once);
-- it is said of things in general, in the present: "gifts get a ribbon", "a hotfix goes out at once".
+- it is said of things in general, in the present: "gifts get a ribbon".
 
 Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
 
@@ -28,7 +28,7 @@ from enrichment.facts import Assertion, Party, fact_in_words, literal, named
 from enrichment.patterns import identifiers
 from enrichment.persons import speaks_as_user
 from enrichment.ports import Analysis, EventText, Token
-from enrichment.vocabulary import READ_VERBS, edge_type_of, word_set
+from enrichment.vocabulary import NEGATIONS, READ_VERBS, edge_type_of, word_set
 from projections.events import Event
 
 WISH_CONFIDENCE: Final = 7_000
@@ -38,7 +38,8 @@ _MIN_WORDS = 3
 
 _SAID = re.compile(
     r"\b(?:i(?:'d| would)? (?:much )?(?:prefer|rather)|always|never|from now on|from today(?: on)?"
-    r"|in (?:the )?future|by default|as a rule|whenever|every time|each time|no longer|at all times)\b",
+    r"|in (?:the )?future|by default|as a rule|whenever|every time|each time"
+    r"|no longer|at all times)\b",
     re.IGNORECASE,
 )
 _COURTESY = re.compile(
@@ -83,7 +84,11 @@ def wish_facts(
         analysis: of that text.
         position_ms: when the ledger took the event in.
     """
-    if text.kind is not EventKind.MESSAGE or not text.spoken or not speaks_as_user(event, text.kind):
+    if (
+        text.kind is not EventKind.MESSAGE
+        or not text.spoken
+        or not speaks_as_user(event, text.kind)
+    ):
         return []
     user = named(str(event.user_id), "user", exact=True)
     if user is None:
@@ -187,7 +192,7 @@ def _imperative(sentence: _Sentence, begins: int) -> bool:
     while clause and (clause[0].pos in ("INTJ", "PUNCT", "CCONJ") or clause[0].text == "just"):
         clause = clause[1:]
     words = [token.text.lower() for token in clause]
-    if words[:2] in (["do", "not"], ["do", "n't"], ["do", "n’t"]):
+    if words[:1] == ["do"] and words[1:2] and words[1] in NEGATIONS:
         return len(words) > 2 and clause[2].pos == "VERB"
     wanted = words[:2] in (["i", "want"], ["i", "need"], ["we", "want"], ["we", "need"])
     if wanted and words[2:3] == ["to"]:
@@ -242,7 +247,9 @@ def _is_general(sentence: _Sentence, index: int) -> bool:
     token = sentence.tokens[index]
     below = sentence.below(index)
     kinds = {sentence.tokens[child].relation for child in below}
-    articles = {sentence.tokens[c].text.lower() for c in below if sentence.tokens[c].relation == "det"}
+    articles = {
+        sentence.tokens[c].text.lower() for c in below if sentence.tokens[c].relation == "det"
+    }
     if token.pos != "NOUN" or kinds & {"poss", "nummod", "relcl", "appos"}:
         return False
     return token.text.lower() != token.lemma if not articles else articles <= {"a", "an", "every"}

@@ -33,8 +33,8 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
 _FORMER: Final = re.compile(
-    r"\b(?:used? to (?:be|have)|former(?:ly)?|previous(?:ly)?|earlier|original(?:ly)?|old|past|prior"
-    r"|before(?: (?:the|that|this|it))?|until then|last (?:but one|value))\b",
+    r"\b(?:used? to (?:be|have)|former(?:ly)?|previous(?:ly)?|earlier|original(?:ly)?|old"
+    r"|past|prior|before(?: (?:the|that|this|it))?|until then|last (?:but one|value))\b",
     re.IGNORECASE,
 )
 

@@ -193,7 +193,10 @@ def test_any_json_is_read_without_harm(value: Any) -> None:
 
 
 JUNK = {
-    "when it was touched": ({"user_id": "u-1", "updated_at": "2026-01-02", "created": 3}, "get_user"),
+    "when it was touched": (
+        {"user_id": "u-1", "updated_at": "2026-01-02", "created": 3},
+        "get_user",
+    ),
     "sums of a purchase": ({"customer_id": "u-1", "amount": 30, "currency": "EUR"}, "get_refund"),
     "the state of what was asked for": ({"customer_id": "u-1", "state": "booked"}, "get_pickup"),
     "codes and versions": ({"user_id": "u-1", "status_code": 200, "version": 4}, "get_user"),
@@ -217,9 +220,7 @@ def test_a_version_is_a_fact_about_a_service() -> None:
 
 
 def test_a_record_and_a_sentence_say_one_relation_of_a_person() -> None:
-    made = result(
-        {"user_id": "u-1", "city": "Oslo", "phone_number": "+47 1"}, tool_name="get_user"
-    )
+    made = result({"user_id": "u-1", "city": "Oslo", "phone_number": "+47 1"}, tool_name="get_user")
     assert {relation for _, relation, _ in triples(made)} == {"lives_in", "has_phone"}
     thing = result({"depot_id": "D-1", "city": "Oslo"}, tool_name="get_depot")
     assert triples(thing) == {("D-1", "has_city", "Oslo")}

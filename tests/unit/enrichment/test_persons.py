@@ -73,7 +73,9 @@ def test_a_record_of_another_and_a_first_name_tell_nothing() -> None:
         {"customer_id": "u-78", "email": "ada@example.com"},
         {"customer_id": "u-77", "name": "Ada"},
     ):
-        made = message(event_type="tool.result", tool_name="get_customer", payload={"result": record})
+        made = message(
+            event_type="tool.result", tool_name="get_customer", payload={"result": record}
+        )
         assert shown(made) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def recognizer() -> Iterator[SpacyRecognizer]:
     made.close()
 
 
-def spoken(text: str, **fields: object) -> Event:
+def spoken(text: str, **fields: Any) -> Event:
     payload = {"role": "user", "content": text}
     return event(event_type="message.user", payload=payload, **{"user_id": "u-77", **fields})
 
@@ -90,7 +91,9 @@ def test_a_narrower_wish_stands_beside_the_general_one(recognizer: SpacyRecogniz
 
 
 def test_a_message_has_so_many_wishes_at_most(recognizer: SpacyRecognizer) -> None:
-    text = " ".join(f"Always use the colour {name}." for name in "red blue green grey pink tan".split())
+    text = " ".join(
+        f"Always use the colour {name}." for name in ["red", "blue", "green", "grey", "pink", "tan"]
+    )
     assert len(stated(recognizer, spoken(text))) == MAX_WISHES
 
 

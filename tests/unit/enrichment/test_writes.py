@@ -21,7 +21,9 @@ def call(number: int, tool: str, arguments: Any, **fields: Any) -> Features:
     return _features(number, "tool.call", tool, {"arguments": arguments}, **fields)
 
 
-def answer(number: int, tool: str = "update_profile", result: Any = None, **fields: Any) -> Features:
+def answer(
+    number: int, tool: str = "update_profile", result: Any = None, **fields: Any
+) -> Features:
     fields.setdefault("status", "completed")
     return _features(number, "tool.result", tool, {"result": result or {"ok": True}}, **fields)
 
@@ -124,7 +126,13 @@ def test_what_is_no_write_says_nothing(case: str) -> None:
 
 def test_calls_of_one_message_are_answered_one_by_one() -> None:
     calls = [
-        {"id": f"call-{n}", "function": {"name": "set_plan", "arguments": f'{{"user_id": "u-{n}", "plan": "P{n}"}}'}}
+        {
+            "id": f"call-{n}",
+            "function": {
+                "name": "set_plan",
+                "arguments": f'{{"user_id": "u-{n}", "plan": "P{n}"}}',
+            },
+        }
         for n in (1, 2)
     ]
     asked = features(
@@ -161,7 +169,9 @@ def test_a_call_that_is_completed_confirms_itself() -> None:
     done = call(1, "set_plan", {"user_id": USER, "plan": "Plus"}, status="completed")
     found = outcome_of([], done)
     assert found is not None
-    assert [(f.fact, f.confirmed_by) for f in found.assertions("t")] == [("u-77 has plan Plus", None)]
+    assert [(f.fact, f.confirmed_by) for f in found.assertions("t")] == [
+        ("u-77 has plan Plus", None)
+    ]
 
 
 # -- whatever the order of arrival -----------------------------------------------------------------
@@ -180,7 +190,9 @@ def histories(draw: st.DrawFn) -> list[Features]:
             made.append(call(number, tool, {"user_id": USER, tool[4:]: value}, **at))
         else:
             parent = event_id(draw(st.integers(1, 9)))
-            told = {"parent_event_id": parent} if by == "parent" and parent != event_id(number) else {}
+            told = (
+                {"parent_event_id": parent} if by == "parent" and parent != event_id(number) else {}
+            )
             status = draw(st.sampled_from(("completed", "completed", "failed")))
             made.append(answer(number, tool, status=status, **told, **at))
     return made
