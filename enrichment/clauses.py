@@ -436,15 +436,15 @@ class _Reader:
     def _value(self, end: int, *, favourite: bool) -> Party | None:
         """What an attribute is: a name, a number or an address, to the end of what hangs on it."""
         token = self.tokens[end]
-        kept = [place for place in range(end, len(self.tokens)) if self._hangs_on(place, end)]
+        places = [place for place in range(end, len(self.tokens)) if self._hangs_on(place, end)]
         first = min([end, *self.sentences.below(end, *_NAME_PARTS)])
-        text = self._text(first, kept[-1] if kept else end).strip(" .!,")
+        text = self._text(first, places[-1] if places else end).strip(" .!,")
         telling = token.pos in ("PROPN", "NUM", "X") or any(map(str.isdigit, text)) or "@" in text
         if len(text) > _MAX_VALUE_CHARACTERS or not (telling or favourite):
             return None
-        if not telling and (len(kept) > 1 or token.pos not in ("NOUN", "ADJ")):
+        if not telling and (len(places) > 1 or token.pos not in ("NOUN", "ADJ")):
             return None
-        name = self._name(end) if token.pos == "PROPN" and len(kept) < 2 else None
+        name = self._name(end) if token.pos == "PROPN" and len(places) < 2 else None
         return name or literal(text)
 
     def _hangs_on(self, place: int, end: int) -> bool:

@@ -140,7 +140,7 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
             arguments=frozenset(map(bytes.fromhex, values[6])),
             user_id=event.user_id,
             claims=tuple(
-                Claim(Party._make(one[0]), one[1], Party._make(one[2]), one[3], one[4])
+                Claim(Party._make(one[0]), one[1], Party._make(one[2]), *one[3:])
                 for one in values[7]
             ),
             confirmed=values[8],

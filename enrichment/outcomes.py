@@ -122,7 +122,7 @@ def changes(stretches: Mapping[str, Sequence[Sequence[Place]]]) -> Changes:
         stretches: by tenant; each holds all events from WINDOW before the first fresh one to
             WINDOW behind the last, in the chain's order.
     """
-    made: dict[Assertion, None] = {}
+    came: dict[Assertion, None] = {}
     gone: dict[Assertion, None] = {}
     for tenant, several in stretches.items():
         for stretch in several:
@@ -131,10 +131,10 @@ def changes(stretches: Mapping[str, Sequence[Sequence[Place]]]) -> Changes:
             for number in _opened(stretch):
                 now, before = _now_and_before(stretch, number)
                 if now is not None:
-                    made.update(dict.fromkeys(now.assertions(tenant)))
+                    came.update(dict.fromkeys(now.assertions(tenant)))
                 if before is not None and before != now:
                     gone.update(dict.fromkeys(before.assertions(tenant)))
-    return Changes(list(made), [one for one in gone if one not in made])
+    return Changes(list(came), [one for one in gone if one not in came])
 
 
 def _opened(stretch: Sequence[Place]) -> Iterator[int]:

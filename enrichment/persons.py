@@ -66,7 +66,7 @@ def speaks_as_user(event: Event, kind: EventKind, content: Any = None) -> bool:
 
 
 def belongings(
-    event: Event, position: Position, *, spoken: bool, said: Iterable[Assertion]
+    event: Event, position: Position, *, spoken: bool, assertions: Iterable[Assertion]
 ) -> list[Belonging]:
     """What an event shows to be its user's.
 
@@ -74,27 +74,30 @@ def belongings(
         event: any event.
         position: where the ledger keeps it.
         spoken: its agent speaks as the user.
-        said: facts that came about by it.
+        assertions: facts that came about by it.
     """
     user = named(event.user_id, "user", exact=True) if event.user_id else None
     if user is None:
         return []
     shown: dict[tuple[EntityKey, Rule], None] = {}
-    for party, rule in _names_of(event, user, spoken, said):
+    for party, rule in _names_of(event, user, spoken, assertions):
         if party.canonical_name != user.canonical_name:
             shown[(event.tenant, party_id(event.tenant, party)), rule] = None
     key = (event.tenant, party_id(event.tenant, user))
-    return [Belonging(name, key, rule, event, position) for name, rule in shown]
+    return [
+        Belonging(name=name, user=key, rule=rule, event=event, position=position)
+        for name, rule in shown
+    ]
 
 
 def _names_of(
-    event: Event, user: Party, spoken: bool, said: Iterable[Assertion]
+    event: Event, user: Party, spoken: bool, assertions: Iterable[Assertion]
 ) -> Iterator[tuple[Party, Rule]]:
     if spoken and canonical_name(event.agent_id) not in _PLAIN:
         agent = named(event.agent_id, "agent")
         if agent is not None:
             yield agent, "speaks_for_user"
-    for fact in said:
+    for fact in assertions:
         same = fact.source.canonical_name == user.canonical_name
         if not same or fact.source.entity_type != "user":
             continue
@@ -119,11 +122,11 @@ def persons_decided(
         bonds: of each name, the users that the graph joins it with, or has parted it from.
     """
     by_name: dict[EntityKey, list[Belonging]] = {}
-    for one in shown:
-        by_name.setdefault(one.name, []).append(one)
+    for belonging in shown:
+        by_name.setdefault(belonging.name, []).append(belonging)
     decided = []
     for name in sorted(by_name):
-        several = sorted(by_name[name], key=lambda one: one.position)
+        several = sorted(by_name[name], key=lambda belonging: belonging.position)
         pairs = _pairs(name, several, bonds.get(name, ()))
         if pairs:
             decided.append(_event(name, several[0], pairs))
@@ -155,9 +158,10 @@ def _pair(name: EntityKey, user: EntityKey, rule: str, *, same: bool) -> SameAsP
 def _event(name: EntityKey, shown: Belonging, pairs: Sequence[SameAsPair]) -> Event:
     """The decision; every field follows from its trigger, so deciding twice is deciding once."""
     tenant, own_id = name
+    identity = (SAME_AS_FOUND, tenant, str(shown.position), own_id, "person")
     return Event(
         tenant=tenant,
-        event_id=derived_event_id(SAME_AS_FOUND, tenant, str(shown.position), own_id, "person"),
+        event_id=derived_event_id(*identity),
         event_type=SAME_AS_FOUND,
         occurred_at_ms=shown.event.occurred_at_ms,
         session_id=PARTITION_KEY,

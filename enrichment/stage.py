@@ -268,8 +268,8 @@ def wanted_groups(
 ) -> dict[HistoryKey, Group]:
     """The groups of facts that the batch says something about."""
     groups: dict[HistoryKey, Group] = {}
-    for said in (*writes.made, *writes.gone) if writes is not None else ():
-        group = group_of(said)
+    for assertion in (*writes.made, *writes.gone) if writes is not None else ():
+        group = group_of(assertion)
         groups[group.tenant, group.history_id] = group
     for derived in batch:
         touched = [group_of(said) for said in derived.assertions]
@@ -280,10 +280,10 @@ def wanted_groups(
 
 def wanted_bonds(batch: Iterable[Derived], writes: Changes) -> list[Belonging]:
     """What the batch shows to be a user's; the graph is asked what it joined the names with."""
-    made: dict[str, list[Assertion]] = {}
+    by_event: dict[str, list[Assertion]] = {}
     for fact in writes.made:
         for event_id in {fact.event_id, fact.confirmed_by or fact.event_id}:
-            made.setdefault(event_id, []).append(fact)
+            by_event.setdefault(event_id, []).append(fact)
     return [
         shown
         for derived in batch
@@ -292,7 +292,7 @@ def wanted_bonds(batch: Iterable[Derived], writes: Changes) -> list[Belonging]:
             derived.event,
             derived.position,
             spoken=derived.by_user,
-            said=[*derived.assertions, *made.get(derived.event.event_id, ())],
+            assertions=[*derived.assertions, *by_event.get(derived.event.event_id, ())],
         )
     ]
 
@@ -488,8 +488,8 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
     """Histories with what the batch adds, and the edges whose intervals change by it."""
     _meet_ends(batch, entities)
     writes = written(batch, facts.stretches)
-    said = [assertion for derived in batch for assertion in derived.assertions]
-    new = _rows((*said, *writes.made))
+    stated = [assertion for derived in batch for assertion in derived.assertions]
+    new = _rows((*stated, *writes.made))
     gone = _rows(writes.gone)
     for derived in batch:
         for withdrawn in derived.retractions:
@@ -529,10 +529,10 @@ def _meet_ends(batch: Iterable[Derived], entities: _Entities) -> None:
             entities.meet(derived.event, target)
 
 
-def _rows(said: Iterable[Assertion]) -> dict[HistoryKey, list[str]]:
+def _rows(assertions: Iterable[Assertion]) -> dict[HistoryKey, list[str]]:
     """What is said, by the history that keeps it."""
     rows: dict[HistoryKey, list[str]] = {}
-    for assertion in said:
+    for assertion in assertions:
         group = group_of(assertion)
         rows.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
     return rows

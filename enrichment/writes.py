@@ -70,7 +70,7 @@ MAX_CLAIMS: Final = 10
 MAX_CALLS: Final = 10
 """Of one message, whose arguments are looked at."""
 _MAX_FIELDS = 50
-_MAX_ID_CHARACTERS = 200
+_LONGEST_ID = 200
 
 
 class Claim(NamedTuple):
@@ -135,13 +135,13 @@ def _calls(event: Event, kind: EventKind, payload: Mapping[str, Any]) -> Iterato
         return
     arguments = parsed_json(payload[field]) if field else payload
     if isinstance(arguments, Mapping):
-        own = ("id", *TOOL_FIELDS) if field is None and called_tool(payload) == tool else ()
-        yield None, tool, {key: item for key, item in arguments.items() if key not in own}
+        naming = ("id", *TOOL_FIELDS) if field is None and called_tool(payload) == tool else ()
+        yield None, tool, {key: item for key, item in arguments.items() if key not in naming}
 
 
 def _call_id(call: Mapping[str, Any]) -> str | None:
     ids = (call.get(name) for name in ("id", "tool_call_id", "call_id", "tool_use_id"))
-    return next((i for i in ids if isinstance(i, str) and 0 < len(i) <= _MAX_ID_CHARACTERS), None)
+    return next((i for i in ids if isinstance(i, str) and 0 < len(i) <= _LONGEST_ID), None)
 
 
 # -- what one call says ----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 """By which words people ask for a relation, beside its own."""
 
 
+_WISHES: Final = ("prefers", "avoids")
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
 _FORMER: Final = re.compile(
@@ -62,9 +63,12 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
     wanted = stems - source
     if not wanted:
         return 0.0
-    own = {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}
+    named = {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}
     others = frozenset(map(stem_in, _ASKED_AS.get(relation, "").split()))
-    by_relation = len(own & wanted) / len(own) if own else 0.0
+    by_relation = len(named & wanted) / len(named) if named else 0.0
     if others & wanted:
         by_relation = max(by_relation, _BY_ANOTHER_WORD)
-    return by_relation / 2 + len((own | others | target) & wanted) / len(wanted) / 2
+    if relation in _WISHES:
+        # of two wishes about the same the newer counts, however they are worded
+        return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
+    return by_relation / 2 + len((named | others | target) & wanted) / len(wanted) / 2

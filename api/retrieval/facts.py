@@ -299,8 +299,8 @@ def recalled(
         confidence = confidence_of(row.properties, now_ms)
         composite = share * confidence
         score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
-        asked = asked_share(stems, row.properties["relation"], (row.source.name, row.target.name))
-        score += asked * share * (_HIGHEST - score)
+        wanted = asked_share(stems, row.properties["relation"], (row.source.name, row.target.name))
+        score += wanted * share * (_HIGHEST - score)
         scores = FactScore(
             confidence=confidence, match=match, hop=hop, composite=composite, score=score
         )

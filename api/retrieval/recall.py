@@ -97,9 +97,9 @@ def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -
     matches = {
         candidate.entity_id: match_score(terms.words, candidate.names) for candidate in candidates
     }
-    for own in _own_user(reads, recall):
-        candidates = [*candidates, own]
-        matches[own.entity_id] = 1.0
+    for user in _own_user(reads, recall):
+        candidates = [*candidates, user]
+        matches[user.entity_id] = 1.0
     seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
         return RecallSeeds(seeds, "text")
@@ -258,16 +258,16 @@ def former_first(
     """
     if not facts:
         return []
-    asked = facts[0]
-    before = recall._replace(at_ms=asked.properties["valid_from"] - 1)
+    first = facts[0]
+    before = recall._replace(at_ms=first.properties["valid_from"] - 1)
     walk = FactWalk(wanted=before.wanted, max_depth=1)
     walk.walk(reads, [seed.entity_id for seed in seeds])
     shown = {fact.key for fact in facts}
     former = [
         fact
         for fact in ranked_facts(walk, before, seeds, decay_rate=decay_rate)
-        if fact.source.entity_id == asked.source.entity_id
-        and fact.properties["relation"] == asked.properties["relation"]
+        if fact.source.entity_id == first.source.entity_id
+        and fact.properties["relation"] == first.properties["relation"]
         and fact.key not in shown
     ]
     return [*former, *facts]

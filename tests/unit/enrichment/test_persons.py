@@ -28,7 +28,7 @@ def shown(made: Event, number: int = 1) -> list[Belonging]:
     text = event_text(made)
     said = structured_facts(made, text, position_ms=number)
     spoken = speaks_as_user(made, event_kind(made))
-    return belongings(made, Position(number, 0), spoken=spoken, said=said)
+    return belongings(made, Position(number, 0), spoken=spoken, assertions=said)
 
 
 def key(name: str, entity_type: str, tenant: str = "default") -> tuple[str, str]:
