@@ -268,7 +268,7 @@ def _retries(window: Sequence[Features], effect: Features) -> Iterator[InferredC
             call: Features | None = outcome
         else:
             # a failure may be all that there is of a call, and say what was asked for
-            call = _call_of(window[:place], outcome) or (outcome if outcome.arguments else None)
+            call = call_of(window[:place], outcome) or (outcome if outcome.arguments else None)
         if call is None or call.agent_id != effect.agent_id:
             continue
         confidence = _arguments_confidence(call.arguments, effect.arguments)
@@ -280,7 +280,7 @@ def _retries(window: Sequence[Features], effect: Features) -> Iterator[InferredC
             return
 
 
-def _call_of(window: Sequence[Features], outcome: Features) -> Features | None:
+def call_of(window: Sequence[Features], outcome: Features) -> Features | None:
     """The call that a result belongs to."""
     if outcome.parent_event_id is not None:
         same = (f for f in reversed(window) if f.event_id == outcome.parent_event_id)

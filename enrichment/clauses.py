@@ -15,20 +15,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.facts import Assertion, Party, fact_in_words, named, party_of
+from enrichment.facts import Assertion, Party, fact_in_words, literal, named, party_of
 from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
+from enrichment.persons import speaks_as_user
 from enrichment.ports import Analysis, EventText, Mention, Token
 from enrichment.vocabulary import (
     ADJECTIVES,
     ASIDE,
+    ATTRIBUTES,
     BY,
     CONDITIONS,
     DOING,
     EMPTY_NOUNS,
     FAN,
+    FAVOURITE,
+    GENERIC_NOUNS,
     HEDGES,
+    HOUSEHOLD,
     KEPT,
     LIGHT_VERBS,
+    LONG_AGO,
+    MINE,
     MODALS,
     NEGATIONS,
     NO_NAMES,
@@ -38,12 +45,14 @@ from enrichment.vocabulary import (
     PRAISE,
     PRESENT_BE,
     QUOTES,
+    STILL,
     USERS,
     VOICELESS,
     Kind,
     Pattern,
     edge_type_of,
     is_functional,
+    person_relation,
     relation_name,
 )
 from projections.events import Event
@@ -53,6 +62,7 @@ PHRASE_CONFIDENCE = 7_000
 """When an end is a noun phrase, not a name."""
 MAX_PHRASE_TOKENS = 4
 
+_MAX_VALUE_CHARACTERS = 60
 _NAME_PARTS = ("compound", "nmod", "nummod", "flat")
 
 
@@ -129,7 +139,7 @@ def text_facts(
             event_id=event.event_id,
             ordinal=index,
             position_ms=position_ms,
-            functional=is_functional(relation),
+            functional=is_functional(relation, relation.startswith("has_favorite_")),
         )
         for index, (source, relation, target) in enumerate(list(triples)[:MAX_FACTS])
     ]
@@ -146,7 +156,12 @@ def _by_name(mentions: Sequence[Mention]) -> dict[str, Mention]:
 
 
 def speaker_party(event: Event, text: EventText, mentions: Sequence[Mention]) -> Party | None:
-    """Whom "I" means: None for an assistant, whose I is a manner of speaking."""
+    """Whom "I" means: None for an assistant, whose I is a manner of speaking.
+
+    Who speaks as the event's user is that user, whatever the agent is called.
+    """
+    if event.user_id is not None and speaks_as_user(event, text.kind):
+        return named(event.user_id, "user", exact=True)
     name = text.speaker or event.agent_id
     canonical = canonical_name(name)
     if canonical in VOICELESS:
@@ -185,11 +200,13 @@ class _Reader:
         for verb in range(first, last):
             if self.tokens[verb].pos not in ("VERB", "AUX"):
                 continue
+            yield from self._called(verb)
             clause = self._clause(verb)
             if clause is None or not self._asserted(clause):
                 continue
             yield from self._stated(clause)
             yield from self._kinds(clause)
+            yield from self._attributes(clause)
 
     def _kept(self, first: int, last: int) -> Iterator[tuple[Party, str, Party]]:
         """What is said in passing, and so even in a question: "my dog Max"."""
@@ -301,6 +318,22 @@ class _Reader:
                     yield target, pattern.relation, subject
                 else:
                     yield subject, pattern.relation, target
+                if pattern.relation == "moved_to" and self._lately(verb):
+                    yield subject, "lives_in", target
+
+    def _lately(self, verb: int) -> bool:
+        """Whether nothing says that it was long ago: a year, "when I was ten"."""
+        words = {
+            self.sentences.word(place)
+            for place in range(len(self.tokens))
+            if self._under(place, verb)
+        }
+        return words.isdisjoint(LONG_AGO) and not any(w.isdigit() and len(w) == 4 for w in words)
+
+    def _under(self, place: int, verb: int) -> bool:
+        while place != verb and self.tokens[place].head != place:
+            place = self.tokens[place].head
+        return place == verb
 
     def _rows(self, verb: int, passive: bool) -> list[tuple[Pattern | None, str, int]]:
         """What the tables say of a verb with each of its ends: (row, preposition, end)."""
@@ -322,6 +355,8 @@ class _Reader:
     def _happens(self, verb: int, pattern: Pattern, via: str, passive: bool) -> bool:
         """Whether the verb's form says that it is so: "I'm moving to" is a plan, or under way."""
         if passive and via != BY:
+            return pattern.passive
+        if pattern.passive:
             return False
         if pattern.state:
             return self._present(verb)
@@ -356,6 +391,84 @@ class _Reader:
             if kind is not None:
                 yield subject, "is_a", kind
 
+    def _attributes(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
+        """What one has, and who is what to one: "my address is X", "X is our accountant"."""
+        if self.speaker is None or self.tokens[clause.verb].lemma != "be":
+            return
+        if not self._present(clause.verb):
+            return
+        for end in self.sentences.below(clause.verb, "attr", "acomp"):
+            noun = self._mine(end)
+            who = self._name(clause.subject) if noun is not None else None
+            if noun is not None and who is not None and clause.subject < clause.verb:
+                yield self.speaker, f"has_{noun}", who
+            noun = self._mine(clause.subject)
+            value = self._value(end, favourite="favorite_" in (noun or "")) if noun else None
+            if noun is not None and value is not None:
+                yield self.speaker, person_relation(f"has_{noun}"), value
+
+    def _mine(self, index: int) -> str | None:
+        """The noun of what is the speaker's, as it stands in a relation: `favorite_color`."""
+        token = self.tokens[index]
+        owner = self.sentences.below(index, "poss")
+        if token.pos != "NOUN" or len(owner) != 1 or token.text.lower() != token.lemma:
+            return None
+        named_one = token.lemma == "name" and self._mine(owner[0])
+        if named_one:
+            return named_one  # "my dog's name is"
+        if self.sentences.word(owner[0]) not in MINE:
+            return None
+        if token.lemma in EMPTY_NOUNS | GENERIC_NOUNS and token.lemma not in ATTRIBUTES:
+            return None
+        words = []
+        for child in self.sentences.children[index]:
+            relation, word = self.tokens[child].relation, self.sentences.word(child)
+            if relation == "amod" and word in FAVOURITE:
+                words.append("favorite")
+            elif relation == "compound":
+                words.append(word)
+            elif relation not in ("poss", "amod", "case", "punct") or (
+                relation == "amod" and word not in STILL
+            ):
+                return None
+        return relation_name("_".join([*words, token.lemma]))
+
+    def _value(self, end: int, *, favourite: bool) -> Party | None:
+        """What an attribute is: a name, a number or an address, to the end of what hangs on it."""
+        token = self.tokens[end]
+        places = [place for place in range(end, len(self.tokens)) if self._hangs_on(place, end)]
+        first = min([end, *self.sentences.below(end, *_NAME_PARTS)])
+        text = self._text(first, places[-1] if places else end).strip(" .!,")
+        telling = token.pos in ("PROPN", "NUM", "X") or any(map(str.isdigit, text)) or "@" in text
+        if len(text) > _MAX_VALUE_CHARACTERS or not (telling or favourite):
+            return None
+        if not telling and (len(places) > 1 or token.pos not in ("NOUN", "ADJ")):
+            return None
+        name = self._name(end) if token.pos == "PROPN" and len(places) < 2 else None
+        return name or literal(text)
+
+    def _hangs_on(self, place: int, end: int) -> bool:
+        """Whether a token belongs to what another one is the head of."""
+        at = place
+        while at != end:
+            token = self.tokens[at]
+            if token.head == at or token.relation in ("cc", "conj", "relcl", "advmod", "prep"):
+                return False
+            at = token.head
+        return True
+
+    def _called(self, verb: int) -> Iterator[tuple[Party, str, Party]]:
+        """How one wants to be called: "call me Ana"."""
+        if self.tokens[verb].lemma != "call" or self.speaker is None:
+            return
+        objects = [self.sentences.word(child) for child in self.sentences.below(verb, "dobj")]
+        if objects != ["me"] or self.sentences.below(verb, "nsubj", "neg", "aux"):
+            return
+        for end in self.sentences.below(verb, "oprd"):
+            name = literal(self.tokens[end].text) if self.tokens[end].pos == "PROPN" else None
+            if name is not None:
+                yield self.speaker, "called", name
+
     def _targets(self, end: int, kind: Kind) -> Iterator[Party]:
         """The end and what is coordinated with it, as long as each can be told."""
         target = self._end(end, kind)
@@ -371,6 +484,9 @@ class _Reader:
     def _subject(self, index: int, *, things: bool) -> Party | None:
         if self.sentences.word(index) == "i":
             return self.speaker if not self.sentences.below(index, "conj") else None
+        head = self.tokens[self.tokens[index].head]
+        if self.sentences.word(index) == "we" and head.lemma in HOUSEHOLD:
+            return self.speaker
         if self.sentences.below(index, "conj", "appos", "relcl"):
             return None  # "Anna and I": each, or both together?
         after = index + 1

@@ -35,6 +35,7 @@ from enrichment.event_kinds import (
     is_failed,
     parsed_json,
 )
+from enrichment.writes import Claim, claims_of, is_confirmed_by_itself
 from projections.events import Event
 
 MAX_IDENTIFIERS = 300
@@ -293,6 +294,10 @@ class Features(NamedTuple):
             MAX_CONSUMED.
         arguments: digests of a call's arguments with their places; at most MAX_ARGUMENTS. A
             failure has those that it repeats.
+        user_id: whose event it is.
+        claims: what its calls would bring about.
+        confirmed: it holds what came of its call.
+        position_ms: when the ledger took it in; 0 where nobody asks.
     """
 
     event_id: str
@@ -309,6 +314,10 @@ class Features(NamedTuple):
     stated: frozenset[str] = frozenset()
     consumed: frozenset[str] = frozenset()
     arguments: frozenset[bytes] = frozenset()
+    user_id: str | None = None
+    claims: tuple[Claim, ...] = ()
+    confirmed: bool = False
+    position_ms: int = 0
 
 
 class _Parts(NamedTuple):
@@ -327,12 +336,13 @@ class _Parts(NamedTuple):
     call_ids: list[str]
 
 
-def features(event: Event, content: Any = None) -> Features:
-    """What the causal rules need of an event.
+def features(event: Event, content: Any = None, *, position_ms: int = 0) -> Features:
+    """What the rules that look at several events need of one.
 
     Args:
         event: any event.
         content: the payload behind `payload_ref`, used instead of `event.payload`.
+        position_ms: when the ledger took it in.
     """
     payload = parsed_json(event.payload if content is None else content)
     fields: Mapping[str, Any] = payload if isinstance(payload, Mapping) else {}
@@ -352,6 +362,7 @@ def features(event: Event, content: Any = None) -> Features:
     )
     # a result that repeats what its call asked for took in nothing itself
     repeats = kind is EventKind.RESULT and (event.parent_event_id is not None or parts.call_ids)
+    claims = claims_of(event, kind, payload)
     asks = kind is EventKind.CALL or (kind is EventKind.FAILURE and bool(inputs))
     return Features(
         event_id=event.event_id,
@@ -368,6 +379,10 @@ def features(event: Event, content: Any = None) -> Features:
         stated=stated,
         consumed=frozenset(() if repeats else sorted(input_values.followed)[:MAX_CONSUMED]),
         arguments=_arguments(inputs) if asks else frozenset(),
+        user_id=event.user_id,
+        claims=claims,
+        confirmed=bool(claims) and is_confirmed_by_itself(event, kind, payload),
+        position_ms=position_ms,
     )
 
 

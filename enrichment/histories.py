@@ -151,17 +151,22 @@ def entry_of(statement: Assertion | Retraction) -> str:
             statement.status,
             statement.fact,
         ]
+        if statement.confirmed_by is not None:
+            row.append(statement.confirmed_by)
     return orjson.dumps(row).decode()
 
 
-def merge(entries: Iterable[str], new: Iterable[str] = ()) -> list[str]:
+def merge(entries: Iterable[str], new: Iterable[str] = (), gone: Iterable[str] = ()) -> list[str]:
     """The union of two sets of rows, one for each (kind, event, ordinal), in one order.
+
+    Rows that are `gone` are left out: a late event shows that what they say did not come about.
 
     The same event gives the same row. Should it not (its payload could not be read the first
     time), the larger row stays, so that the outcome does not depend on which came first.
     """
     rows: dict[tuple[Any, ...], str] = {}
-    for entry in (*entries, *new):
+    left_out = frozenset(gone)
+    for entry in (*(entry for entry in entries if entry not in left_out), *new):
         key = tuple(orjson.loads(entry)[:3])
         rows[key] = max(entry, rows.get(key, entry))
     return [rows[key] for key in sorted(rows)]
@@ -180,6 +185,12 @@ class _Asserted(NamedTuple):
     source_kind: str
     status: str
     fact: str
+    confirmed_by: str | None = None
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """That say so."""
+        return (self.event_id,) if self.confirmed_by is None else (self.event_id, self.confirmed_by)
 
     @property
     def weight(self) -> int:
@@ -238,7 +249,9 @@ class _Interval:
     def fact(self, group: Group) -> Fact:
         first = self.supporters[0]
         best = max(self.supporters, key=lambda supporter: supporter.weight)  # the first of equals
-        supporting = list(dict.fromkeys(supporter.event_id for supporter in self.supporters))
+        supporting = list(
+            dict.fromkeys(said for supporter in self.supporters for said in supporter.events)
+        )
         return Fact(
             source_id=group.source_id,
             relation=group.relation,
@@ -281,7 +294,7 @@ def _read(entries: Sequence[str]) -> tuple[list[_Asserted], list[_Withdrawn]]:
     assertions, withdrawn = [], []
     for entry in entries:
         row = orjson.loads(entry)
-        if row[0] == _ASSERTED and len(row) == 11:
+        if row[0] == _ASSERTED and len(row) in (11, 12):
             _, event_id, ordinal, valid_from_ms, *fields = row
             assertions.append(_Asserted(valid_from_ms, event_id, ordinal, *fields))
         elif row[0] == _RETRACTED and len(row) == 7:
@@ -331,7 +344,7 @@ def _end(assertion: _Asserted, withdrawn: Sequence[_Withdrawn]) -> _End:
         if retraction.target_id not in (None, assertion.target_id):
             continue
         if retraction.asserted_by is not None:
-            if retraction.asserted_by != assertion.event_id:
+            if retraction.asserted_by not in assertion.events:
                 continue
             at_ms = assertion.valid_from_ms if retraction.at_ms is None else retraction.at_ms
         elif retraction.at_ms is None or assertion.valid_from_ms > retraction.at_ms:

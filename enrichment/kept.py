@@ -16,6 +16,7 @@ from enrichment.names import EntityType, Role
 from enrichment.ports import EventText, Mention
 from enrichment.stage import Derived
 from enrichment.vocabulary import EdgeType
+from enrichment.writes import Claim
 from projections.events import Event
 from projections.identity import Position
 
@@ -26,12 +27,15 @@ _Party = tuple[str, str, EntityType, str | None, bool]
 # relation … status, and whether it is functional; the rest is the event's
 _Said = tuple[_Party, str, EdgeType, _Party, int, int | None, int, str, str, str, bool]
 _Values = frozenset[str]
-# failed … arguments; those as hexadecimal digits
-_Found = tuple[bool, _Texts, str | None, _Values, _Values, _Values, _Values]
+_Claim = tuple[_Party, str, _Party, bool, str | None]
+# failed … arguments, those as hexadecimal digits; claims, and whether they are confirmed
+_Found = tuple[
+    bool, _Texts, str | None, _Values, _Values, _Values, _Values, tuple[_Claim, ...], bool
+]
 _KEPT: TypeAdapter[
-    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found]
+    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found, bool]
 ] = TypeAdapter(
-    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found],
+    tuple[_Text, _Texts, str, int, tuple[_Mention, ...], tuple[_Said, ...], _Found, bool],
     config=ConfigDict(strict=True),
 )
 
@@ -64,7 +68,13 @@ def encode(derived: Derived) -> bytes:
                 *(features.failed, features.call_ids, features.recipient),
                 *map(sorted, (features.produced, features.stated, features.consumed)),
                 sorted(digest.hex() for digest in features.arguments),
+                [
+                    (tuple(c.source), c.relation, tuple(c.target), c.functional, c.call_id)
+                    for c in features.claims
+                ],
+                features.confirmed,
             ),
+            derived.by_user,
         )
     )
 
@@ -80,7 +90,9 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
     Raises:
         ValueError: it is no derivation.
     """
-    text, keywords, summary, importance, mentions, facts, values = _KEPT.validate_json(data)
+    text, keywords, summary, importance, mentions, facts, values, by_user = _KEPT.validate_json(
+        data
+    )
     return Derived(
         position=position,
         event=event,
@@ -110,6 +122,7 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
             )
             for ordinal, one in enumerate(facts)
         ),
+        by_user=by_user,
         features=Features(
             event_id=event.event_id,
             occurred_at_ms=event.occurred_at_ms,
@@ -125,5 +138,12 @@ def decode(data: bytes, position: Position, event: Event) -> Derived:
             stated=values[4],
             consumed=values[5],
             arguments=frozenset(map(bytes.fromhex, values[6])),
+            user_id=event.user_id,
+            claims=tuple(
+                Claim(Party._make(one[0]), one[1], Party._make(one[2]), *one[3:])
+                for one in values[7]
+            ),
+            confirmed=values[8],
+            position_ms=position.ms,
         ),
     )

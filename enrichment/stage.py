@@ -18,14 +18,15 @@ from enrichment import NAME, causality
 from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import mentions
-from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, Party, Retraction, structured_facts
+from enrichment.event_kinds import TOOL_USE, EventKind
+from enrichment.facts import Assertion, Party, Retraction
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
 from enrichment.importance import importance_score
 from enrichment.keywords import keywords, summary
 from enrichment.names import MAX_FACTS, entity_id
+from enrichment.outcomes import Changes, Place, changes
 from enrichment.payloads import (
     EntityCorrected,
     EntityRenamed,
@@ -39,11 +40,15 @@ from enrichment.payloads import (
     stated_pairs,
     stated_retraction,
 )
+from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
 from enrichment.ports import Analysis, EventText, Mention
+from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
 from enrichment.similarity import similar_edges, vector_of
 from enrichment.text import stored_text
+from enrichment.wishes import wish_facts
+from enrichment.writes import MAX_CLAIMS
 from projections.events import SYSTEM_EVENTS, Event, is_system_event
 from projections.identity import Link, Position, SessionKey
 from projections.operations import (
@@ -81,6 +86,7 @@ class Derived(NamedTuple):
     Attributes:
         embedding: of the text; None when there is no text or the model failed.
         names: vectors of the names whose entities may be the same as others, by entity id.
+        by_user: it is a message of its user.
         statement: of a system event of this stage; all else is empty then.
     """
 
@@ -96,6 +102,7 @@ class Derived(NamedTuple):
     names: Mapping[str, bytes] = {}
     assertions: tuple[Assertion, ...] = ()
     retractions: tuple[Retraction, ...] = ()
+    by_user: bool = False
     features: Features | None = None
     statement: Statement | None = None
 
@@ -136,6 +143,8 @@ class Facts:
     """Those of the batch's entities that the graph has already."""
     near: Mapping[EntityKey, Sequence[tuple[KnownEntity, float]]] = field(default_factory=dict)
     """For each of the others, what it may be the same as, and the cosine of the names."""
+    bonds: Mapping[EntityKey, Sequence[Bond]] = field(default_factory=dict)
+    """Of the names that the batch shows to be a user's, the users they were joined with before."""
 
 
 # -- one event alone -------------------------------------------------------------------------------
@@ -164,9 +173,12 @@ def derive_event(
     """
     mentioned = mentions(event, text, analysis, content)
     stated = [
+        *changed_facts(event, text, content, position_ms=position.ms),
         *structured_facts(event, text, content, position_ms=position.ms),
         *text_facts(event, text, analysis, mentioned, position_ms=position.ms),
+        *wish_facts(event, text, analysis, position_ms=position.ms),
     ]
+    room = MAX_FACTS - MAX_CLAIMS if text.kind in TOOL_USE else MAX_FACTS
     return Derived(
         position=position,
         event=event,
@@ -177,8 +189,9 @@ def derive_event(
         embedding=embedding,
         model=model if embedding is not None else None,
         mentions=mentioned,
-        assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:MAX_FACTS])),
-        features=features(event, content),
+        assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
+        by_user=speaks_as_user(event, text.kind, content),
+        features=features(event, content, position_ms=position.ms),
     )
 
 
@@ -231,14 +244,57 @@ def wanted_links(batch: Sequence[Derived]) -> dict[SessionKey, list[Link]]:
     return sessions
 
 
-def wanted_groups(batch: Sequence[Derived]) -> dict[HistoryKey, Group]:
+def written(
+    batch: Iterable[Derived], stretches: Mapping[SessionKey, Sequence[Sequence[Member]]]
+) -> Changes:
+    """What the batch changes about the writes that succeeded in its sessions.
+
+    Args:
+        batch: events that have a place in their sessions.
+        stretches: around them.
+    """
+    fresh = {one.event.key for one in batch if one.features is not None}
+    tenants: dict[str, list[list[Place]]] = {}
+    for (tenant, _), several in stretches.items():
+        tenants.setdefault(tenant, []).extend(
+            [Place(member.features, (tenant, member.link.event_id) in fresh) for member in stretch]
+            for stretch in several
+        )
+    return changes(tenants)
+
+
+def wanted_groups(
+    batch: Sequence[Derived], writes: Changes | None = None
+) -> dict[HistoryKey, Group]:
     """The groups of facts that the batch says something about."""
     groups: dict[HistoryKey, Group] = {}
+    for assertion in (*writes.made, *writes.gone) if writes is not None else ():
+        group = group_of(assertion)
+        groups[group.tenant, group.history_id] = group
     for derived in batch:
         touched = [group_of(said) for said in derived.assertions]
         touched += [group for said in derived.retractions for group in groups_of(said)]
         groups.update({(group.tenant, group.history_id): group for group in touched})
     return groups
+
+
+def wanted_bonds(batch: Iterable[Derived], writes: Changes) -> list[Belonging]:
+    """What the batch shows to be a user's; the graph is asked what it joined the names with."""
+    by_event: dict[str, list[Assertion]] = {}
+    for fact in writes.made:
+        for event_id in {fact.event_id, fact.confirmed_by or fact.event_id}:
+            by_event.setdefault(event_id, []).append(fact)
+    return [
+        shown
+        for derived in batch
+        if derived.features is not None
+        for shown in belongings(
+            derived.event,
+            derived.position,
+            spoken=derived.by_user,
+            assertions=[*derived.assertions, *by_event.get(derived.event.event_id, ())],
+        )
+    ]
 
 
 def newcomers(batch: Sequence[Derived], existing: Set[EntityKey]) -> dict[EntityKey, Newcomer]:
@@ -297,6 +353,8 @@ def enrich(batch: Sequence[Derived], facts: Facts) -> Operations:
     operations.on_behalf_of(FORGOTTEN.stage).extend(blank)
     compared = comparisons(newcomers(present, facts.entities), facts.near)
     operations.decisions = decisions(compared)
+    shown = wanted_bonds(present, written([*present, *forgotten], facts.stretches))
+    operations.decisions += persons_decided(shown, facts.bonds)
     operations.questions = compared
     return operations
 
@@ -428,21 +486,20 @@ def inferred_operations(
 
 def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Iterable[Operation]:
     """Histories with what the batch adds, and the edges whose intervals change by it."""
-    new: dict[HistoryKey, list[str]] = {}
+    _meet_ends(batch, entities)
+    writes = written(batch, facts.stretches)
+    stated = [assertion for derived in batch for assertion in derived.assertions]
+    new = _rows((*stated, *writes.made))
+    gone = _rows(writes.gone)
     for derived in batch:
-        for assertion in derived.assertions:
-            group = group_of(assertion)
-            new.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
-            for party in (assertion.source, assertion.target):
-                entities.meet(derived.event, party)
         for withdrawn in derived.retractions:
             for group in groups_of(withdrawn):
                 key = (group.tenant, group.history_id)
                 new.setdefault(key, []).append(entry_of(withdrawn))
-    groups = wanted_groups(batch)
-    for key, entries in sorted(new.items()):
+    groups = wanted_groups(batch, writes)
+    for key in sorted({*new, *gone}):
         group, old = groups[key], facts.histories.get(key, ())
-        now = merged_entries(old, entries)
+        now = merged_entries(old, new.get(key, ()), gone.get(key, ()))
         if now == list(old):
             continue
         yield MergeNode(label=FACT_HISTORY.label, key=key, values={"entries": now})
@@ -455,6 +512,30 @@ def _facts(batch: Sequence[Derived], facts: Facts, entities: _Entities) -> Itera
                 type=edge.type, source=edge.source, target=edge.target, values=parallel
             )
         yield from (edge for place, edge in after.items() if before.get(place) != edge)
+
+
+def _meet_ends(batch: Iterable[Derived], entities: _Entities) -> None:
+    """Take in the entities that facts are between.
+
+    Those of a call that fails too: which entities there are does not depend on which result
+    belongs to which call.
+    """
+    for derived in batch:
+        ends = [(said.source, said.target) for said in derived.assertions]
+        if derived.features is not None:
+            ends += [(claim.source, claim.target) for claim in derived.features.claims]
+        for source, target in ends:
+            entities.meet(derived.event, source)
+            entities.meet(derived.event, target)
+
+
+def _rows(assertions: Iterable[Assertion]) -> dict[HistoryKey, list[str]]:
+    """What is said, by the history that keeps it."""
+    rows: dict[HistoryKey, list[str]] = {}
+    for assertion in assertions:
+        group = group_of(assertion)
+        rows.setdefault((group.tenant, group.history_id), []).append(entry_of(assertion))
+    return rows
 
 
 def _fact_edges(group: Group, entries: Iterable[str]) -> dict[Key, MergeEdge]:

@@ -64,6 +64,30 @@ STOP_WORDS = word_set(
     """
 )
 
+WRITE_VERBS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(
+        word_set(
+            "set update change modify edit patch put replace reset switch save write remember "
+            "configure adjust assign reassign select choose enable disable move rename relocate "
+            "upsert correct amend upgrade downgrade reschedule reroute swap create add append "
+            "insert subscribe enroll apply pin attach"
+        ),
+        True,
+    ),
+    **dict.fromkeys(word_set("book register reserve schedule open store record"), False),
+}
+"""Words of a tool's name that say that it writes; false: only the first word does (an order book
+is read)."""
+READ_VERBS = word_set(
+    "ask browse calculate check compare count describe download explain export fetch find get grep "
+    "inspect is list load lookup ls peek preview query read retrieve search show think validate "
+    "verify view wait"
+)
+ADDING_VERBS = word_set("add append insert assign subscribe enroll attach book reserve")
+"""What they write stands beside what was there."""
+VALUE_VERBS = word_set("set add assign reassign select choose switch apply attach put")
+"""Their noun is what is set: `set_carrier(order_id, carrier_id)` is about the order."""
+
 GREETINGS = word_set(
     """
     absolutely agreed ah aha alright awesome aww bye cheers congrats congratulations cool exactly
@@ -134,6 +158,7 @@ class Pattern(NamedTuple):
         state: it holds until further notice, so only the present tense says it.
         reverse: the object is the source.
         things: the subject may be a plain noun phrase too.
+        passive: the verb says it in the passive voice.
     """
 
     relation: str
@@ -141,6 +166,7 @@ class Pattern(NamedTuple):
     state: bool = False
     reverse: bool = False
     things: bool = False
+    passive: bool = False
 
 
 OBJECT = ""
@@ -152,7 +178,12 @@ PATTERNS: Final[Mapping[tuple[str, str], Pattern]] = {
     ("work", "as"): Pattern("works_as", "phrase", state=True),
     ("work", "on"): Pattern("works_on", state=True),
     ("live", "in"): Pattern("lives_in", "place", state=True),
+    ("live", "at"): Pattern("has_address", "place", state=True),
     ("reside", "in"): Pattern("lives_in", "place", state=True),
+    ("bear", "in"): Pattern("born_in", "place", passive=True),
+    ("raise", "in"): Pattern("grew_up_in", "place", passive=True),
+    ("grow", "in"): Pattern("grew_up_in", "place"),
+    ("name", "after"): Pattern("named_after", "any", passive=True),
     ("be", "from"): Pattern("comes_from", "place", state=True),
     ("come", "from"): Pattern("comes_from", "place", state=True),
     ("move", "to"): Pattern("moved_to", "place"),
@@ -232,6 +263,17 @@ KEPT: Final = word_set(
     "roommate neighbor neighbour car house garden allergy degree"
 )
 """Whom and what one has in a lasting way: "my dog Max" says `has_dog Max` wherever it stands."""
+MINE = word_set("my our")
+STILL = word_set(
+    "new current present full real home first favorite favourite preferred work office"
+)
+"""What may stand before a noun that one has, without saying that it is no more."""
+FAVOURITE = word_set("favorite favourite preferred")
+ATTRIBUTES = word_set("name number birthday address email phone")
+"""What one tells of oneself in general terms, though these say little by themselves."""
+LONG_AGO = word_set("ago when then originally back before once after")
+HOUSEHOLD = word_set("live move reside")
+"""What "we" do is done by who speaks, too."""
 DOING = word_set("likes dislikes started prefers")
 """Relations whose object may be an activity."""
 
@@ -297,14 +339,15 @@ _SEMANTIC = (
     "studied_at graduated_from works_as visited moved_to comes_from belongs_to married_to "
     "has started painted joined attended adopted bought won read watched met studies collects "
     "volunteers_at interested_in allergic_to participated_in collaborated_with applied_to built "
-    "mentors"
+    "mentors avoids born_in grew_up_in named_after"
 )
 _TEMPORAL = "preceded_by followed_by happened_during"
 _CAUSAL = "caused triggered resulted_in led_to"
 _ENTITY = "is_a part_of instance_of alias_of"
 _FUNCTIONAL = (
     "lives_in works_at located_in has_status has_state has_email has_name has_title has_phone "
-    "has_address has_owner has_user has_version has_price has_membership has_priority has_type"
+    "has_address has_owner has_user has_version has_price has_membership has_priority has_type "
+    "called has_birthday"
 )
 
 RELATIONS: Final[dict[str, Relation]] = {
@@ -314,6 +357,33 @@ RELATIONS: Final[dict[str, Relation]] = {
     **dict.fromkeys(_ENTITY.split(), Relation("entity")),
     **dict.fromkeys(_FUNCTIONAL.split(), Relation("semantic", functional=True)),
 }
+
+
+SAME_RELATION: Final[Mapping[str, str]] = {
+    **dict.fromkeys(word_set("has_city has_home_city has_city_name has_residence"), "lives_in"),
+    **dict.fromkeys(word_set("has_employer has_company has_company_name"), "works_at"),
+    **dict.fromkeys(word_set("has_occupation has_job has_job_title has_profession"), "works_as"),
+    **dict.fromkeys(
+        word_set("has_email_address has_mail has_e_mail has_mail_address has_contact_email"),
+        "has_email",
+    ),
+    **dict.fromkeys(
+        word_set(
+            "has_phone_number has_telephone has_mobile has_telephone_number has_mobile_number"
+        ),
+        "has_phone",
+    ),
+    **dict.fromkeys(word_set("has_full_name has_display_name has_legal_name"), "has_name"),
+    **dict.fromkeys(word_set("has_nickname has_preferred_name has_nick_name"), "called"),
+    **dict.fromkeys(word_set("has_home_address has_postal_address"), "has_address"),
+    **dict.fromkeys(word_set("has_date_of_birth has_birth_date has_dob"), "has_birthday"),
+}
+"""Of people: what a record calls otherwise than a sentence does, so that each ends the other."""
+
+
+def person_relation(relation: str) -> str:
+    """The relation under which what is said of a person is kept."""
+    return SAME_RELATION.get(relation, relation)
 
 
 def relation_name(text: str) -> str | None:

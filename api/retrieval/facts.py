@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from api.retrieval.fact_words import asked_share, question_stems
 from api.retrieval.intent import Seed
 from api.retrieval.walk import BoundedWalk
 from api.schemas import Bound
@@ -30,6 +31,8 @@ MAX_FACTS_READ: Final = 5_000
 """Of one recall: a hub in the middle of a large graph leads everywhere."""
 MAX_SOURCES: Final = 20
 """Events that a fact names."""
+_HIGHEST = 2.0
+"""Score of a fact."""
 _LOOKED_AT_BEYOND = 10
 """Facts of an entity of the last level, to tell whether there are more."""
 
@@ -265,7 +268,13 @@ def hop_distances(
 
 
 def recalled(
-    walk: FactWalk, seeds: Sequence[Seed], *, now_ms: int, decay_rate: float, limit: int
+    walk: FactWalk,
+    seeds: Sequence[Seed],
+    *,
+    now_ms: int,
+    decay_rate: float,
+    limit: int,
+    query: str = "",
 ) -> list[RecalledFact]:
     """The facts of a walk by S2's scores, the best first, one of each (entity, relation, target).
 
@@ -275,7 +284,10 @@ def recalled(
         now_ms: the clock, for ages and boosts.
         decay_rate: of S2's temporal decay, a day.
         limit: how many at most.
+        query: what it asks for comes first: the nearer to its words, the more a fact is raised
+            towards the highest score.
     """
+    stems = question_stems(query)
     links = walk.links()
     distances = hop_distances((seed.entity_id for seed in seeds), links)
     scored = []
@@ -287,6 +299,8 @@ def recalled(
         confidence = confidence_of(row.properties, now_ms)
         composite = share * confidence
         score = with_decay(composite, age_days(row.properties, now_ms), decay_rate)
+        wanted = asked_share(stems, row.properties["relation"], (row.source.name, row.target.name))
+        score += wanted * share * (_HIGHEST - score)
         scores = FactScore(
             confidence=confidence, match=match, hop=hop, composite=composite, score=score
         )

@@ -295,7 +295,7 @@ def _names(text: str) -> tuple[str, ...]:
             run = raw[first : first + length]
             if length == 1 and run[0].lower() in STOP_WORDS:
                 continue
-            for joint in " " if length == 1 else " _-":
+            for joint in " " if length == 1 else " _-.":
                 written = joint.join(run)
                 for form in (written, _POSSESSIVE.sub("", written)):
                     if name := canonical_name(form):

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from api.read_schemas import SeedChannel
-from api.retrieval.facts import FactWalk, RecalledFact, activated, age_days, confidence_of
+from api.retrieval.facts import (
+    FactWalk,
+    RecalledFact,
+    activated,
+    age_days,
+    confidence_of,
+    recalled,
+)
 from api.retrieval.graph_scores import ActivationConfig, Link, activation
 from api.retrieval.intent import (
     MAX_RECALL_SEEDS,
@@ -23,8 +30,9 @@ from api.retrieval.intent import (
 )
 from api.retrieval.query_terms import name_forms, name_terms
 from api.retrieval.ranking import MAX_RANKING
-from enrichment.names import canonical_name, components
-from enrichment.vocabulary import EdgeType
+from enrichment.names import canonical_name, components, entity_id
+from enrichment.stems import words_in
+from enrichment.vocabulary import EdgeType, word_set
 from pipelines.columns.reads import NameReads
 from pipelines.graph.reads.entities import EntityGroup, group_of
 from pipelines.graph.reads.facts import FactFilter, FactReads
@@ -89,6 +97,9 @@ def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -
     matches = {
         candidate.entity_id: match_score(terms.words, candidate.names) for candidate in candidates
     }
+    for user in _own_user(reads, recall):
+        candidates = [*candidates, user]
+        matches[user.entity_id] = 1.0
     seeds = _seeds(reads, candidates, matches, rules)
     if seeds:
         return RecallSeeds(seeds, "text")
@@ -99,6 +110,18 @@ def seeds_of(reads: NameReads, recall: Recall, rules: SeedRules, embed: Embed) -
     cosines = {entity.entity_id: cosine for entity, cosine in near}
     seeds = _seeds(reads, [entity for entity, _ in near], cosines, rules)
     return RecallSeeds(seeds, "embedding" if seeds else "none")
+
+
+_OF_ONESELF: Final = word_set("i me my mine we us our ours")
+
+
+def _own_user(reads: NameReads, recall: Recall) -> list[EntityName]:
+    """The user who asks, when the question is about them: "what is my plan"."""
+    user_id = recall.scope.user_id
+    if user_id is None or _OF_ONESELF.isdisjoint(words_in(recall.query.lower())):
+        return []
+    own_id = entity_id(recall.scope.tenant, canonical_name(user_id), "user")
+    return reads.found_by_id([own_id])
 
 
 def entity_named(reads: NameReads, name: str) -> EntityGroup | None:
@@ -204,3 +227,47 @@ def by_activation(
     ]
     reached = activation({seed.entity_id: seed.score for seed in seeds}, links, config)
     return activated(walk, seeds, reached, now_ms=recall.now_ms, limit=MAX_RANKING)
+
+
+def ranked_facts(
+    walk: FactWalk, recall: Recall, seeds: Sequence[Seed], *, decay_rate: float
+) -> list[RecalledFact]:
+    """What a walk breadth first has met, the best first."""
+    return recalled(
+        walk,
+        seeds,
+        now_ms=recall.now_ms,
+        decay_rate=decay_rate,
+        limit=MAX_RANKING,
+        query=recall.query,
+    )
+
+
+def former_first(
+    reads: FactReads,
+    recall: Recall,
+    seeds: Sequence[Seed],
+    facts: Sequence[RecalledFact],
+    *,
+    decay_rate: float,
+) -> list[RecalledFact]:
+    """What held before the fact that is asked for most, then what holds now.
+
+    Raises:
+        QueryTimeout: the time was over.
+    """
+    if not facts:
+        return []
+    first = facts[0]
+    before = recall._replace(at_ms=first.properties["valid_from"] - 1)
+    walk = FactWalk(wanted=before.wanted, max_depth=1)
+    walk.walk(reads, [seed.entity_id for seed in seeds])
+    shown = {fact.key for fact in facts}
+    former = [
+        fact
+        for fact in ranked_facts(walk, before, seeds, decay_rate=decay_rate)
+        if fact.source.entity_id == first.source.entity_id
+        and fact.properties["relation"] == first.properties["relation"]
+        and fact.key not in shown
+    ]
+    return [*former, *facts]

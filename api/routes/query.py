@@ -26,11 +26,19 @@ from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
-from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page, recalled
+from api.retrieval.fact_words import asks_for_former
+from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
 from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
 from api.retrieval.ranking import MAX_RANKING
-from api.retrieval.recall import Recall, RecallSeeds, by_activation, seeds_of
+from api.retrieval.recall import (
+    Recall,
+    RecallSeeds,
+    by_activation,
+    former_first,
+    ranked_facts,
+    seeds_of,
+)
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from enrichment.vocabulary import EdgeType
@@ -404,13 +412,19 @@ class _Recalling:
             if not walk.facts:
                 raise
             walk.cut_by.add(Bound.TIME)
-        return recalled(
-            walk,
-            seeds.seeds,
-            now_ms=recall.now_ms,
-            decay_rate=self._context.settings.temporal_decay_rate,
-            limit=MAX_RANKING,
-        )
+        rate = self._context.settings.temporal_decay_rate
+        facts = ranked_facts(walk, recall, seeds.seeds, decay_rate=rate)
+        if not asks_for_former(recall.query) or self._query.at_timestamp is not None:
+            return facts
+        try:
+            return self._context.read(
+                reader,
+                lambda graph: former_first(
+                    FactReads(graph, recall.scope), recall, seeds.seeds, facts, decay_rate=rate
+                ),
+            )
+        except QueryTimeout:
+            return facts
 
 
 def _edge_types(query: FactsQuery) -> tuple[EdgeType, ...]:

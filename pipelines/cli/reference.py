@@ -30,14 +30,25 @@ from enrichment import (
     keywords,
     names,
     payloads,
+    persons,
+    records,
     resolution,
     similarity,
     text,
     vocabulary,
+    wishes,
+    writes,
 )
 from enrichment.entities import FIELDS
 from enrichment.patterns import RECOGNISERS
-from enrichment.vocabulary import ADJECTIVES, PATTERNS
+from enrichment.vocabulary import (
+    ADDING_VERBS,
+    ADJECTIVES,
+    PATTERNS,
+    READ_VERBS,
+    VALUE_VERBS,
+    WRITE_VERBS,
+)
 from pipelines.observe.metrics import METRICS
 from pipelines.work.settings import SECRETS_FOLDER, ApiKey, Settings
 from pipelines.work.stages import STAGES
@@ -218,8 +229,11 @@ def enrichment_page() -> str:
         ("Similar events", _prose(similarity)),
         ("Inferred causes", _causes()),
         ("Values that are followed", _prose(features)),
-        ("Facts from structured results", _prose(facts)),
+        ("One person, one entity", _prose(persons)),
+        ("Facts from structured results", f"{_prose(facts)}\n{_prose(records)}"),
+        ("Facts from writes", _writes()),
         ("Facts from sentences", _sentences()),
+        ("Wishes", _prose(wishes)),
         ("Relations", _relations()),
         ("Intervals of facts", _prose(histories)),
     )
@@ -247,6 +261,24 @@ def statements_page() -> str:
     )
 
 
+def _writes() -> str:
+    """What makes a call a write, and what its arguments say."""
+    everywhere = sorted(word for word, anywhere in WRITE_VERBS.items() if anywhere)
+    first = sorted(word for word, anywhere in WRITE_VERBS.items() if not anywhere)
+    rows = [
+        ("writes", _words(everywhere)),
+        ("writes, as the first word only", _words(first)),
+        ("reads, whatever follows", _words(sorted(READ_VERBS))),
+        ("adds beside what was there", _words(sorted(ADDING_VERBS))),
+        ("its noun is what is set, not what it is about", _words(sorted(VALUE_VERBS))),
+    ]
+    return f"{_prose(writes)}\n{_table(('A word of the name that says it', 'Words'), rows)}"
+
+
+def _words(words: Sequence[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
 def _prose(module: ModuleType) -> str:
     """A module's docstring without its first line, which says what the module is for."""
     _, _, body = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
@@ -262,6 +294,7 @@ def _limits() -> str:
         ("keywords of an event", str(keywords.MAX_KEYWORDS)),
         ("mentions of an event", str(names.MAX_MENTIONS)),
         ("facts of an event", str(names.MAX_FACTS)),
+        ("of them of a call's arguments", str(writes.MAX_CLAIMS)),
         ("name of an entity", f"{names.MAX_NAME_BYTES} bytes"),
         ("events before an event that may be its causes (WINDOW)", str(causality.WINDOW)),
         ("inferred causes of an event", str(causality.MAX_CAUSES)),

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RETRIEVAL = ROOT / "api" / "retrieval"
 PURE = (
+    "fact_words",
     "graph_scores",
     "intent",
     "met",

@@ -474,18 +474,26 @@ def _event(number: int, at: int, more: tuple[int, ...]) -> Event:
     text = TEXTS[more[4] % len(TEXTS)].format(
         *(name.upper() if user_id == USERS[-1] else name for name in names)
     )
+    writes = more[2] // 3 % 2 == 1
+    tool = "set_plan" if writes else "search"
+    kind = more[4] // 11 % len(TYPES)
+    payload: dict[str, Any] | None = {"text": text} if text else None
+    if kind == 1 and writes:
+        payload = {"arguments": {"user_id": names[0], "plan": f"P{more[1] % 3}"}}
+    elif kind in (0, 3) and text and more[1] % 2:
+        payload = {"role": "user", "content": text}
     return event(
         1 + n,
         at=at % 40 if more[0] % 2 else 60 * (at % 5_000),
         tenant=TENANTS[more[2] // 7 % len(TENANTS)],
-        event_type=TYPES[more[4] // 11 % len(TYPES)],
+        event_type=TYPES[kind],
         session_id=f"session-{more[1] // 5 % 4}",
         agent_id=f"agent-{1 + more[0] // 3 % 2}",
-        tool_name="search" if more[4] // 11 % len(TYPES) in (1, 2) else None,
+        tool_name=tool if kind in (1, 2) else None,
         parent_event_id=event_id(1 + parent) if parent < IDS and parent != n else None,
         status="failed" if more[3] % 11 == 0 else None,
         user_id=user_id,
-        payload={"text": text} if text else None,
+        payload=payload,
     )
 
 

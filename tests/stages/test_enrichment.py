@@ -44,6 +44,12 @@ def conversation() -> list[Event]:
         stated(13, "memory.fact_asserted", fact("Berlin")),
         stated(14, "memory.fact_asserted", fact("Paris")),
         stated(15, "memory.fact_asserted", fact("Berlin")),
+        called(16, "set_seat", {"reservation_id": "ZFA04Y", "seat": "4A"}),
+        returned(17, "set_seat", {"ok": True}),
+        called(18, "set_seat", {"reservation_id": "ZFA04Y", "seat": "9C"}),
+        returned(19, "set_seat", "no such seat", status="failed"),
+        called(20, "set_seat", {"reservation_id": "ZFA04Y", "seat": "7B"}),
+        returned(21, "set_seat", {"ok": True}),
     ]
 
 
@@ -81,6 +87,29 @@ def test_facts_have_intervals(enriched: Enriched) -> None:
         ["Ann", "Paris", START_MS + 14, START_MS + 15],
         ["Ann", "Berlin", START_MS + 15, None],
     ]
+
+
+def test_a_write_that_succeeded_ends_what_held_before(enriched: Enriched) -> None:
+    enriched.take_in(*conversation())
+    assert enriched.facts("has_seat") == [
+        ["ZFA04Y", "4A", START_MS + 17, START_MS + 21],
+        ["ZFA04Y", "7B", START_MS + 21, None],
+    ]
+
+
+def test_a_late_call_is_given_the_result_that_was_anothers(enriched: Enriched) -> None:
+    first, done, second, last = (
+        called(1, "set_seat", {"reservation_id": "ZFA04Y", "seat": "4A"}),
+        returned(4, "set_seat", {"ok": True}),
+        called(2, "set_seat", {"reservation_id": "ZFA04Y", "seat": "7B"}),
+        returned(6, "set_seat", {"ok": True}),
+    )
+    enriched.take_in(first, done, last)
+    enriched.take_in(second)
+    in_order = Enriched(MemoryStack())
+    in_order.take_in(first, second, done, last)
+    assert enriched.folded() == in_order.folded()
+    assert len(enriched.facts("has_seat")) == 2
 
 
 @pytest.mark.parametrize("size", [1, 4, 500])
@@ -138,7 +167,7 @@ def test_enrichment_waits_for_the_projection(enriched: Enriched) -> None:
     enriched.stack.fold()
     assert done.wait(60)
     thread.join()
-    assert enriched.texts() == 12
+    assert enriched.texts() == 18
 
 
 def test_what_the_projection_could_not_fold_is_blocked_until_it_is_retried(
@@ -197,6 +226,31 @@ def test_sameness_is_decided_once_and_applied_when_read_back(enriched: Enriched)
     before = stack.dump()
     enriched.refold()
     assert stack.dump() == before
+
+
+def test_a_user_is_found_by_the_agent_who_speaks_for_them(enriched: Enriched) -> None:
+    stack = enriched.stack
+    deciding = enriched.new_runner(decide=Decisions(stack.services, stack.target.name))
+
+    def message(number: int, user_id: str) -> Event:
+        payload = {"role": "user", "content": "Good morning to all of you."}
+        made = said(number, "", "ada.byron", user_id=user_id)
+        return made._replace(event_type="message.user", payload=payload)
+
+    def joined() -> list[bool]:
+        with Worker(stack):
+            stack.fold()
+            enriched.fold(runner=deciding)
+        stack.fold()
+        enriched.fold(runner=deciding)
+        return [not retracted for _, _, retracted in stack.edges(SAME_AS.type, "retracted")]
+
+    stack.append(message(1, "u-77"))
+    assert joined() == [True]
+    stack.append(message(2, "u-78"))  # a second user: nobody knows who speaks
+    assert joined() == [False]
+    stack.append(message(3, "u-77"))
+    assert joined() == [False]
 
 
 def test_a_stand_by_target_decides_nothing(enriched: Enriched) -> None:

@@ -22,6 +22,7 @@ from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wan
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.work.gather.projection import neighbours_of
+from projections.errors import UpstreamDeadLetter
 from projections.identity import START, Position, SessionKey, partition_of
 from projections.operations import Key
 from projections.schema import (
@@ -318,7 +319,36 @@ class _Gathering:
                     weight, last_ms, faded_at_ms = (edge.values[name] for name in _RETRIEVALS)
                     retrievals = None if weight is None else Retrievals(weight, last_ms)
                     shown[source[0], key] = ShownFact(retrievals, faded_at_ms)
+        self._require_enriched(wanted_facts - shown.keys())
         return shown
+
+    def _require_enriched(self, missing: Set[FactPlace]) -> None:
+        """A fact may be missing because nobody says it any more, but not because of poison.
+
+        What brings a fact about may be another event than the one that says it (the result of a
+        call), of the same session and so of the same partition.
+
+        Raises:
+            UpstreamDeadLetter: when it is tried again, the decision about its fact must follow.
+        """
+        if not missing or not self._transaction.dead_letters:
+            return
+        said_by = {(tenant, key.event_id) for tenant, key in missing}
+        nodes = self._nodes(EVENT.label, said_by, ("session_id",))
+        partitions = {
+            partition_of(str(key[0]), node.values["session_id"], self._partitions)
+            for key, node in nodes.items()
+            if node.visible
+        }
+        tenants = {tenant for tenant, _ in said_by}
+        for stage in (PROJECTION, RELATES_TO.stage):
+            for partition in range(self._partitions):
+                for letter in self._transaction.dead_letters_of(stage, partition):
+                    key = (letter["tenant"], letter["event_id"])
+                    if key in said_by or (partition in partitions and key[0] in tenants):
+                        raise UpstreamDeadLetter(
+                            reason="blocked", stage=stage, event_id=str(letter["event_id"])
+                        )
 
     # -- subjects of decisions ---------------------------------------------------------------------
 

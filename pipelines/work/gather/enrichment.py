@@ -9,6 +9,8 @@ from typing import Final
 
 from enrichment.causality import WINDOW
 from enrichment.features import Features, features
+from enrichment.outcomes import Changes
+from enrichment.persons import Bond
 from enrichment.ports import PayloadResolver
 from enrichment.resolution import KnownEntity
 from enrichment.similarity import NEIGHBOURS, THRESHOLD, Pair, pair, pairs_within, vector_of
@@ -20,8 +22,10 @@ from enrichment.stage import (
     HistoryKey,
     Member,
     newcomers,
+    wanted_bonds,
     wanted_groups,
     wanted_links,
+    written,
 )
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundNode, Span
@@ -29,7 +33,7 @@ from pipelines.ledger.ledger import Ledger
 from projections.errors import UndecodableEntry, UpstreamDeadLetter
 from projections.events import is_system_event
 from projections.identity import Link, SessionKey, partition_of
-from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SIMILAR_TO
+from projections.schema import ENTITY, EVENT, FACT_HISTORY, FORGOTTEN, SAME_AS, SIMILAR_TO
 
 REMEMBERED = 50_000
 """Features kept in memory, some 500 bytes each: they never change, so they are never stale."""
@@ -98,7 +102,7 @@ class RememberedFeatures:
             content = None
             if event.payload is None and event.payload_ref and self._resolver is not None:
                 content = self._resolver.resolve(event.payload_ref)
-            read[key] = features(event, content)
+            read[key] = features(event, content, position_ms=entry.position.ms)
         return read
 
 
@@ -137,7 +141,9 @@ class EnrichmentFacts:
         similar = self._similar(transaction, searched)
         entities, near = _near_entities(transaction, events)
         stretches = self._stretches(transaction, placed, forgotten)
-        histories = _histories(transaction, batch)
+        writes = written(placed, stretches)
+        bonds = _bonds(transaction, {one.name for one in wanted_bonds(events, writes)})
+        histories = _histories(transaction, batch, writes)
         ends = {(found.tenant, end) for found in similar for end in (found.first, found.second)}
         edges, parted = _similar_edges(transaction, ends)
         return Facts(
@@ -157,6 +163,7 @@ class EnrichmentFacts:
             edges=edges,
             entities=entities,
             near=near,
+            bonds=bonds,
         )
 
     def _present(
@@ -315,14 +322,41 @@ def _tombstones(
 
 
 def _histories(
-    transaction: Transaction, batch: Sequence[Derived]
+    transaction: Transaction, batch: Sequence[Derived], writes: Changes
 ) -> dict[HistoryKey, Sequence[str]]:
     """What was said of the batch's facts; whoever adds to a history holds its lock."""
-    keys = sorted(wanted_groups(batch))
+    keys = sorted(wanted_groups(batch, writes))
     if not keys:
         return {}
     nodes = transaction.lock_nodes(FACT_HISTORY.label, keys, ("entries",), make=True)
     return {(key[0], key[1]): node.values["entries"] or () for key, node in nodes.items()}
+
+
+def _bonds(transaction: Transaction, names: Iterable[EntityKey]) -> dict[EntityKey, list[Bond]]:
+    """The users that each name was joined with, or parted from."""
+    wanted = sorted(names)
+    if not wanted:
+        return {}
+    told = ("retracted", "justification")
+    around = transaction.edges(SAME_AS.type, wanted, told, by=End.EITHER)
+    others = {
+        key: [(edge.target if edge.source == key else edge.source, edge) for edge in edges]
+        for key, edges in around.items()
+    }
+    ends = sorted({other for edges in others.values() for other, _ in edges})
+    nodes = transaction.nodes(ENTITY.label, ends, ("entity_type",)) if ends else {}
+    return {
+        (key[0], key[1]): [
+            Bond(
+                (other[0], other[1]),
+                not edge.values["retracted"],
+                edge.values["justification"] or "",
+            )
+            for other, edge in edges
+            if other in nodes and nodes[other].values["entity_type"] == "user"
+        ]
+        for key, edges in others.items()
+    }
 
 
 def _near_entities(

@@ -44,6 +44,21 @@ STATED = {
     "Have you met my sister Anna?": [("Caroline", "has_sister", "Anna")],
     "Melanie is a nurse.": [("Melanie", "is_a", "nurse")],
     "Seattle is a great city.": [("Seattle", "is_a", "city")],
+    "My favorite color is teal.": [("Caroline", "has_favorite_color", "teal")],
+    "My dog's name is Rex.": [("Caroline", "has_dog", "Rex")],
+    "My new address is Elm Street 5, Bergen.": [
+        ("Caroline", "has_address", "Elm Street 5, Bergen")
+    ],
+    "My phone number is +49 30 901820.": [("Caroline", "has_phone", "+49 30 901820")],
+    "Anna is our accountant.": [("Caroline", "has_accountant", "Anna")],
+    "Call me Ana.": [("Caroline", "called", "Ana")],
+    "I was born in Lisbon.": [("Caroline", "born_in", "Lisbon")],
+    "I moved to Oslo last month.": [
+        ("Caroline", "moved_to", "Oslo"),
+        ("Caroline", "lives_in", "Oslo"),
+    ],
+    "I moved to Oslo in 2010.": [("Caroline", "moved_to", "Oslo")],
+    "We live in Paris now.": [("Caroline", "lives_in", "Paris")],
     "I graduated from Harvard.": [("Caroline", "graduated_from", "Harvard")],
     "The outage was caused by a memory leak.": [],  # which outage is anybody's guess
     "Outages were caused by memory leaks.": [("memory leaks", "caused", "Outages")],
@@ -91,6 +106,11 @@ NOT_STATED = [
     "I almost joined a gym.",
     "I'm a bit tired.",
     "John didn't visit Italy.",
+    "My old address was Elm Street 5.",
+    "My favorite color was teal.",
+    "Don't call me Ana.",
+    "My question is why.",
+    "His favorite color is teal.",
 ]
 
 
@@ -157,3 +177,14 @@ def test_the_language_of_results_states_nothing(recognizer: EntityRecognizer) ->
     words = "Melanie works at Microsoft."
     made = event(event_type="tool.result", tool_name="search", payload={"result": words})
     assert read(made, *recognizer.analyze([words])) == []
+
+
+def test_who_speaks_as_the_user_is_the_user(recognizer: EntityRecognizer) -> None:
+    made = event(
+        agent_id="caroline.k",
+        user_id="u-77",
+        event_type="message.user",
+        payload={"role": "user", "content": "I live in Paris."},
+    )
+    (analysis,) = recognizer.analyze([event_text(made).text])
+    assert read(made, analysis) == [("u-77", "lives_in", "Paris")]

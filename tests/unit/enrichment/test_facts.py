@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 
 from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, structured_facts
+from enrichment.facts import Assertion
 from enrichment.names import MAX_FACTS
 from enrichment.ports import EventText
+from enrichment.records import changed_facts, structured_facts
 from enrichment.text import event_text
 from projections.events import Event
 from tests.factories import START_MS, event
@@ -189,3 +190,49 @@ def test_any_json_is_read_without_harm(value: Any) -> None:
         assert len(facts) <= MAX_FACTS
         assert [one.ordinal for one in facts] == list(range(len(facts)))
         assert all(one.source_id and one.target_id and one.fact for one in facts)
+
+
+JUNK = {
+    "when it was touched": (
+        {"user_id": "u-1", "updated_at": "2026-01-02", "created": 3},
+        "get_user",
+    ),
+    "sums of a purchase": ({"customer_id": "u-1", "amount": 30, "currency": "EUR"}, "get_refund"),
+    "the state of what was asked for": ({"customer_id": "u-1", "state": "booked"}, "get_pickup"),
+    "codes and versions": ({"user_id": "u-1", "status_code": 200, "version": 4}, "get_user"),
+}
+
+
+@pytest.mark.parametrize("case", JUNK)
+def test_what_says_nothing_about_a_person_is_no_fact(case: str) -> None:
+    value, tool = JUNK[case]
+    assert triples(result(value, tool_name=tool)) == set()
+
+
+def test_a_person_has_a_state_where_the_tool_is_about_people() -> None:
+    made = result({"customer_id": "u-1", "status": "gold"}, tool_name="get_customer")
+    assert triples(made) == {("u-1", "has_status", "gold")}
+
+
+def test_a_version_is_a_fact_about_a_service() -> None:
+    made = result({"service_id": "billing-2", "version": "4.1"}, tool_name="get_service")
+    assert triples(made) == {("billing-2", "has_version", "4.1")}
+
+
+def test_a_record_and_a_sentence_say_one_relation_of_a_person() -> None:
+    made = result({"user_id": "u-1", "city": "Oslo", "phone_number": "+47 1"}, tool_name="get_user")
+    assert {relation for _, relation, _ in triples(made)} == {"lives_in", "has_phone"}
+    thing = result({"depot_id": "D-1", "city": "Oslo"}, tool_name="get_depot")
+    assert triples(thing) == {("D-1", "has_city", "Oslo")}
+
+
+def test_what_was_changed_holds_from_then_and_the_old_value_until_then() -> None:
+    made = event(
+        event_type="config.changed", payload={"setting": "gate.limit", "from": 10, "to": 25}
+    )
+    facts = changed_facts(made, event_text(made), position_ms=9)
+    at_ms = made.occurred_at_ms
+    assert [(f.fact, f.valid_from_ms, f.valid_to_ms) for f in facts] == [
+        ("setting gate.limit has value 10", at_ms - 1, at_ms),
+        ("setting gate.limit has value 25", at_ms, None),
+    ]

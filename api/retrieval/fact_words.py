@@ -1,0 +1,74 @@
+"""How much a fact is what a question asks for: its relation's words, and what it leads to. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import STOP_WORDS, relation_words, word_set
+
+_EMPTY: Final = word_set("has had is was value")
+_WISHING = "prefer preference wish wishes want rather way rule exception case ask like apply avoid"
+_ASKED_AS: Final[Mapping[str, str]] = {
+    "lives_in": "live city home town residence move where",
+    "moved_to": "live city move where",
+    "works_at": "work company employer job",
+    "works_as": "work job occupation profession role",
+    "born_in": "born birth birthplace come where",
+    "comes_from": "born come origin where",
+    "called": "name call nickname",
+    "has_name": "name called who",
+    "has_email": "email mail address contact reach",
+    "has_phone": "phone telephone number contact reach",
+    "has_birthday": "birthday born birth",
+    "likes": "like love enjoy hobby hobbies",
+    "prefers": _WISHING,
+    "avoids": _WISHING,
+}
+"""By which words people ask for a relation, beside its own."""
+
+
+_WISHES: Final = ("prefers", "avoids")
+_BY_ANOTHER_WORD: Final = 0.9
+_ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
+_FORMER: Final = re.compile(
+    r"\b(?:used? to (?:be|have)|former(?:ly)?|previous(?:ly)?|earlier|original(?:ly)?|old"
+    r"|past|prior|before(?: (?:the|that|this|it))?|until then|last (?:but one|value))\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_former(query: str) -> bool:
+    """Whether a question asks what was so before what is so now."""
+    return _FORMER.search(query) is not None
+
+
+def question_stems(query: str) -> frozenset[str]:
+    """Stems of the words of a question that ask for something, or name it."""
+    words = (w for w in words_in(query.lower()) if w not in STOP_WORDS or w in _ASKING)
+    return frozenset(map(stem_in, words))
+
+
+def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> float:
+    """How much of a fact a question asks for, 0 to 1: half by its relation, half by all it says.
+
+    Args:
+        stems: of the question, `question_stems`.
+        relation: of the fact.
+        ends: names of its source and of its target; the source's says nothing of what is asked.
+    """
+    source, target = (frozenset(map(stem_in, words_in(end.lower()))) for end in ends)
+    wanted = stems - source
+    if not wanted:
+        return 0.0
+    named = {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}
+    others = frozenset(map(stem_in, _ASKED_AS.get(relation, "").split()))
+    by_relation = len(named & wanted) / len(named) if named else 0.0
+    if others & wanted:
+        by_relation = max(by_relation, _BY_ANOTHER_WORD)
+    if relation in _WISHES:
+        # of two wishes about the same the newer counts, however they are worded
+        return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
+    return by_relation / 2 + len((named | others | target) & wanted) / len(wanted) / 2

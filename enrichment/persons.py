@@ -1,0 +1,171 @@
+"""One person, one entity: who a name or an address belongs to, as events show it.
+
+A person is met under several names: the `user_id` of the envelope, the agent who speaks for them,
+the full name and the e-mail address of their record. One of these *belongs* to a user
+
+- `speaks_for_user`: the agent speaks as the user (a message of the role user) in events of that
+  `user_id`;
+- `record_of_user`: a record, or a write, of the event's own user says that it is their name (two
+  words at least) or e-mail address;
+
+as long as it is one user's only. Belonging is decided once and recorded as `memory.same_as`; when
+the same name turns out to be a second user's, what was decided so is taken back and never decided
+again (two people of one name, a kiosk that many use). What a person decided, or a correction split,
+stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from enrichment.event_kinds import EventKind, parsed_json, type_words
+from enrichment.facts import Assertion, Party, named, party_id
+from enrichment.names import canonical_name
+from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
+from enrichment.vocabulary import USERS, VOICELESS
+from projections.events import PARTITION_KEY, Event, derived_event_id
+from projections.identity import Position
+
+Rule = Literal["speaks_for_user", "record_of_user"]
+RULES: Final[tuple[str, ...]] = ("speaks_for_user", "record_of_user")
+_CONFIDENCE = 9_000
+_USER_ROLES = ("user", "human", "customer")
+_PLAIN = frozenset((*USERS, *VOICELESS))
+
+EntityKey = tuple[str, str]
+
+
+class Belonging(NamedTuple):
+    """That an event shows a name to be its user's; entities by (tenant, id)."""
+
+    name: EntityKey
+    user: EntityKey
+    rule: Rule
+    event: Event
+    position: Position
+
+
+class Bond(NamedTuple):
+    """A SAME_AS of the graph between a name and a user; `rule` is its justification."""
+
+    user: EntityKey
+    holds: bool
+    rule: str
+
+
+def speaks_as_user(event: Event, kind: EventKind, content: Any = None) -> bool:
+    """Whether an event is a message of its user: by the role, else by the type's words."""
+    if event.user_id is None or kind is not EventKind.MESSAGE:
+        return False
+    payload = parsed_json(event.payload if content is None else content)
+    role = payload.get("role") if isinstance(payload, Mapping) else None
+    if isinstance(role, str):
+        return role.lower() in _USER_ROLES
+    return not type_words(event.event_type).isdisjoint(_USER_ROLES)
+
+
+def belongings(
+    event: Event, position: Position, *, spoken: bool, assertions: Iterable[Assertion]
+) -> list[Belonging]:
+    """What an event shows to be its user's.
+
+    Args:
+        event: any event.
+        position: where the ledger keeps it.
+        spoken: its agent speaks as the user.
+        assertions: facts that came about by it.
+    """
+    user = named(event.user_id, "user", exact=True) if event.user_id else None
+    if user is None:
+        return []
+    shown: dict[tuple[EntityKey, Rule], None] = {}
+    for party, rule in _names_of(event, user, spoken, assertions):
+        if party.canonical_name != user.canonical_name:
+            shown[(event.tenant, party_id(event.tenant, party)), rule] = None
+    key = (event.tenant, party_id(event.tenant, user))
+    return [
+        Belonging(name=name, user=key, rule=rule, event=event, position=position)
+        for name, rule in shown
+    ]
+
+
+def _names_of(
+    event: Event, user: Party, spoken: bool, assertions: Iterable[Assertion]
+) -> Iterator[tuple[Party, Rule]]:
+    if spoken and canonical_name(event.agent_id) not in _PLAIN:
+        agent = named(event.agent_id, "agent")
+        if agent is not None:
+            yield agent, "speaks_for_user"
+    for fact in assertions:
+        same = fact.source.canonical_name == user.canonical_name
+        if not same or fact.source.entity_type != "user":
+            continue
+        name = fact.target.name
+        if fact.relation == "has_email" and "@" in name and " " not in name:
+            party = named(name, "resource", "email", exact=True)
+        elif fact.relation == "has_name" and " " in name.strip():
+            party = named(name, "concept", "person")
+        else:
+            continue
+        if party is not None:
+            yield party, "record_of_user"
+
+
+def persons_decided(
+    shown: Sequence[Belonging], bonds: Mapping[EntityKey, Sequence[Bond]]
+) -> list[Event]:
+    """The `memory.same_as` events that the belongings of a batch come to.
+
+    Args:
+        shown: of the batch.
+        bonds: of each name, the users that the graph joins it with, or has parted it from.
+    """
+    by_name: dict[EntityKey, list[Belonging]] = {}
+    for belonging in shown:
+        by_name.setdefault(belonging.name, []).append(belonging)
+    decided = []
+    for name in sorted(by_name):
+        several = sorted(by_name[name], key=lambda belonging: belonging.position)
+        pairs = _pairs(name, several, bonds.get(name, ()))
+        if pairs:
+            decided.append(_event(name, several[0], pairs))
+    return decided
+
+
+def _pairs(name: EntityKey, shown: Sequence[Belonging], bonds: Sequence[Bond]) -> list[SameAsPair]:
+    before = {bond.user: bond for bond in bonds}
+    new = {one.user: one.rule for one in shown if one.user not in before}
+    if not new:
+        return []
+    if len(before) + len(new) == 1:
+        user, rule = next(iter(new.items()))
+        return [_pair(name, user, rule, same=True)]
+    undone = [b for b in bonds if b.holds and b.rule in RULES]
+    pairs = [_pair(name, bond.user, bond.rule, same=False) for bond in undone]
+    if not before:  # it is remembered that they are several
+        pairs += [_pair(name, user, rule, same=False) for user, rule in sorted(new.items())[:2]]
+    return pairs[:MAX_PAIRS]
+
+
+def _pair(name: EntityKey, user: EntityKey, rule: str, *, same: bool) -> SameAsPair:
+    ids = (min(name[1], user[1]), max(name[1], user[1]))
+    return SameAsPair(
+        entity_ids=ids, same=same, confidence=_CONFIDENCE, method="exact", justification=rule
+    )
+
+
+def _event(name: EntityKey, shown: Belonging, pairs: Sequence[SameAsPair]) -> Event:
+    """The decision; every field follows from its trigger, so deciding twice is deciding once."""
+    tenant, own_id = name
+    identity = (SAME_AS_FOUND, tenant, str(shown.position), own_id, "person")
+    return Event(
+        tenant=tenant,
+        event_id=derived_event_id(*identity),
+        event_type=SAME_AS_FOUND,
+        occurred_at_ms=shown.event.occurred_at_ms,
+        session_id=PARTITION_KEY,
+        agent_id=DECIDER,
+        trace_id=shown.event.trace_id,
+        payload=SameAsFound(pairs=tuple(pairs)).payload(),
+    )

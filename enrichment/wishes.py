@@ -1,0 +1,255 @@
+"""Wishes: what a user wants to be done always, never, or in a certain case.
+
+A sentence of the event's user is a wish when it lays down a habit, which its form tells:
+
+- it says so: prefer, would rather, always, never, from now on, by default;
+- it is an imperative with a case (when, if, unless … you do that), or a negated one;
+- it is an imperative, or "I want", about things in general: a plural without article ("write commit
+  messages in the imperative"), told more than the bare object, and no verb of looking or starting
+  something ("show invoices" is done once);
+- it is said of things in general, in the present: "gifts get a ribbon".
+
+Not in a question, not with an identifier (order 4711 is one case), not longer than 160 characters.
+
+The fact is `user prefers that` or, of what is forbidden, `user avoids that`; *that* is the sentence
+without courtesies and without what introduces it ("I changed my mind: …"), with its case. Wishes
+stand side by side: a narrower one does not end the general one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from enrichment.event_kinds import EventKind
+from enrichment.facts import Assertion, Party, fact_in_words, literal, named
+from enrichment.patterns import identifiers
+from enrichment.persons import speaks_as_user
+from enrichment.ports import Analysis, EventText, Token
+from enrichment.vocabulary import NEGATIONS, READ_VERBS, edge_type_of, word_set
+from projections.events import Event
+
+WISH_CONFIDENCE: Final = 7_000
+MAX_WISHES: Final = 5
+MAX_WISH_CHARACTERS: Final = 160
+_MIN_WORDS = 3
+
+_SAID = re.compile(
+    r"\b(?:i(?:'d| would)? (?:much )?(?:prefer|rather)|always|never|from now on|from today(?: on)?"
+    r"|in (?:the )?future|by default|as a rule|whenever|every time|each time"
+    r"|no longer|at all times)\b",
+    re.IGNORECASE,
+)
+_COURTESY = re.compile(
+    r"^(?:(?:hi|hello|hey|ok|okay|please|and|but|so|also|oh|ah|good (?:morning|afternoon|evening)"
+    r"|thanks|thank you)\b[\s,!.:;-]*)+|[\s,]*\bplease\b(?=[.!]?$)",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"^[^:]{3,50}:\s+(?=\S)")
+_CASES = word_set("when if whenever unless while")
+_DOING_ONCE = READ_VERBS | word_set(
+    "run execute start stop restart cancel delete remove close open deploy install send give tell "
+    "try go come do let see fix book order pay repeat continue stay wait look thank have hold"
+)
+_ONE_CASE = frozenset(
+    ("id", "code", "number", "uuid", "path", "url", "hex", "email", "key", "ip", "host", "date")
+)
+_FORBIDDING = re.compile(r"^(?:do not|don't|don’t|never|no|not)\b", re.IGNORECASE)  # noqa: RUF001
+
+
+class _Sentence(NamedTuple):
+    tokens: Sequence[Token]
+    first: int
+    last: int
+    text: str
+
+    def below(self, index: int) -> list[int]:
+        return [
+            place
+            for place in range(self.first, self.last)
+            if place != index and self.tokens[place].head == index
+        ]
+
+
+def wish_facts(
+    event: Event, text: EventText, analysis: Analysis, *, position_ms: int
+) -> list[Assertion]:
+    """What the user asks for in general, in the order of the text, at most MAX_WISHES.
+
+    Args:
+        event: that says it.
+        text: of the event.
+        analysis: of that text.
+        position_ms: when the ledger took the event in.
+    """
+    if (
+        text.kind is not EventKind.MESSAGE
+        or not text.spoken
+        or not speaks_as_user(event, text.kind)
+    ):
+        return []
+    user = named(str(event.user_id), "user", exact=True)
+    if user is None:
+        return []
+    stated: dict[tuple[str, Party], None] = {}
+    for sentence in _sentences(text.text, analysis):
+        wish = _wish(sentence)
+        target = literal(wish) if wish else None
+        if wish and target is not None:
+            relation = "avoids" if _FORBIDDING.match(wish) else "prefers"
+            stated.setdefault((relation, target))
+    return [
+        Assertion(
+            tenant=event.tenant,
+            source=user,
+            relation=relation,
+            edge_type=edge_type_of(relation),
+            target=target,
+            valid_from_ms=event.occurred_at_ms,
+            valid_to_ms=None,
+            confidence=WISH_CONFIDENCE,
+            fact=fact_in_words(user, relation, target),
+            source_kind="conversation",
+            status="staged",
+            user_id=event.user_id,
+            event_id=event.event_id,
+            ordinal=index,
+            position_ms=position_ms,
+            functional=False,
+        )
+        for index, (relation, target) in enumerate(list(stated)[:MAX_WISHES])
+    ]
+
+
+def _sentences(text: str, analysis: Analysis) -> Iterator[_Sentence]:
+    bounds = [*analysis.sentences, len(analysis.tokens)]
+    for first, last in pairwise(bounds):
+        if first < last:
+            start = analysis.tokens[first].start
+            final = analysis.tokens[last - 1]
+            end = final.start + len(final.text)
+            yield _Sentence(analysis.tokens, first, last, text[start:end].strip())
+
+
+def _wish(sentence: _Sentence) -> str | None:
+    """What a sentence asks for in general; None: it does not."""
+    text = _bare(sentence.text)
+    if text.endswith(":") or "?" in text or "\n" in text or len(text) > MAX_WISH_CHARACTERS:
+        return None
+    if len(text.split()) < _MIN_WORDS or any(s.label in _ONE_CASE for s in identifiers(text)):
+        return None
+    if _SAID.search(text) and not _is_report(sentence):
+        return text.rstrip(".! ")
+    offset = sentence.text.find(text)
+    begins = sentence.tokens[sentence.first].start + max(0, offset)
+    general = _imperative(sentence, begins) or _in_general(sentence)
+    return text.rstrip(".! ") if general else None
+
+
+def _bare(text: str) -> str:
+    for pattern in (_COURTESY, _LEAD, _COURTESY):
+        text = pattern.sub("", text).strip()
+    return text
+
+
+def _is_report(sentence: _Sentence) -> bool:
+    """Whether it tells what was, or what others do: "he never called", "I always wanted"."""
+    for place in range(sentence.first, sentence.last):
+        token = sentence.tokens[place]
+        if token.relation == "ROOT" and token.pos in ("VERB", "AUX"):
+            word = token.text.lower()
+            past = word != token.lemma and not word.endswith("s")
+            subjects = {
+                sentence.tokens[c].text.lower()
+                for c in sentence.below(place)
+                if sentence.tokens[c].relation in ("nsubj", "nsubjpass")
+            }
+            helped = any(
+                sentence.tokens[c].relation in ("aux", "auxpass")
+                and sentence.tokens[c].text.lower() in ("have", "has", "had", "was", "were", "did")
+                for c in sentence.below(place)
+            )
+            others = bool(subjects & _OTHERS) or (bool(subjects) and token.lemma == "be")
+            others |= bool(subjects) and word != token.lemma and not _SAID_BY_ME.search(word)
+            mine = "i" in subjects and not _SAID_BY_ME.search(sentence.text)
+            return past or helped or others or mine
+    return False
+
+
+_OTHERS = word_set("he she they it that this there")
+_SAID_BY_ME = re.compile(r"\b(?:prefer|rather|want|need|expect|wish)\b", re.IGNORECASE)
+
+
+def _imperative(sentence: _Sentence, begins: int) -> bool:
+    """Whether it asks to do something in general.
+
+    By the words' order, not by the tree: of imperatives the parser often makes something else.
+    """
+    tokens = sentence.tokens[sentence.first : sentence.last]
+    clause = [token for token in tokens if token.start >= begins]
+    while clause and (clause[0].pos in ("INTJ", "PUNCT", "CCONJ") or clause[0].text == "just"):
+        clause = clause[1:]
+    words = [token.text.lower() for token in clause]
+    if words[:1] == ["do"] and words[1:2] and words[1] in NEGATIONS:
+        return len(words) > 2 and clause[2].pos == "VERB"
+    wanted = words[:2] in (["i", "want"], ["i", "need"], ["we", "want"], ["we", "need"])
+    if wanted and words[2:3] == ["to"]:
+        return False
+    first = clause[1] if wanted else clause[0] if clause else None
+    if first is None or first.pos != "VERB" or first.text.lower() != first.lemma:
+        return False
+    if any(token.pos in ("SCONJ", "ADV") and token.text.lower() in _CASES for token in clause[2:]):
+        return True
+    return (wanted or first.lemma not in _DOING_ONCE) and _is_about_things(clause)
+
+
+def _is_about_things(clause: Sequence[Token]) -> bool:
+    """Whether the object is a bare plural, with more told of it before the clause ends."""
+    for place, token in enumerate(clause[:-1]):
+        if token.text in (",", ";", ".", "!"):
+            return False
+        before = clause[place - 1] if place else token
+        every = before.text.lower() in ("every", "any", "all")
+        if token.pos != "NOUN" or (token.text.lower() == token.lemma and not every):
+            continue
+        more = clause[place + 1]
+        bare = every or before.pos in ("VERB", "ADJ", "NOUN")
+        return bare and more.pos in ("ADP", "ADV", "ADJ", "VERB", "SCONJ", "AUX")
+    return False
+
+
+_GETTING = word_set("get go come")
+
+
+def _in_general(sentence: _Sentence) -> bool:
+    """Whether things in general are said to get something, or to go somewhere."""
+    tokens = sentence.tokens
+    for verb in range(sentence.first, sentence.last):
+        token = tokens[verb]
+        if token.relation != "ROOT" or token.lemma not in _GETTING:
+            continue
+        below = sentence.below(verb)
+        relations = {tokens[child].relation for child in below}
+        if relations & {"aux", "auxpass", "neg"} or token.text.lower() in ("got", "went", "came"):
+            return False
+        told = "dobj" if token.lemma == "get" else "prep"
+        if told not in relations and "prt" not in relations:
+            return False
+        subjects = [child for child in below if tokens[child].relation == "nsubj"]
+        return len(subjects) == 1 and _is_general(sentence, subjects[0])
+    return False
+
+
+def _is_general(sentence: _Sentence, index: int) -> bool:
+    """Whether a noun is a bare plural, or "a" one of its kind."""
+    token = sentence.tokens[index]
+    below = sentence.below(index)
+    kinds = {sentence.tokens[child].relation for child in below}
+    articles = {
+        sentence.tokens[c].text.lower() for c in below if sentence.tokens[c].relation == "det"
+    }
+    if token.pos != "NOUN" or kinds & {"poss", "nummod", "relcl", "appos"}:
+        return False
+    return token.text.lower() != token.lemma if not articles else articles <= {"a", "an", "every"}

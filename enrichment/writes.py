@@ -1,0 +1,311 @@
+"""Facts that agents bring about: what the arguments of a write say, once it has succeeded.
+
+1. A call *writes* when a word of its tool's name says so (`WRITE_VERBS`), and no word before it
+   says that it reads. A trial run (`dry_run`) writes nothing.
+2. What it is about (the subject), the first that fits: the thing of its only id, or of the id
+   whose noun is in the tool's name (of what sets or assigns something, that is the value, and the
+   other id the subject), or of the only id that is no person's; the event's user, when an argument
+   holds the `user_id`; the person or the thing that a key names (`owner`, `repo`); else the event's
+   user, when the tool is about people and their settings, or named after the argument
+   (`set_language(language)`). Else the call asserts nothing.
+3. Every other argument says what a field of a record says: `has_<argument>`, so that a write ends
+   what a record told. `{"field": "city", "value": "Oslo"}` and `{"changes": {"city": "Oslo"}}` mean
+   `city: Oslo`; keys of an inner object are joined to its own (`has_address_city`). Options of a
+   call (`force`, `notify`) and what is said beside it (`reason`, `query`) are no attributes.
+4. It holds from the first result that answers the call and did not fail, with the call as what says
+   it and the result as what confirms it. Without such a result within WINDOW events of the session
+   nothing is asserted; a late call or result is taken into account when it comes. A call that has
+   its outcome with it (status completed, or a result beside its arguments) confirms itself.
+5. An event that says what was changed (`{"setting": …, "from": …, "to": …}`) asserts the new value,
+   and the old one up to then.
+
+At most MAX_CLAIMS a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from enrichment.event_kinds import (
+    OUTCOME_FIELDS,
+    TOOL_FIELDS,
+    EventKind,
+    argument_field,
+    called_tool,
+    calls_in,
+    is_chat_message,
+    is_list,
+    parsed_json,
+)
+from enrichment.facts import Party, named
+from enrichment.records import (
+    NAMING_KEYS,
+    OLD_VALUE_KEYS,
+    PEOPLE,
+    USER_NOUNS,
+    VALUE_KEYS,
+    Record,
+    StatedFact,
+    id_keys,
+    is_id,
+    is_user,
+    name_words,
+    record_facts,
+    thing,
+)
+from enrichment.vocabulary import (
+    ADDING_VERBS,
+    READ_VERBS,
+    VALUE_VERBS,
+    WRITE_VERBS,
+    relation_name,
+    singular,
+    word_set,
+)
+from projections.events import Event
+
+MAX_CLAIMS: Final = 10
+MAX_CALLS: Final = 10
+"""Of one message, whose arguments are looked at."""
+_MAX_FIELDS = 50
+_LONGEST_ID = 200
+
+
+class Claim(NamedTuple):
+    """What a call would bring about.
+
+    Attributes:
+        functional: one target at a time, unless the table of relations says otherwise.
+        call_id: of the call among several of one message; None: the event is one call.
+    """
+
+    source: Party
+    relation: str
+    target: Party
+    functional: bool
+    call_id: str | None = None
+
+
+def claims_of(event: Event, kind: EventKind, payload: Any) -> tuple[Claim, ...]:
+    """What an event's calls would bring about, at most MAX_CLAIMS; the strongest of each first.
+
+    Args:
+        event: any event.
+        kind: of the event.
+        payload: of the event, parsed, or what `payload_ref` points to.
+    """
+    if kind not in (EventKind.CALL, EventKind.RESULT) or not isinstance(payload, Mapping):
+        return ()
+    once: dict[Claim, None] = {}
+    for call_id, tool, arguments in _calls(event, kind, payload):
+        for claim in _claims(event, tool, arguments):
+            once.setdefault(claim._replace(call_id=call_id))
+    return tuple(once)[:MAX_CLAIMS]
+
+
+def is_confirmed_by_itself(event: Event, kind: EventKind, payload: Any) -> bool:
+    """Whether an event holds arguments and what came of them."""
+    if not isinstance(payload, Mapping) or is_chat_message(payload):
+        return False
+    if kind is EventKind.RESULT:
+        return argument_field(payload) is not None
+    outcome = any(payload.get(name) is not None for name in OUTCOME_FIELDS)
+    return kind is EventKind.CALL and (outcome or event.status == "completed")
+
+
+_Call = tuple[str | None, str, Mapping[str, Any]]
+
+
+def _calls(event: Event, kind: EventKind, payload: Mapping[str, Any]) -> Iterator[_Call]:
+    if is_chat_message(payload):
+        for call, _ in zip(calls_in(payload), range(MAX_CALLS), strict=False):
+            function = call.get("function")
+            holder = function if isinstance(function, Mapping) else call
+            field = argument_field(holder)
+            arguments = parsed_json(holder[field]) if field else None
+            tool = called_tool(call) or event.tool_name
+            if tool and isinstance(arguments, Mapping):
+                yield _call_id(call), tool, arguments
+        return
+    tool = event.tool_name or called_tool(payload)
+    field = argument_field(payload)
+    if tool is None or (field is None and kind is not EventKind.CALL):
+        return
+    arguments = parsed_json(payload[field]) if field else payload
+    if isinstance(arguments, Mapping):
+        naming = ("id", *TOOL_FIELDS) if field is None and called_tool(payload) == tool else ()
+        yield None, tool, {key: item for key, item in arguments.items() if key not in naming}
+
+
+def _call_id(call: Mapping[str, Any]) -> str | None:
+    ids = (call.get(name) for name in ("id", "tool_call_id", "call_id", "tool_use_id"))
+    return next((i for i in ids if isinstance(i, str) and 0 < len(i) <= _LONGEST_ID), None)
+
+
+# -- what one call says ----------------------------------------------------------------------------
+
+_TRIAL = word_set("dry_run dryrun simulate preview validate_only")
+_OPTIONS = _TRIAL | word_set(
+    "force confirm confirmed notify silent async wait verbose validate upsert overwrite recursive "
+    "retry retries timeout timeout_s timeout_ms times limit idempotency_key request_id trace_id "
+    "session_id version etag if_match nonce otp"
+)
+_SAID = word_set(
+    "reason note notes comment comments message text body content query question prompt subject "
+    "description summary explanation details"
+)
+_BUNDLES = word_set(
+    "changes change updates update fields patch data attributes properties values set new "
+    "new_values arguments payload record"
+)
+_SETTINGS = word_set("preference setting contact option me my")
+_THINGS = word_set(
+    "repo repository branch bucket table dataset service server cluster database project workspace "
+    "environment host device queue topic"
+)
+_SECRET = re.compile(
+    r"(.*_)?(token|nonce|otp|secret|password|passwd|passphrase|credential|credentials|cvv|cvc"
+    r"|api_key|private_key|access_key)|to|from|by|as"
+)
+"""What lets one in is kept nowhere else; a direction is no attribute."""
+_FILES = re.compile(r"(.*_)?(file|filename|path|directory|folder|url|uri|command|cmd|code|sql)")
+
+
+class _Verb(NamedTuple):
+    verb: str
+    nouns: frozenset[str]
+
+
+def _verb(tool: str) -> _Verb | None:
+    """The word of a tool's name that says that it writes, and the others."""
+    words = name_words(tool)
+    for place, word in enumerate(words):
+        if word in READ_VERBS:
+            return None
+        row = WRITE_VERBS.get(word)
+        if row is not None and (place == 0 or row):
+            return _Verb(word, frozenset(singular(w) for w in words if w != word))
+    return None
+
+
+def is_write(tool: str) -> bool:
+    """Whether a tool's name says that it writes."""
+    return _verb(tool) is not None
+
+
+def _claims(event: Event, tool: str, arguments: Mapping[str, Any]) -> Iterator[Claim]:
+    verb = _verb(tool)
+    if verb is None or any(arguments.get(name) is True for name in _TRIAL):
+        return
+    fields = _flat(arguments)
+    subject = _subject(event, verb, fields)
+    if subject is None:
+        return
+    left = {
+        key: item
+        for key, item in fields.items()
+        if key not in _OPTIONS | _SAID and not _SECRET.fullmatch(key) and key != subject.key
+    }
+    several = verb.verb in ADDING_VERBS
+    for fact in sorted(record_facts(subject, left, verb.nouns), key=lambda fact: fact.rank):
+        yield _claim(fact, functional=fact.functional and not several)
+
+
+def _claim(fact: StatedFact, *, functional: bool) -> Claim:
+    return Claim(fact.source, fact.relation, fact.target, functional)
+
+
+def _flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as fields of a record: bundles opened, inner keys joined to their own."""
+    fields: dict[str, Any] = {}
+    for key in sorted(arguments, key=str)[:_MAX_FIELDS]:
+        item = parsed_json(arguments[key])
+        name = relation_name(str(key))
+        if name is None:
+            continue
+        if name in _BUNDLES and is_list(item):
+            for change in item[:_MAX_FIELDS]:
+                fields |= _changed(change) if isinstance(change, Mapping) else {}
+        elif name in _BUNDLES and isinstance(item, Mapping):
+            fields |= _flat(item)
+        elif isinstance(item, Mapping) and not id_keys(item):
+            inner = {f"{name}_{k}": v for k, v in list(item.items())[:_MAX_FIELDS]}
+            fields |= {k: v for k, v in inner.items() if relation_name(k) == k}
+        else:
+            fields[name] = item
+    return _changed(fields)
+
+
+def _changed(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with a pair like `field: city, value: Oslo` as `city: Oslo`."""
+    names = [key for key in fields if key in NAMING_KEYS and isinstance(fields[key], str)]
+    value = next((key for key in VALUE_KEYS if key in fields), None)
+    field = next((key for key in names if key in ("field", "attribute", "property")), None)
+    field = field or (names[0] if len(names) == 1 else None)
+    if field is None or value is None:
+        return dict(fields)
+    changed = relation_name(fields[field].strip("/ ").replace("/", "_"))
+    left = {k: v for k, v in fields.items() if k not in (field, value, "op", *OLD_VALUE_KEYS)}
+    return {**left, changed: fields[value]} if changed else left
+
+
+def _subject(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
+    ids = id_keys(fields)
+    chosen = _chosen_id(ids, verb, fields)
+    if chosen is not None:
+        key, noun = chosen
+        container = next((n for n in sorted(verb.nouns) if noun is None), None)
+        party = _user(event, fields[key]) or thing(noun or container, fields[key])
+        return Record(party, key, noun or container) if party else None
+    if ids:
+        return None
+    for key in sorted(fields):
+        if (party := _user(event, fields[key])) is not None:
+            return Record(party, key, "user")
+    for keys in (USER_NOUNS, _THINGS):
+        for key in sorted(fields):
+            stem = key.removesuffix("_name")
+            if stem not in keys or not is_id(fields[key]) or key == "name":
+                continue
+            party = thing(stem, fields[key])
+            return Record(party, key, stem) if party else None
+    for key in sorted(fields):
+        last = key.removesuffix("_name").rsplit("_", 1)[-1]
+        if last in verb.nouns and len(fields) > 1 and verb.verb not in VALUE_VERBS:
+            party = thing(key, fields[key]) if is_id(fields[key]) else None
+            return Record(party, key, key) if party else None
+    return _own_user(event, verb, fields)
+
+
+def _chosen_id(
+    ids: Sequence[tuple[str, str | None]], verb: _Verb, fields: Mapping[str, Any]
+) -> tuple[str, str | None] | None:
+    if len(ids) < 2 or ids[0][0] == "id":
+        return ids[0] if ids else None
+    told = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] in verb.nouns]
+    if verb.verb in VALUE_VERBS:
+        others = [pair for pair in ids if pair not in told]
+        return others[0] if len(others) == 1 else None
+    if len(told) == 1:
+        return told[0]
+    things = [(key, noun) for key, noun in ids if noun and noun.rsplit("_", 1)[-1] not in PEOPLE]
+    return things[0] if len(things) == 1 else None
+
+
+def _user(event: Event, value: Any) -> Party | None:
+    """The event's user, when the value is the user's id."""
+    return named(str(event.user_id), "user", exact=True) if is_user(event, value) else None
+
+
+def _own_user(event: Event, verb: _Verb, fields: Mapping[str, Any]) -> Record | None:
+    """The event's user, where the tool is about people or named after what it sets."""
+    if event.user_id is None or any(_FILES.fullmatch(key) for key in fields):
+        return None
+    attributes = {singular(word) for key in fields for word in key.split("_")}
+    about = verb.nouns & (USER_NOUNS | _SETTINGS)
+    if not about and not (verb.nouns & attributes and verb.verb not in ADDING_VERBS):
+        return None
+    party = named(event.user_id, "user", exact=True)
+    return Record(party, "", "user") if party else None

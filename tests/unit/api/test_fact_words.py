@@ -1,0 +1,50 @@
+"""Which fact a question asks for, by its words."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.retrieval.fact_words import asked_share, asks_for_former, question_stems
+
+FACTS = [
+    ("has_name", "Ada Byron"),
+    ("has_delivery_address", "Elm Street 5"),
+    ("has_plan", "Plus"),
+    ("lives_in", "Oslo"),
+    ("prefers", "invoices as text"),
+    ("prefers", "tea when it is cold"),
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("What is the delivery address of Ada?", 1),
+        ("Which plan is Ada on?", 2),
+        ("Where is Ada at home?", 3),
+        ("What does Ada prefer for invoices?", 4),
+        ("What would Ada like when it is cold?", 5),
+        ("What is Ada's full name?", 0),
+    ],
+)
+def test_what_is_asked_for_comes_first(question: str, wanted: int) -> None:
+    stems = question_stems(question)
+    shares = [asked_share(stems, relation, ("ada", target)) for relation, target in FACTS]
+    assert max(range(len(shares)), key=shares.__getitem__) == wanted
+
+
+def test_a_share_is_within_its_bounds() -> None:
+    assert asked_share(question_stems("plan plus"), "has_plan", ("ada", "Plus")) == 1.0
+    assert asked_share(question_stems("Ada?"), "has_plan", ("ada", "Plus")) == 0.0
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What did her plan use to be?", "What was the former plan?", "What was it before the change?"],
+)
+def test_what_was_so_before_is_asked_for(question: str) -> None:
+    assert asks_for_former(question)
+
+
+def test_what_is_so_now_is_no_question_for_the_past() -> None:
+    assert not asks_for_former("What is her plan now?")

@@ -1,0 +1,102 @@
+"""Wishes, read by the real language model: what is asked for in general, and what is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from enrichment.ports import Analysis, EntityRecognizer
+from enrichment.text import event_text
+from enrichment.wishes import MAX_WISHES, wish_facts
+from pipelines.models.nlp import SpacyRecognizer
+from projections.events import Event
+from tests.factories import event
+
+WISHES = {
+    "I prefer aisle seats on long flights.": ("prefers", "I prefer aisle seats on long flights"),
+    "Please never call me before nine.": ("avoids", "never call me before nine"),
+    "Please do not put the receipts in the box.": ("avoids", "do not put the receipts in the box"),
+    "Always reply in German, please.": ("prefers", "Always reply in German"),
+    "Hi, add a summary when the report is long.": (
+        "prefers",
+        "add a summary when the report is long",
+    ),
+    "I changed my mind: from now on use metric units.": (
+        "prefers",
+        "from now on use metric units",
+    ),
+    "Write reports in plain language.": ("prefers", "Write reports in plain language"),
+    "Invoices go to my office.": ("prefers", "Invoices go to my office"),
+    "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
+}
+NO_WISHES = [
+    "Should I always reply in German?",
+    "Cancel my order.",
+    "Show invoices for March.",
+    "I want to send the boots back.",
+    "He never called me back.",
+    "I always wanted a dog.",
+    "The export never ends.",
+    "Always use order A-4711 for that.",
+    "Run the tests once.",
+    "Errors keep coming since Monday.",
+    "Thanks a lot!",
+]
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Iterator[SpacyRecognizer]:
+    made = SpacyRecognizer()
+    yield made
+    made.close()
+
+
+def spoken(text: str, **fields: Any) -> Event:
+    payload = {"role": "user", "content": text}
+    return event(event_type="message.user", payload=payload, **{"user_id": "u-77", **fields})
+
+
+def stated(recognizer: EntityRecognizer, made: Event) -> list[tuple[str, str, str]]:
+    text = event_text(made)
+    (analysis,) = recognizer.analyze([text.text])
+    found = wish_facts(made, text, analysis, position_ms=1)
+    return [(one.source.name, one.relation, one.target.name) for one in found]
+
+
+@pytest.mark.parametrize("text", WISHES)
+def test_what_is_asked_for_in_general(recognizer: SpacyRecognizer, text: str) -> None:
+    assert stated(recognizer, spoken(text)) == [("u-77", *WISHES[text])]
+
+
+@pytest.mark.parametrize("text", NO_WISHES)
+def test_what_is_no_wish(recognizer: SpacyRecognizer, text: str) -> None:
+    assert stated(recognizer, spoken(text)) == []
+
+
+def test_only_the_user_wishes(recognizer: SpacyRecognizer) -> None:
+    text = "Always reply in German, please."
+    assert stated(recognizer, spoken(text, user_id=None)) == []
+    said = event(payload={"role": "assistant", "content": text}, user_id="u-77")
+    assert stated(recognizer, said) == []
+
+
+def test_a_narrower_wish_stands_beside_the_general_one(recognizer: SpacyRecognizer) -> None:
+    text = "Always reply in German. When it is about money, always reply in English."
+    assert [wish for _, _, wish in stated(recognizer, spoken(text))] == [
+        "Always reply in German",
+        "When it is about money, always reply in English",
+    ]
+
+
+def test_a_message_has_so_many_wishes_at_most(recognizer: SpacyRecognizer) -> None:
+    text = " ".join(
+        f"Always use the colour {name}." for name in ["red", "blue", "green", "grey", "pink", "tan"]
+    )
+    assert len(stated(recognizer, spoken(text))) == MAX_WISHES
+
+
+def test_without_an_analysis_there_are_none() -> None:
+    made = spoken("Always reply in German, please.")
+    assert wish_facts(made, event_text(made), Analysis(), position_ms=1) == []

@@ -1,0 +1,248 @@
+"""What calls would bring about, and which results confirm it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enrichment.facts import Assertion
+from enrichment.features import Features, features
+from enrichment.histories import entry_of, group_of, intervals, merge
+from enrichment.outcomes import Place, changes, outcome_of
+from tests.factories import START_MS, event, event_id
+
+USER = "u-77"
+
+
+def call(number: int, tool: str, arguments: Any, **fields: Any) -> Features:
+    return _features(number, "tool.call", tool, {"arguments": arguments}, **fields)
+
+
+def answer(
+    number: int, tool: str = "update_profile", result: Any = None, **fields: Any
+) -> Features:
+    fields.setdefault("status", "completed")
+    return _features(number, "tool.result", tool, {"result": result or {"ok": True}}, **fields)
+
+
+def _features(number: int, event_type: str, tool: str, payload: Any, **fields: Any) -> Features:
+    made = event(
+        number,
+        event_type=event_type,
+        tool_name=tool,
+        payload=payload,
+        **{"user_id": USER, **fields},
+    )
+    return features(made, position_ms=number)
+
+
+def said(one: Features) -> list[tuple[str, str, str]]:
+    return [(c.source.name, c.relation, c.target.name) for c in one.claims]
+
+
+SUBJECTS = {
+    "the only id": (
+        "set_plan",
+        {"customer_id": "c-1", "plan": "Plus"},
+        [("c-1", "has_plan", "Plus")],
+    ),
+    "of several ids the one in the tool's name": (
+        "update_order",
+        {"order_id": "A-1", "customer_id": USER, "colour": "grey"},
+        [(USER, "has_order", "A-1"), ("A-1", "has_colour", "grey")],
+    ),
+    "what is set is no subject": (
+        "set_carrier",
+        {"order_id": "A-1", "carrier_id": "K-2"},
+        [("A-1", "has_carrier", "K-2")],
+    ),
+    "an argument that holds the user": (
+        "pin_version",
+        {"owner": USER, "python": "3.13"},
+        [(USER, "has_python", "3.13")],
+    ),
+    "the user, when the tool is named after the argument": (
+        "set_language",
+        {"language": "Portuguese"},
+        [(USER, "has_language", "Portuguese")],
+    ),
+    "the user, when the tool is about people": (
+        "profile.update",
+        {"city": "Oslo"},
+        [(USER, "lives_in", "Oslo")],
+    ),
+    "the thing that a key names": (
+        "configure_limits",
+        {"service": "billing", "replicas": 3},
+        [("billing", "has_replicas", "3")],
+    ),
+    "a field and its value": (
+        "update_user",
+        {"user_id": "u-1", "field": "timezone", "value": "Europe/Oslo"},
+        [("u-1", "has_timezone", "Europe/Oslo")],
+    ),
+    "a bundle of changes": (
+        "update_user",
+        {"user_id": "u-1", "changes": {"seats": 4}},
+        [("u-1", "has_seats", "4")],
+    ),
+    "a list of changes": (
+        "patchUser",
+        {"user_id": "u-1", "patch": [{"op": "replace", "path": "/seats", "value": 4}]},
+        [("u-1", "has_seats", "4")],
+    ),
+    "an inner object": (
+        "update_user",
+        {"user_id": "u-1", "address": {"city": "Oslo"}},
+        [("u-1", "has_address_city", "Oslo")],
+    ),
+}
+NOTHING = {
+    "a tool that reads": ("get_plan", {"customer_id": "c-1", "plan": "Plus"}),
+    "a tool that reads what was updated": ("list_updates", {"user_id": "u-1", "city": "Oslo"}),
+    "a trial": ("set_plan", {"customer_id": "c-1", "plan": "Plus", "dry_run": True}),
+    "a file of nobody's": ("edit_file", {"path": "src/app.py", "replace": "x"}),
+    "something new without an id": ("create_ticket", {"title": "Broken", "priority": "high"}),
+    "options of the call": ("set_plan", {"customer_id": "c-1", "force": True, "reason": "asked"}),
+    "what lets one in": ("set_password", {"user_id": "u-1", "password": "hunter2"}),
+    "sums of what was bought": ("update_account", {"user_id": "u-1", "amount": 30}),
+}
+
+
+@pytest.mark.parametrize("case", SUBJECTS)
+def test_a_write_says_what_its_arguments_say(case: str) -> None:
+    tool, arguments, expected = SUBJECTS[case]
+    assert said(call(1, tool, arguments)) == expected
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_what_is_no_write_says_nothing(case: str) -> None:
+    tool, arguments = NOTHING[case]
+    assert call(1, tool, arguments).claims == ()
+
+
+def test_calls_of_one_message_are_answered_one_by_one() -> None:
+    calls = [
+        {
+            "id": f"call-{n}",
+            "function": {
+                "name": "set_plan",
+                "arguments": f'{{"user_id": "u-{n}", "plan": "P{n}"}}',
+            },
+        }
+        for n in (1, 2)
+    ]
+    asked = features(
+        event(1, event_type="message.assistant", payload={"role": "assistant", "tool_calls": calls})
+    )
+    message = {"role": "tool", "tool_call_id": "call-2", "content": '{"ok": true}'}
+    told = features(event(2, event_type="message.tool", payload=message))
+    found = outcome_of([asked], told)
+    assert found is not None
+    assert [fact.fact for fact in found.assertions("t")] == ["u-2 has plan P2"]
+
+
+def test_only_the_first_result_that_did_not_fail_confirms() -> None:
+    asked = call(1, "set_plan", {"user_id": USER, "plan": "Plus"})
+    failed = answer(2, "set_plan", parent_event_id=event_id(1), status="failed")
+    first = answer(3, "set_plan", parent_event_id=event_id(1))
+    second = answer(4, "set_plan", parent_event_id=event_id(1))
+    assert outcome_of([asked], failed) is None
+    found = outcome_of([asked, failed], first)
+    assert found is not None
+    (fact,) = found.assertions("t")
+    assert (fact.event_id, fact.confirmed_by) == (event_id(1), event_id(3))
+    assert fact.valid_from_ms == first.occurred_at_ms
+    assert outcome_of([asked, failed, first], second) is None
+
+
+def test_a_call_of_one_user_is_not_confirmed_by_what_is_anothers() -> None:
+    asked = call(1, "set_plan", {"user_id": USER, "plan": "Plus"})
+    told = answer(2, "set_plan", parent_event_id=event_id(1), user_id="u-78")
+    assert outcome_of([asked], told) is None
+
+
+def test_a_call_that_is_completed_confirms_itself() -> None:
+    done = call(1, "set_plan", {"user_id": USER, "plan": "Plus"}, status="completed")
+    found = outcome_of([], done)
+    assert found is not None
+    assert [(f.fact, f.confirmed_by) for f in found.assertions("t")] == [
+        ("u-77 has plan Plus", None)
+    ]
+
+
+# -- whatever the order of arrival -----------------------------------------------------------------
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Features]:
+    """Calls and results of one session, answered by parent, by call id, or by nothing at all."""
+    made = []
+    for number in range(1, draw(st.integers(2, 9)) + 1):
+        tool = draw(st.sampled_from(("set_plan", "set_city")))
+        by = draw(st.sampled_from(("parent", "nothing")))
+        at = {"occurred_at_ms": START_MS + 10 * number}
+        if draw(st.booleans()):
+            value = draw(st.sampled_from(("A", "B")))
+            made.append(call(number, tool, {"user_id": USER, tool[4:]: value}, **at))
+        else:
+            parent = event_id(draw(st.integers(1, 9)))
+            told = (
+                {"parent_event_id": parent} if by == "parent" and parent != event_id(number) else {}
+            )
+            status = draw(st.sampled_from(("completed", "completed", "failed")))
+            made.append(answer(number, tool, status=status, **told, **at))
+    return made
+
+
+def folded(batches: list[list[Features]]) -> dict[Any, list[str]]:
+    """The rows of all histories, after batches in some order."""
+    rows: dict[Any, list[str]] = {}
+    known: list[Features] = []
+    for batch in batches:
+        fresh = {one.event_id for one in batch}
+        known = sorted([*known, *batch], key=lambda one: (one.occurred_at_ms, one.event_id))
+        found = changes({"t": [[Place(one, one.event_id in fresh) for one in known]]})
+        new: dict[Any, list[str]] = {}
+        gone: dict[Any, list[str]] = {}
+        for into, assertions in ((new, found.made), (gone, found.gone)):
+            for fact in assertions:
+                into.setdefault(group_of(fact), []).append(entry_of(fact))
+        for group in {*new, *gone}:
+            rows[group] = merge(rows.get(group, ()), new.get(group, ()), gone.get(group, ()))
+    return {group: entries for group, entries in rows.items() if entries}
+
+
+@given(histories(), st.data())
+def test_any_order_of_arrival_gives_the_same_facts(
+    history: list[Features], data: st.DataObject
+) -> None:
+    arrived = data.draw(st.permutations(history))
+    size = data.draw(st.integers(1, len(arrived)))
+    batches = [list(arrived[n : n + size]) for n in range(0, len(arrived), size)]
+    assert folded(batches) == folded([history])
+
+
+def test_a_late_result_takes_the_place_of_a_later_one() -> None:
+    asked = call(1, "set_plan", {"user_id": USER, "plan": "Plus"})
+    later = answer(3, "set_plan", parent_event_id=event_id(1))
+    late = answer(2, "set_plan", parent_event_id=event_id(1))
+    (entries,) = folded([[asked, later], [late]]).values()
+    assert len(entries) == 1
+    assert event_id(2) in entries[0]
+
+
+def test_a_later_write_ends_the_earlier_one() -> None:
+    facts: list[Assertion] = []
+    for number, plan in ((1, "Basic"), (3, "Plus")):
+        asked = call(number, "set_plan", {"user_id": USER, "plan": plan})
+        told = answer(number + 1, "set_plan", parent_event_id=event_id(number))
+        found = outcome_of([asked], told)
+        assert found is not None
+        facts += found.assertions("t")
+    first, second = intervals(group_of(facts[0]), map(entry_of, facts))
+    assert (first.valid_to_ms, second.valid_to_ms) == (second.valid_from_ms, None)
+    assert second.supporting_event_ids == (event_id(3), event_id(4))
