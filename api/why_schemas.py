@@ -12,7 +12,7 @@ from api.read_schemas import (
     GraphReadQuery,
     MaxTokens,
 )
-from api.schemas import AtlasResponse, Name, Wire
+from api.schemas import Edge, Meta, Name, Node, Wire
 
 MAX_STEPS: Final = 40
 """A chain of causes is long and thin: `max_nodes` bounds what it costs."""
@@ -103,7 +103,10 @@ class WhyAnswer(Wire):
     text: str = Field(description="The same in Markdown, within `max_tokens`.")
 
 
-class WhyResponse(AtlasResponse):
+class WhyResponse(Wire):
     """Why, with the events that say so, in the order of the answer, and the edges between them."""
 
+    nodes: list[Node]
+    edges: list[Edge]
+    meta: Meta
     answer: WhyAnswer

@@ -103,6 +103,19 @@ class ChannelReport(Answered):
     ms: int
 
 
+class PlanReport(Answered):
+    """What was understood of a question."""
+
+    operator: str
+    """What answers it."""
+    confidence: float
+    """That it asks for that."""
+    since: str | None = None
+    """Of a time that limits it."""
+    until: str | None = None
+    """Up to this moment, without it."""
+
+
 class Meta(Answered):
     """How the answer came about."""
 
@@ -137,10 +150,33 @@ class Meta(Answered):
     count, no census. Null: the key is bound to a user, who is not told."""
     degraded: list[str] = Field(default_factory=list)
     """What the answer had to go without, in words."""
+    plan: PlanReport | None = None
+    """Of a query; null: no query."""
+    confidence: float | None = None
+    """That the memory knows what is asked for: an absolute figure, the same for all
+    questions. Null: not judged."""
+    answered: bool | None = None
+    """Whether that is at least the deployment's `answer_threshold`; else the nodes are what
+    is nearest."""
+    count: int | None = None
+    """Where a question asks how often."""
+    explained: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Of the first events: the features that counted most in their order."""
     cached: bool = False
     """The same answer as a moment ago."""
     next_cursor: str | None = None
     """Sent again as `cursor`: the next page of the same ranking."""
+
+
+class Answer(Answered):
+    """What the events say to the question, as far as it can be told exactly."""
+
+    type: str
+    value: Any = None
+    """A number, a list of names, a moment, or the words of the first event; null: nothing is
+    known."""
+    evidence: list[str]
+    """Ids of the events that prove it, at most 200."""
 
 
 class AtlasResponse(Answered):
@@ -149,6 +185,8 @@ class AtlasResponse(Answered):
     nodes: list[Node]
     edges: list[Edge]
     meta: Meta
+    answer: Answer | None = None
+    """Of a query; null: no query."""
 
 
 class FieldError(Answered):
@@ -247,6 +285,18 @@ class PageMeta(Answered):
     count, no census. Null: the key is bound to a user, who is not told."""
     degraded: list[str] = Field(default_factory=list)
     """What the answer had to go without, in words."""
+    plan: PlanReport | None = None
+    """Of a query; null: no query."""
+    confidence: float | None = None
+    """That the memory knows what is asked for: an absolute figure, the same for all
+    questions. Null: not judged."""
+    answered: bool | None = None
+    """Whether that is at least the deployment's `answer_threshold`; else the nodes are what
+    is nearest."""
+    count: int | None = None
+    """Where a question asks how often."""
+    explained: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Of the first events: the features that counted most in their order."""
     cached: bool = False
     """The same answer as a moment ago."""
     next_cursor: str | None = None
@@ -389,6 +439,19 @@ class AskOptions(TypedDict, total=False):
     retrieval_method: str
     scoring_weights: dict[str, Any] | None
     """Default: the deployment's, echoed in `meta`."""
+    since: str | None
+    """Only events that occurred then or later are found."""
+    until: str | None
+    """Only events that occurred before it."""
+    kinds: list[str]
+    """Only events of these kinds; empty: all."""
+    status: list[str]
+    """Only events of these; empty: all."""
+    session: str | None
+    """Only events of this session."""
+    time_zone: str
+    """Of the days that the question means and that the answer is told in: an IANA name or an
+    offset."""
     diversity: float
     """How far nodes that say the same step back (MMR)."""
     proactive: bool
