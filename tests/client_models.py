@@ -25,7 +25,10 @@ OPTIONS: Final = {
 }
 """What may be said beside a question, and which part of the document has it."""
 SAID_OTHERWISE: Final = frozenset(
-    ("agent_id", "cursor", "min_position", "query", "session_id", "timeout_ms", "user_id")
+    (
+        *("agent_id", "cursor", "min_position", "query", "session", "session_id", "timeout_ms"),
+        "user_id",
+    )
 )
 """What the client has arguments for, or says itself."""
 HEADER: Final = '''"""Models of the API's answers and options of its questions; generated.

@@ -447,8 +447,6 @@ class AskOptions(TypedDict, total=False):
     """Only events of these kinds; empty: all."""
     status: list[str]
     """Only events of these; empty: all."""
-    session: str | None
-    """Only events of this session."""
     time_zone: str
     """Of the days that the question means and that the answer is told in: an IANA name or an
     offset."""
