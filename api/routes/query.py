@@ -30,6 +30,8 @@ from api.retrieval.fact_words import asks_for_former
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
 from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
+from api.retrieval.operators import Operator
+from api.retrieval.plan import plan_of
 from api.retrieval.ranking import MAX_RANKING
 from api.retrieval.recall import (
     Recall,
@@ -346,13 +348,23 @@ class _Recalling:
         seeds = [ENTITY_PREFIX + seed.entity_id for seed in answer.seeds.seeds]
         self._context.record(seeds, [fact.key for fact in answer.facts])
 
+    def _at_ms(self, now_ms: int) -> int:
+        """The moment that facts must hold at: as given, else the end of what the question names."""
+        query = self._query
+        if query.at_timestamp is not None:
+            return timestamp_ms(query.at_timestamp)
+        plan = plan_of(query.query, now_ms)
+        if plan.operator is Operator.VALUE_AT and plan.spans:
+            return min(now_ms, plan.spans[0].end_ms - 1)
+        return now_ms
+
     def _recall(self) -> Recall:
         query, now_ms = self._query, self._context.now_ms
         max_depth = query.max_depth or self._context.settings.max_hops
         return Recall(
             query=query.query,
             scope=self._context.scope,
-            at_ms=now_ms if query.at_timestamp is None else timestamp_ms(query.at_timestamp),
+            at_ms=self._at_ms(now_ms),
             now_ms=now_ms,
             max_depth=NARRATIVE_HOPS if self._as_text else max_depth,
             max_facts=MAX_RANKING if self._as_text else query.max_facts,

@@ -176,6 +176,15 @@ def test_facts_hold_at_a_moment(client: httpx.Client) -> None:
     assert triples(recall(client, "Marta")) == [("Marta", "works_at", "Globex")]
 
 
+@pytest.mark.parametrize(("day", "employer"), [(49, "Acme Corp"), (50, "Globex")])
+def test_facts_hold_at_the_day_that_a_question_names(
+    client: httpx.Client, day: int, employer: str
+) -> None:
+    named = timestamp_text(START_MS + day * DAY_MS)[:10]
+    asked = f"As of {named}, what was the employer of Marta?"
+    assert triples(recall(client, asked))[:1] == [("Marta", "works_at", employer)]
+
+
 def test_what_is_the_same_is_one_entity(client: httpx.Client) -> None:
     found = recall(client, "PGW")
     assert {said(fact)[1:] for fact in found.facts} == {
