@@ -161,7 +161,7 @@ def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
         return bool(stories.failed[best] or features.roles.other[best])
     if plan.operator in (Operator.AFTER, Operator.BEFORE):
         return plan.failed is not None
-    return not (plan.operator is Operator.VALUE and features.held)
+    return not (plan.operator in (Operator.VALUE, Operator.PROFILE) and features.held)
 
 
 def _named(stories: Stories) -> list[int]:
