@@ -102,6 +102,8 @@ def story_answer(
         if plan.operator is Operator.USERS:
             evidence = _first_of_each(stories, evidence)
         order = _in_front(evidence, order)
+    elif plan.operator is Operator.CALLS:
+        evidence = _calls_of(stories, features, int(order[0]))
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
@@ -129,7 +131,7 @@ def _empty(plan: Plan) -> StoryAnswer:
         order=[],
         relevance={},
         type=_type(plan),
-        value={Operator.COUNT: 0, Operator.USERS: []}.get(plan.operator),
+        value={Operator.COUNT: 0, Operator.USERS: [], Operator.CALLS: []}.get(plan.operator),
         evidence=[],
         decides=False,
         explained={},
@@ -199,6 +201,12 @@ def _first_of_each(stories: Stories, places: Array) -> Array:
     return numpy.array(list(first.values()), dtype=numpy.int64)
 
 
+def _calls_of(stories: Stories, features: Features, best: int) -> Array:
+    """The calls of the story of the best event, in order of time."""
+    called = features.roles.call | features.roles.failed_call
+    return numpy.flatnonzero(called & (stories.story == stories.story[best]))
+
+
 def _in_front(places: Array, order: Array) -> Array:
     behind = order[~numpy.isin(order, places)]
     return numpy.concatenate([places, behind]).astype(numpy.int64)
@@ -209,6 +217,9 @@ def _value(stories: Stories, plan: Plan, order: Array, *, evidence: Array, zone:
         return len(evidence)
     if plan.operator is Operator.USERS:
         return [stories.users[stories.user[place]] for place in evidence.tolist()]
+    if plan.operator is Operator.CALLS:
+        tools = [int(stories.tool[place]) for place in evidence.tolist()]
+        return list(dict.fromkeys(stories.tools[tool] for tool in tools if tool >= 0))
     if plan.operator is Operator.TIME:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")

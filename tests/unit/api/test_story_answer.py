@@ -94,6 +94,15 @@ def test_which_users_gives_each_once() -> None:
     assert (given.type, given.value) == ("list", ["ana", "bob"])
 
 
+def test_which_tools_gives_each_once_in_order() -> None:
+    question = "Which tools were used for the label printer?"
+    plan, terms, stories = asked(question)
+    of_weather(of_printer(stories, 0, "ana"), 1)
+    given = answer(question, stories, plan, terms)
+    assert (given.type, given.value) == ("list", ["print_label", "close_tray"])
+    assert given.evidence == ["1", "3", "5"]
+
+
 @pytest.mark.parametrize(
     ("zone", "told"), [(UTC, "+00:00"), (timezone(timedelta(hours=9)), "+09:00")]
 )
