@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,16 +32,6 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 _WISHES: Final = ("prefers", "avoids")
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
-_FORMER: Final = re.compile(
-    r"\b(?:used? to (?:be|have)|former(?:ly)?|previous(?:ly)?|earlier|original(?:ly)?|old"
-    r"|past|prior|before(?: (?:the|that|this|it))?|until then|last (?:but one|value))\b",
-    re.IGNORECASE,
-)
-
-
-def asks_for_former(query: str) -> bool:
-    """Whether a question asks what was so before what is so now."""
-    return _FORMER.search(query) is not None
 
 
 def question_stems(query: str) -> frozenset[str]:

@@ -26,7 +26,6 @@ from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
-from api.retrieval.fact_words import asks_for_former
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page
 from api.retrieval.intent import classify_graph_subgraph
 from api.retrieval.narrative import NARRATIVE_ANCHORS, NARRATIVE_HOPS
@@ -426,7 +425,8 @@ class _Recalling:
             walk.cut_by.add(Bound.TIME)
         rate = self._context.settings.temporal_decay_rate
         facts = ranked_facts(walk, recall, seeds.seeds, decay_rate=rate)
-        if not asks_for_former(recall.query) or self._query.at_timestamp is not None:
+        asks_for = plan_of(recall.query, recall.now_ms).operator
+        if asks_for is not Operator.VALUE_BEFORE or self._query.at_timestamp is not None:
             return facts
         try:
             return self._context.read(

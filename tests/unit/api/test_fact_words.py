@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.retrieval.fact_words import asked_share, asks_for_former, question_stems
+from api.retrieval.fact_words import asked_share, question_stems
 
 FACTS = [
     ("has_name", "Ada Byron"),
@@ -36,15 +36,3 @@ def test_what_is_asked_for_comes_first(question: str, wanted: int) -> None:
 def test_a_share_is_within_its_bounds() -> None:
     assert asked_share(question_stems("plan plus"), "has_plan", ("ada", "Plus")) == 1.0
     assert asked_share(question_stems("Ada?"), "has_plan", ("ada", "Plus")) == 0.0
-
-
-@pytest.mark.parametrize(
-    "question",
-    ["What did her plan use to be?", "What was the former plan?", "What was it before the change?"],
-)
-def test_what_was_so_before_is_asked_for(question: str) -> None:
-    assert asks_for_former(question)
-
-
-def test_what_is_so_now_is_no_question_for_the_past() -> None:
-    assert not asks_for_former("What is her plan now?")

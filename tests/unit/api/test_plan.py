@@ -138,6 +138,8 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "What did the limit use to be?",
         "What was Ana's address previously?",
         "What is the former value of the limit?",
+        "What was her old address?",
+        "What was it before the change?",
         "Before the latest update, what was the limit?",
     ),
     Operator.VALUE_AT: (
