@@ -101,7 +101,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"use[d]?\s+to\s+(?:be|have)",
             r"(?:the\s+)?(?:former|previous|prior|old|earlier|original|past|preceding)\s+(?:values?|setting|one|version|state|address|plan|status|number|name|owner|amount|price|level|limit)(?:\s+of)?",
             r"(?:what|which)\s+(?:was|were)\b.*\b(?:previously|formerly|before\s+that)",
-            r"(?:what|which)\s+(?:is|was|were)\s+(?:the|his|her|their|our|my|its|\S+['’]s)\s+(?:former|previous|prior|old|past)\b",
+            r"(?:what|which)\s+(?:is|was|were)\s+(?:the|his|her|their|our|my|its|\S+'s)\s+(?:former|previous|prior|old|past)\b",
             r"(?:previously|formerly)",
         ),
     ),
