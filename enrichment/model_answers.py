@@ -27,7 +27,8 @@ from enrichment.prompts import (
 )
 from enrichment.resolution import Candidate, judge, question
 from enrichment.text import language_spans
-from enrichment.vocabulary import cut, is_functional
+from enrichment.vocabulary import USERS, VOICELESS, cut, is_functional
+from projections.events import Event
 
 if TYPE_CHECKING:
     from enrichment.stage import Derived, EventKey
@@ -73,8 +74,15 @@ def questions(derived: Derived, tasks: Collection[Task]) -> dict[Task, dict[str,
         requests["summary"] = {"text": conversation, "speaker": text.speaker or event.agent_id}
     if "extraction" in tasks and len(conversation) >= MIN_CHARACTERS:
         speaker = speaker_party(event, text, derived.mentions)
-        requests["extraction"] = {"text": conversation, "speaker": speaker and speaker.name}
+        called = None if speaker is None else _called(event, text, speaker)
+        requests["extraction"] = {"text": conversation, "speaker": called}
     return requests
+
+
+def _called(event: Event, text: EventText, speaker: Party) -> str:
+    """What a model may call the speaker: the name under which the words are said, if it is one."""
+    name = text.speaker or event.agent_id
+    return speaker.name if canonical_name(name) in (USERS | VOICELESS) else name
 
 
 def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any]]) -> Derived:
@@ -92,7 +100,10 @@ def derived_with_model(derived: Derived, answers: Mapping[Task, Mapping[str, Any
     if extraction is not None:
         merged = _merged_mentions(derived.mentions, extraction["entities"])
         speaker = speaker_party(derived.event, derived.text, derived.mentions)
-        parties = _parties(merged, speaker)
+        parties = _parties(merged)
+        if speaker is not None:
+            called = _called(derived.event, derived.text, speaker)
+            parties |= dict.fromkeys((canonical_name(called), speaker.canonical_name), speaker)
         derived = derived._replace(
             mentions=tuple(merged[:MAX_MENTIONS]),
             assertions=tuple(_merged_facts(derived, extraction["edges"], parties)),
@@ -149,15 +160,13 @@ def _is_weak(mention: Mention) -> bool:
     return _is_phrase(mention) or mention.subtype in _WEAK
 
 
-def _parties(mentions: Iterable[Mention], speaker: Party | None) -> dict[str, Party]:
-    """Who a name in an answer is; the speaker and those of the envelope win."""
+def _parties(mentions: Iterable[Mention]) -> dict[str, Party]:
+    """Who a name in an answer is; those of the envelope win."""
     parties: dict[str, Party] = {}
     for mention in sorted(
         mentions, key=lambda mention: mention.entity_type not in ("agent", "user")
     ):
         parties.setdefault(mention.canonical_name, party_of(mention))
-    if speaker is not None:
-        parties[speaker.canonical_name] = speaker
     return parties
 
 

@@ -69,6 +69,7 @@ PAGES: Final = 3
 CURSOR_HEAD: Final = 21
 """Bytes of a cursor before what it holds: checksum, version, digest of the question, clock."""
 SUBGRAPH, FACTS = "/v1/query/subgraph", "/v1/query/facts"
+WHY = "/v1/query/why"
 NOT_READS: Final = {
     ("post", "/v1/events"),
     ("post", "/v1/events/batch"),
@@ -322,6 +323,12 @@ def subgraph(look: Look) -> Iterator[Request]:
             yield Request(SUBGRAPH, body=body, accept=accept)
 
 
+def why(look: Look) -> Iterator[Request]:
+    for body in (question(look), *(question(look, head=own_id) for own_id in look.ids())):
+        for accept in ("application/json", "text/markdown"):
+            yield Request(WHY, body=body, accept=accept)
+
+
 def facts(look: Look) -> Iterator[Request]:
     for body in (
         question(look, max_facts=3),
@@ -342,6 +349,7 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
     ("get", "/v1/nodes/{node_id}/lineage"): lineage,
     ("get", "/v1/events/{event_id}"): events,
     ("post", SUBGRAPH): subgraph,
+    ("post", WHY): why,
     ("post", FACTS): facts,
 }
 SUMMED_UP: Final = {"/v1/summaries/{scope}/{scope_id}", "/v1/sessions/{session_id}/episodes"}

@@ -128,7 +128,7 @@ async def test_what_was_remembered_is_answered_with_its_sources(world: World) ->
         world.fold()
         answer = await done(client, "ask", question="Which courier goes to Lisbon?")
         assert DECIDED in answer["text"]
-        assert f"[{told_ids[2]}]" in answer["text"]
+        assert f"={told_ids[2]}" in answer["text"]
         assert {node["node_id"] for node in answer["nodes"]} >= set(told_ids)
         assert answer["degraded"] == []
 

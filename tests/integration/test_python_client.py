@@ -188,7 +188,8 @@ def test_a_context_of_a_question_begins_with_what_answers_it(
     settle(memory, workers)
     context = memory.context(session.id, "what about the violin?", timeout_s=PATIENCE_S)
     first = context.nodes[0].node_id
-    assert f"[{first}]" in next(line for line in context.text.splitlines() if "violin" in line)
+    assert "[e1]" in next(line for line in context.text.splitlines() if "violin" in line)
+    assert f"e1={first}" in context.text
 
 
 def test_an_answer_has_pages(memory: Memory, workers: Workers) -> None:

@@ -96,7 +96,8 @@ def test_a_statement_is_not_asked_about() -> None:
     [
         ("user", "mia_li_3668", "mia_li_3668"),
         ("user", None, None),
-        ("assistant", "mia_li_3668", None),
+        ("assistant", "mia_li_3668", "mia_li_3668"),  # the role says who speaks
+        ("Melanie", "mia_li_3668", "Melanie"),
         ("Melanie", None, "Melanie"),
     ],
 )
@@ -152,7 +153,7 @@ def test_names_and_facts_are_added_with_our_types() -> None:
         "conversation",
     )
     assert (job.confidence, friend.confidence) == (7_000, 6_000)
-    assert (friend.source.name, friend.fact) == ("Melanie", "Melanie knows Caroline.")
+    assert (friend.source.canonical_name, friend.fact) == ("u1", "Melanie knows Caroline.")
     assert (job.valid_from_ms, job.valid_to_ms, job.user_id) == (
         before.event.occurred_at_ms,
         None,
