@@ -324,7 +324,8 @@ def subgraph(look: Look) -> Iterator[Request]:
 
 
 def why(look: Look) -> Iterator[Request]:
-    for body in (question(look), *(question(look, head=own_id) for own_id in look.ids())):
+    heads = (look.town.made.message_of(look.user_id), *look.ids())
+    for body in (question(look), *(question(look, head=own_id) for own_id in heads)):
         for accept in ("application/json", "text/markdown"):
             yield Request(WHY, body=body, accept=accept)
 
