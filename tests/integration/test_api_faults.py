@@ -461,7 +461,7 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
         before = answered()
         targets.activate("green")
         # nobody asks anything but the API itself: in words, and from nodes of every kind
-        wait_until(lambda: answered() >= before + 2, "questions of our own", patience_s=60)
+        wait_until(lambda: answered() >= before + 2, "questions of our own", patience_s=180)
         assert _active(api) == "green"
 
 
