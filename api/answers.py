@@ -522,8 +522,8 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     value: str | None = None
     if isinstance(answer.value, list):
         value = ", ".join(map(str, answer.value))
-    elif answer.type in ("value", "count") and answer.value is not None:
-        value = str(answer.value) if answer.type == "count" else None
+    elif answer.type == "count" and answer.value is not None:
+        value = str(answer.value)
     first = answer.evidence[0] if answer.evidence else None
     return AnswerHead(value, bool(response.meta.answered), first)
 

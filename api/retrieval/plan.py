@@ -113,7 +113,7 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC) -> Plan:
     text = query[:MAX_SEARCHED_CHARACTERS]
     spans = exact_windows(text, now_ms, zone)
     quoted = _quoted(text)
-    row, confidence = _asked(text, has_time=bool(spans), quoted=quoted)
+    row, confidence = _asked(text, has_time=bool(spans))
     operator = Operator.SEARCH if row is None else row.operator
     if row is None and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
@@ -128,18 +128,17 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC) -> Plan:
     )
 
 
-def _asked(text: str, *, has_time: bool, quoted: str) -> tuple[_Row | None, float]:
+_OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
+
+
+def _asked(text: str, *, has_time: bool) -> tuple[_Row | None, float]:
     """The strongest row that matches, and how sure it is."""
     best: _Row | None = None
     for row in _TABLE:
-        if row.operator is Operator.WINDOW and not has_time:
-            continue
-        if row.operator is Operator.VALUE_AT and not has_time:
+        if row.operator in _OF_A_TIME and not has_time:
             continue
         if (best is None or row.strength > best.strength) and row.pattern.search(text):
             best = row
-    if best is not None and best.operator is Operator.SIMILAR and not quoted and best.strength < 1:
-        return best, best.strength
     return best, 0.0 if best is None else min(1.0, best.strength)
 
 

@@ -52,7 +52,9 @@ class _Telling:
         acting = self._acting()
         named = self._named(acting)
         self._choose(named)
-        numbered = sorted((story, *self._place(row), row) for row, story in self._story_of.items())
+        numbered = sorted(
+            (story, *self._events.place(row), row) for row, story in self._story_of.items()
+        )
         rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
         _, story = numpy.unique([one[0] for one in numbered], return_inverse=True)
         return self._columns(rows, story.astype(numpy.int32), acting, named)
@@ -179,9 +181,6 @@ class _Telling:
         return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
 
     # -- what is told of them ----------------------------------------------------------------------
-
-    def _place(self, row: int) -> tuple[int, str]:
-        return self._events.place(row)
 
     def _columns(self, rows: Rows, story: Array, acting: Array, named: Array) -> Stories:
         events, question = self._events, self._question
