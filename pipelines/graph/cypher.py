@@ -462,7 +462,7 @@ _IDENTITY = f"(i:{FEED.label} {{name: 'identity'}})"
 """No transaction that folds locks it."""
 _CHAIN = f"(f:{FEED.label} {{name: $chain}})"
 _CHAINS = f"(f:{FEED.label}) USING INDEX f:{FEED.label}(name) WHERE f.name IS NOT NULL"
-_CHANGES = f"(c:{CHANGE.label}) USING INDEX c:{CHANGE.label}(chain, number)"
+_CHANGES = f"(c:{CHANGE.label}) USING INDEX SEEK c:{CHANGE.label}(chain, number)"
 _AT_ONCE = 20
 """Old changes that a transaction deletes at most: one comes, so a few small ones may go."""
 TELL = (

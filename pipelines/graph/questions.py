@@ -123,7 +123,7 @@ def find_text(label: str, by: Names, names: Names) -> str:
     if row.placeholder:
         tests.append(f"NOT n:{row.placeholder}")
     return (
-        f"UNWIND $rows AS r MATCH (n:{label}) USING INDEX n:{label}({', '.join(index)}) "
+        f"UNWIND $rows AS r MATCH (n:{label}) USING INDEX SEEK n:{label}({', '.join(index)}) "
         f"WHERE {' AND '.join(tests)} {_returned(['r[0]', *_node(row, names)])}"
     )
 
@@ -172,7 +172,7 @@ def scan_text(
     ordered = [*(f"n.{name}{' DESC' if descending else ''}" for name in index[:depth]), *order]
     return (
         f"UNWIND $rows AS r RETURN [r[0], COLLECT {{ MATCH (n:{label}) "
-        f"USING INDEX n:{label}({', '.join(index)}) WHERE {' AND '.join(tests)} "
+        f"USING INDEX SEEK n:{label}({', '.join(index)}) WHERE {' AND '.join(tests)} "
         f"WITH n ORDER BY {', '.join(ordered)} LIMIT $limit {_returned(_node(row, names))} }}]"
     )
 
@@ -312,7 +312,7 @@ def stretch_text(
         ),
         (after, (f"e.{time} >= high", high.format(">")), order, "$after"),
     )
-    chain = f"MATCH (e:{label}) USING INDEX e:{label}({', '.join(columns)})"
+    chain = f"MATCH (e:{label}) USING INDEX SEEK e:{label}({', '.join(columns)})"
     searches = " UNION ALL ".join(
         f"{chain} WHERE {' AND '.join((*tests, *places))} RETURN e ORDER BY {ordered} LIMIT {most}"
         for wanted, places, ordered, most in parts

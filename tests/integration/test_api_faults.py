@@ -23,6 +23,7 @@ from api import main as api_main
 from api.connections import ActiveGraph, Connections
 from api.main import create_app, serve, start_warming
 from api.schemas import Ready
+from api.services import Services
 from api.watcher import Watch
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.connect import connect_redis
@@ -444,7 +445,7 @@ def test_reads_follow_the_active_target_without_a_failure(redis_url: str, neo4j_
 
 
 def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
-    redis_url: str, neo4j_url: str
+    redis_url: str, neo4j_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = Targets(connect_redis(Settings(redis_url=redis_url)))
     for name in ("blue", "green"):
@@ -453,15 +454,23 @@ def test_another_graph_is_warmed_up_when_it_becomes_the_active_one(
     with neo4j_driver.GraphDatabase.driver(neo4j_url) as driver:
         Neo4jGraph(driver).ensure_schema()
 
-    def answered() -> float:
-        name = "recollect_query_step_duration_seconds_count"
-        return metrics.REGISTRY.get_sample_value(name, {"step": "read"}) or 0.0
+    warmed: list[tuple[object, str | None, bool]] = []
 
+    def warm_up(services: Services) -> bool:
+        target = services.connections.graph.target
+        complete = warm_up_once(services)
+        warmed.append((services, target.name if target else None, complete))
+        return complete
+
+    warm_up_once = api_main.warm_up
+    monkeypatch.setattr(api_main, "warm_up", warm_up)
     with running_api(redis_url, neo4j_url) as api:
-        before = answered()
+        services = api.app.state.services
         targets.activate("green")
         # nobody asks anything but the API itself: in words, and from nodes of every kind
-        wait_until(lambda: answered() >= before + 2, "questions of our own", patience_s=180)
+        wait_until(
+            lambda: (services, "green", True) in warmed, "questions of our own", patience_s=180
+        )
         assert _active(api) == "green"
 
 

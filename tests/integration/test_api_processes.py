@@ -271,7 +271,7 @@ def test_processes_that_are_killed_under_load_cost_no_answer(served: Served) -> 
     ends_s = time.monotonic() + STORM_S
     chance, kills = random.Random(5), 0
     try:
-        while time.monotonic() < ends_s:
+        while time.monotonic() < ends_s or kills < 2:
             time.sleep(chance.uniform(0.2, 1.0))
             os.kill(chance.choice(sorted(served.pids())), signal.SIGKILL)
             killed_s, kills = time.monotonic(), kills + 1
@@ -281,7 +281,6 @@ def test_processes_that_are_killed_under_load_cost_no_answer(served: Served) -> 
         over.set()
         for asker in askers:
             asker.thread.join()
-    assert kills >= 2
     assert [asker.wrong for asker in askers] == [[]] * ASKERS
     assert sum(asker.answered for asker in askers) > 50
     assert max(asker.longest_s for asker in askers) < longest_restart_s + 1

@@ -43,7 +43,7 @@ MAX_COUNTED: Final = 10_000
 _TYPED = (
     "CASE WHEN $type IS NULL THEN true ELSE coalesce(n.corrected_type, n.entity_type) = $type END"
 )
-_BY_NAME = f"USING INDEX n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
+_BY_NAME = f"USING INDEX SEEK n:{ENTITY.label}({', '.join(ENTITY.indexes[0])})"
 
 LISTED: Final = f"""
 MATCH (n:{ENTITY.label}) {_BY_NAME}
@@ -88,7 +88,7 @@ RETURN {_SUMMARY_COLUMNS} AS node
 """
 SUMMARIES_IN: Final = f"""
 MATCH (s:{SUMMARY.label})
-USING INDEX s:{SUMMARY.label}({", ".join(SUMMARY.indexes[0])})
+USING INDEX SEEK s:{SUMMARY.label}({", ".join(SUMMARY.indexes[0])})
 WHERE s.tenant = $tenant AND s.session_id = $session_id AND s.summary_id IS NOT NULL
   AND s.scope = $kind AND s.scope_id = $scope_id AND {_WRITTEN}
 RETURN {_SUMMARY_COLUMNS} AS node
