@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Event
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ from api.share import ALONE, Share
 from api.shown_nodes import ShownNodes
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
+from enrichment.payloads import offered_event
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
@@ -35,7 +36,7 @@ from pipelines.observe import logs, metrics
 from pipelines.work.settings import Role, Settings
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
-from projections.events import EVERYONE, timestamp_ms
+from projections.events import EVERYONE, Event, timestamp_ms
 from projections.identity import START, Position
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Caller:
     """Who calls, by the name of the key, and the one tenant this request is about.
 
     Attributes:
-        user_id: whose memory the key reads, whatever is asked; None: that a request names.
+        user_id: for whom the key reads and writes, whatever is asked; None: whom a request names.
         all_users: may ask over all users.
     """
 
@@ -72,6 +73,14 @@ class Caller:
     tenant: str
     user_id: str | None = None
     all_users: bool = False
+
+    def offered(self, raw: Any, now_ms: int) -> Event:
+        """The event of an envelope that is sent: of the key's tenant and, if it has one, its user.
+
+        Raises:
+            InvalidEvent: with every broken rule, each by field.
+        """
+        return offered_event(raw, now_ms=now_ms, tenant=self.tenant, user_id=self.user_id)
 
     def view(self, user_id: str | None, now_ms: int, until: Position | None = None) -> Scope:
         """What a read sees: of the key's user, else of the one it names, else of nobody.
@@ -124,7 +133,7 @@ class Services:
         self.settings = settings
         self.connections = connections
         self.is_cold = False
-        self.closed = Event()
+        self.closed = threading.Event()
         self.watch = watch
         self.policy = policy_of(settings.model_dump())
         self.limits = Limits(settings, share.counts)

@@ -124,6 +124,8 @@ STATEMENTS: Final = (FACT_ASSERTED, FACT_RETRACTED, ENTITY_CORRECTED)
 """What producers may state about the world."""
 PUBLIC: Final = tuple(name for name, row in SYSTEM_EVENTS.items() if row.public)
 """System events that producers may send."""
+OF_ALL_USERS: Final = (ENTITY_CORRECTED, REQUESTED_EVENT)
+"""Those of them that change what all users of a tenant see."""
 WITH_RULES: Final = (*STATEMENTS, FEEDBACK_EVENT, REQUESTED_EVENT)
 """Those whose payload has rules."""
 
@@ -469,7 +471,9 @@ def parse_request(payload: Any) -> RequestedScope:
 # -- what producers may send -----------------------------------------------------------------------
 
 
-def offered_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
+def offered_event(
+    raw: Any, *, now_ms: int, tenant: str | None = None, user_id: str | None = None
+) -> Event:
     """The event of an envelope that a producer may send.
 
     The one place of these rules, for the API and for import. A statement that the ledger took in
@@ -480,12 +484,15 @@ def offered_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
         raw: the decoded JSON of the envelope.
         now_ms: the receiver's clock, for the rule on events of the future.
         tenant: the caller's; None: the envelope's own, or the default.
+        user_id: the caller's, whose event it becomes; None: the envelope's own, or nobody's.
 
     Raises:
         InvalidEvent: with every broken rule, each by field; at most MAX_ERRORS of them.
     """
     try:
         event = parse_event(raw, now_ms=now_ms, tenant=tenant)
+        if user_id is not None:
+            event = _of_user(event, user_id)
         if is_system_event(event.event_type) and event.event_type not in PUBLIC:
             rule = f"of the types under memory. producers may send {', '.join(PUBLIC)}"
             raise InvalidEvent((("event_type", rule),))
@@ -499,6 +506,22 @@ def offered_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
     except InvalidEvent as error:
         raise _bounded(error.errors) from None
     return event
+
+
+def _of_user(event: Event, user_id: str) -> Event:
+    """The event as that of a user, who speaks for nobody else.
+
+    Raises:
+        InvalidEvent: it is another user's, or would change what is not this user's alone.
+    """
+    errors = []
+    if event.user_id not in (None, user_id):
+        errors.append(("user_id", "the user of the key, or none"))
+    if event.event_type in OF_ALL_USERS:
+        errors.append(("event_type", f"a key of a user sends none of {', '.join(OF_ALL_USERS)}"))
+    if errors:
+        raise InvalidEvent(tuple(errors))
+    return event._replace(user_id=user_id)
 
 
 def _parse(event_type: str, payload: Any) -> Statement | Feedback | RequestedScope:

@@ -45,9 +45,15 @@ class Mapped(NamedTuple):
     refused: list[tuple[int, str]]
 
 
-def map_spans(spans: Sequence[Span], tenant: str) -> Mapped:
-    """The events of spans, whatever their order."""
-    request = _Request(spans, tenant)
+def map_spans(spans: Sequence[Span], tenant: str, user_id: str | None = None) -> Mapped:
+    """The events of spans, whatever their order.
+
+    Args:
+        spans: of one request.
+        tenant: the caller's.
+        user_id: the caller's; None: whom a span names, or nobody.
+    """
+    request = _Request(spans, tenant, user_id)
     drafts: list[Draft] = []
     refused: list[tuple[int, str]] = []
     scopes = ignored = 0
@@ -91,7 +97,7 @@ _DRAFTS: Final[dict[SpanKind, Callable[[Context], list[Draft]]]] = {
 class _Request:
     """The spans of a request, and what lies above each."""
 
-    def __init__(self, spans: Sequence[Span], tenant: str) -> None:
+    def __init__(self, spans: Sequence[Span], tenant: str, user_id: str | None) -> None:
         self._spans = spans
         self._tenant = tenant
         self.kinds = [span_kind(span) for span in spans]
@@ -100,7 +106,8 @@ class _Request:
             for place, span in enumerate(spans)
             if not span.is_log
         }
-        self._whose = [whose_is_it(span) for span in spans]
+        of_caller = Whose(None, user_id)
+        self._whose = [whose_is_it(span).or_else(of_caller) for span in spans]
         self._of_trace = self._named_by_trace()
         self._effects: dict[int, str | None] = {}
 

@@ -37,8 +37,8 @@ from api.schemas import (
     EventEnvelope,
     StoredEvent,
 )
-from api.services import Services, counts_as_read
-from enrichment.payloads import FACT_ASSERTED, FACT_RETRACTED, FEEDBACK_EVENT, offered_event
+from api.services import Caller, Services, counts_as_read
+from enrichment.payloads import FACT_ASSERTED, FACT_RETRACTED, FEEDBACK_EVENT
 from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.ledger import Appended, Entry, Outcome
 from pipelines.observe import logs, metrics
@@ -102,7 +102,7 @@ _BATCH_BODY: Final = {
 )
 async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append one event; sending the same one again is safe and says `duplicate`."""
-    accepted = await services.append(lambda: _append_one(services, body, caller.tenant))
+    accepted = await services.append(lambda: _append_one(services, body, caller))
     return JsonResponse(
         accepted,
         status_code=200 if accepted.duplicate else 201,
@@ -123,7 +123,7 @@ async def append_event(caller: Writer, services: ServicesOf, body: JsonBytes) ->
 )
 async def append_events(caller: Writer, services: ServicesOf, body: JsonBytes) -> Response:
     """Append up to 1,000 events, each judged alone, in order."""
-    answer = await services.append(lambda: _append_many(services, body, caller.tenant))
+    answer = await services.append(lambda: _append_many(services, body, caller))
     all_in = answer.counts.accepted + answer.counts.duplicates == len(answer.results)
     return JsonResponse(answer, status_code=200 if all_in else MULTI_STATUS)
 
@@ -192,11 +192,11 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _append_one(services: Services, body: bytes, tenant: str) -> Accepted:
-    admit(services, tenant, 1)
+def _append_one(services: Services, body: bytes, caller: Caller) -> Accepted:
+    admit(services, caller.tenant, 1)
     ledger = services.ledger()
     try:
-        event = offered_event(decode_json(body), now_ms=_now_ms(), tenant=tenant)
+        event = caller.offered(decode_json(body), _now_ms())
         outcome = ledger.append([event], request_id=current_request_id())[0]
     except RecollectError as error:
         count_outcomes([error])
@@ -210,12 +210,12 @@ def _append_one(services: Services, body: bytes, tenant: str) -> Accepted:
     )
 
 
-def _append_many(services: Services, body: bytes, tenant: str) -> BatchAccepted:
+def _append_many(services: Services, body: bytes, caller: Caller) -> BatchAccepted:
     envelopes = _envelopes(decode_json(body), services.settings.max_batch_events)
-    admit(services, tenant, len(envelopes))
+    admit(services, caller.tenant, len(envelopes))
     ledger = services.ledger()
     now_ms = _now_ms()
-    judged = [_judged(raw, tenant, now_ms) for raw in envelopes]
+    judged = [_judged(raw, caller, now_ms) for raw in envelopes]
     try:
         events = [event for event in judged if isinstance(event, Event)]
         places = iter(ledger.append(events, request_id=current_request_id()))
@@ -235,10 +235,10 @@ def _append_many(services: Services, body: bytes, tenant: str) -> BatchAccepted:
     return BatchAccepted(results=results, counts=_counts(results))
 
 
-def _judged(raw: Any, tenant: str, now_ms: int) -> Event | InvalidInput:
+def _judged(raw: Any, caller: Caller, now_ms: int) -> Event | InvalidInput:
     """An event of a batch, or why it is none."""
     try:
-        return offered_event(raw, now_ms=now_ms, tenant=tenant)
+        return caller.offered(raw, now_ms)
     except InvalidInput as error:
         return error
 

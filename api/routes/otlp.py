@@ -19,8 +19,7 @@ from api.otlp.telemetry import TooLarge
 from api.otlp.wire import ENCODINGS, JSON, Encoding, encoding_of, status_code, unpacked
 from api.routes.events import admit, count_outcomes, record_appended
 from api.schemas import Problem
-from api.services import Services
-from enrichment.payloads import offered_event
+from api.services import Caller, Services
 from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import metrics
 from projections.errors import EventConflict, InvalidInput, RecollectError
@@ -117,7 +116,7 @@ def _responses(rejected: str) -> dict[int | str, dict[str, Any]]:
 )
 async def take_spans(caller: Writer, services: ServicesOf, body: SentBody) -> Response:
     """Remember what GenAI spans tell (OTLP/HTTP); sending a span again is safe."""
-    return await services.append(lambda: _take_spans(services, body, caller.tenant))
+    return await services.append(lambda: _take_spans(services, body, caller))
 
 
 @router.post(
@@ -128,13 +127,13 @@ async def take_spans(caller: Writer, services: ServicesOf, body: SentBody) -> Re
 )
 async def take_log_records(caller: Writer, services: ServicesOf, body: SentBody) -> Response:
     """Remember what the events of GenAI in the log tell (OTLP/HTTP)."""
-    return await services.append(lambda: _take_log_records(services, body, caller.tenant))
+    return await services.append(lambda: _take_log_records(services, body, caller))
 
 
-def _take_spans(services: Services, body: Sent, tenant: str) -> Response:
+def _take_spans(services: Services, body: Sent, caller: Caller) -> Response:
     spans = _read(body, body.encoding.read_spans, services.settings.otlp_max_bytes)
-    mapped = map_spans(spans, tenant)
-    refused = _appended(services, mapped.drafts, tenant)
+    mapped = map_spans(spans, caller.tenant, caller.user_id)
+    refused = _appended(services, mapped.drafts, caller)
     refused.add_all(mapped.refused)
     rejected = set(refused.reasons)
     _count("traces", len(spans), mapped, len(rejected))
@@ -143,11 +142,11 @@ def _take_spans(services: Services, body: Sent, tenant: str) -> Response:
     return _answer(body, body.encoding.spans_answer(len(rejected), text))
 
 
-def _take_log_records(services: Services, body: Sent, tenant: str) -> Response:
+def _take_log_records(services: Services, body: Sent, caller: Caller) -> Response:
     records = _read(body, body.encoding.read_log_records, services.settings.otlp_max_bytes)
     told = spans_of(records)
-    mapped = map_spans(told.spans, tenant)
-    of_spans = _appended(services, mapped.drafts, tenant)
+    mapped = map_spans(told.spans, caller.tenant, caller.user_id)
+    of_spans = _appended(services, mapped.drafts, caller)
     of_spans.add_all(mapped.refused)
     refused = _Refused()
     refused.warnings = of_spans.warnings
@@ -204,7 +203,7 @@ class _Refused:
         return f"{text}; and {more:,} more" if more > 0 else text
 
 
-def _appended(services: Services, drafts: Sequence[Draft], tenant: str) -> _Refused:
+def _appended(services: Services, drafts: Sequence[Draft], caller: Caller) -> _Refused:
     """Append the events.
 
     Raises:
@@ -216,12 +215,12 @@ def _appended(services: Services, drafts: Sequence[Draft], tenant: str) -> _Refu
         return refused
     if len(drafts) > MAX_EVENTS:
         raise ApiProblem("body-too-large", f"At most {MAX_EVENTS:,} events a request.")
-    admit(services, tenant, len(drafts))
+    admit(services, caller.tenant, len(drafts))
     ledger, now_ms = services.ledger(), time.time_ns() // 1_000_000
     events: list[tuple[Draft, Event]] = []
     for draft in drafts:
         try:
-            event = offered_event(draft.envelope, now_ms=now_ms, tenant=tenant)
+            event = caller.offered(draft.envelope, now_ms)
         except InvalidInput as error:
             refused.add(draft.origin, error)
             count_outcomes([error])

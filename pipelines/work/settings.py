@@ -57,7 +57,7 @@ class ApiKey(BaseModel):
         default=None,
         min_length=1,
         max_length=MAX_NAME_CHARACTERS,
-        description="whose memory it reads, whatever a request says; none: that a request names",
+        description="for whom it reads and writes; none: for whom a request names",
     )
     all_users: bool = Field(
         default=False,

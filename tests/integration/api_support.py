@@ -27,10 +27,12 @@ READ_KEY = "read-key-of-acme-0123456789"
 WRITE_KEY = "write-key-of-acme-0123456789"
 OTHER_KEY = "write-key-of-other-0123456789"
 ADMIN_KEY = "admin-key-of-all-0123456789"
+USER_KEY = "write-key-of-cara-0123456789"
 KEYS = (
     ApiKey(name="reader", key=READ_KEY, tenant="acme", role="read"),
     ApiKey(name="writer", key=WRITE_KEY, tenant="acme", role="write"),
     ApiKey(name="stranger", key=OTHER_KEY, tenant="other", role="write"),
+    ApiKey(name="cara", key=USER_KEY, tenant="acme", role="write", user_id="cara"),
     ApiKey(name="operator", key=ADMIN_KEY, tenant="*", role="admin"),
 )
 PATIENCE_S = 120.0

@@ -23,6 +23,7 @@ from tests.integration.api_support import (
     KEYS,
     OTHER_KEY,
     READ_KEY,
+    USER_KEY,
     WRITE_KEY,
     Api,
     assert_problem,
@@ -82,6 +83,31 @@ def test_every_broken_rule_is_named(writer: httpx.Client) -> None:
     answer = writer.post("/v1/events", json=envelope(event_type="x", colour="red", agent_id=""))
     fields = {item["field"] for item in assert_problem(answer, 422, "invalid-input")["errors"]}
     assert fields == {"event_type", "colour", "agent_id"}
+
+
+def test_what_comes_with_a_key_of_a_user_is_theirs(api: Api, ledger: Ledger) -> None:
+    unnamed, named = envelope(), envelope(user_id="cara")
+    correction = {"correction": "same_as", "entity_id": f"entity:{1:032x}", "other_id": "x"}
+    others = [
+        envelope(user_id="bob"),
+        envelope(event_type="memory.entity_corrected", payload=correction),
+        envelope(event_type="memory.consolidation_requested", payload={"session_id": "s"}),
+    ]
+    with api.client(USER_KEY) as client:
+        assert client.post("/v1/events", json=unnamed).status_code == 201
+        assert client.post("/v1/events", json={**unnamed, "user_id": "cara"}).status_code == 200
+        answer = client.post("/v1/events/batch", json=[named, unnamed, *others])
+        problem = assert_problem(client.post("/v1/events", json=others[0]), 422, "invalid-input")
+    results = answer.json()["results"]
+    assert [result["status"] for result in results] == [201, 200, 422, 422, 422]
+    fields = [result["error"]["errors"][0]["field"] for result in results[2:]]
+    assert fields == ["user_id", "event_type", "event_type"]
+    assert problem["errors"] == [{"field": "user_id", "rule": "the user of the key, or none"}]
+    for event in (unnamed, named):
+        entry = ledger.find("acme", event["event_id"])
+        assert entry is not None
+        assert entry.event().user_id == "cara"
+    assert [ledger.find("acme", event["event_id"]) for event in others] == [None] * 3
 
 
 def test_a_private_system_event_is_refused(writer: httpx.Client) -> None:

@@ -32,6 +32,7 @@ from tests.integration.api_support import (
     ADMIN_KEY,
     OTHER_KEY,
     READ_KEY,
+    USER_KEY,
     WRITE_KEY,
     Api,
     Graph,
@@ -207,6 +208,22 @@ def test_a_span_sent_again_with_other_content_is_told(client: httpx.Client) -> N
     number, message = rejected(answer)
     assert number == 0
     assert "was told otherwise before" in message
+
+
+def test_what_comes_with_a_key_of_a_user_is_theirs(api: Api, ledger: Ledger) -> None:
+    def of_user(spans: list[Any], user_id: str) -> list[Any]:
+        named = {"user.id": user_id}
+        return [item._replace(attributes={**item.attributes, **named}) for item in spans]
+
+    spans, others = story(f"{15:032x}"), story(f"{16:032x}")
+    with api.client(USER_KEY) as client:
+        assert_success(post(client, request_of(spans).SerializeToString()))
+        number, message = rejected(
+            post(client, request_of(of_user(others, "bob")).SerializeToString())
+        )
+    assert_in_ledger(ledger, envelopes(of_user(spans, "cara")))
+    assert number > 0
+    assert "user_id: the user of the key, or none" in message
 
 
 def test_log_records_tell_what_spans_do_not(client: httpx.Client, ledger: Ledger) -> None:
