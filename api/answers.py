@@ -71,9 +71,14 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         """The body."""
-        if isinstance(content, BaseModel):
-            return content.model_dump_json().encode()
-        return orjson.dumps(content)
+        return orjson.dumps(content, default=_fields)
+
+
+def _fields(model: Any) -> dict[str, Any]:
+    """What a model says, in its order; pydantic looks longer at values that may be anything."""
+    if isinstance(model, BaseModel):
+        return model.__dict__
+    raise TypeError(type(model).__name__)
 
 
 def _attribute_kinds(label: str) -> dict[str, Kind]:
@@ -85,24 +90,32 @@ def _attribute_kinds(label: str) -> dict[str, Kind]:
 
 
 _ATTRIBUTES: Final = {row.label: _attribute_kinds(row.label) for row in NODES.values()}
+_UNSET: Final = {
+    label: {**dict.fromkeys(kinds), **_UNWRITTEN.get(label, {})}
+    for label, kinds in _ATTRIBUTES.items()
+}
 _TIMES: Final = {
     label: {name: kind for name, kind in kinds.items() if kind in (Kind.TIME, Kind.TIMES)}
     for label, kinds in _ATTRIBUTES.items()
 }
-_EDGE_KINDS: Final = {
-    row.type: {prop.name: prop.kind for prop in row.properties} for row in EDGES.values()
+_EDGE_TIMES: Final = {
+    row.type: {
+        prop.name: prop.kind for prop in row.properties if prop.kind in (Kind.TIME, Kind.TIMES)
+    }
+    for row in EDGES.values()
 }
 
 
-def _shown(value: Any, kind: Kind | None) -> Any:
-    """A property on the wire: times as text."""
-    if value is None:
-        return None
-    if kind is Kind.TIME:
-        return timestamp_text(value)
-    if kind is Kind.TIMES:
-        return [timestamp_text(item) for item in value]
-    return value
+def _with_times(properties: dict[str, Any], times: Mapping[str, Kind]) -> dict[str, Any]:
+    """Properties as the wire has them: some are times, and become texts."""
+    for name, kind in times.items():
+        value = properties.get(name)
+        if value is not None:
+            several = kind is Kind.TIMES
+            properties[name] = (
+                list(map(timestamp_text, value)) if several else timestamp_text(value)
+            )
+    return properties
 
 
 def importance_of(properties: Mapping[str, Any]) -> int:
@@ -139,10 +152,13 @@ def used_at_ms(node: GraphNode) -> int:
 def _of_event(
     event_id: str, properties: Mapping[str, Any], supporting: Sequence[str]
 ) -> NodeProvenance:
-    fields = {**properties, "occurred_at": timestamp_text(properties["occurred_at"])}
     return NodeProvenance(
         event_id=event_id,
-        **{name: fields.get(name) for name in _PROVENANCE},
+        global_position=properties.get("global_position"),
+        occurred_at=timestamp_text(properties["occurred_at"]),
+        session_id=properties.get("session_id"),
+        agent_id=properties.get("agent_id"),
+        trace_id=properties.get("trace_id"),
         supporting_event_ids=list(supporting),
     )
 
@@ -177,6 +193,7 @@ def atlas_node(
     relevance: float,
     rank: float | None = None,
     depth: int | None = None,
+    **more: Any,
 ) -> Node:
     """A node of the graph in the Atlas form.
 
@@ -186,6 +203,7 @@ def atlas_node(
         relevance: 0 to 1.
         rank: what the answer is sorted by; None: the decay score.
         depth: hops from the asked node.
+        more: further fields of `Node`: how it was found.
     """
     properties = node.properties
     importance = importance_shown(node)
@@ -196,12 +214,11 @@ def atlas_node(
         importance=importance,
         relevance=relevance,
     )
-    attributes = {name: properties.get(name) for name in _ATTRIBUTES[node.label]}
-    for name, value in _UNWRITTEN.get(node.label, {}).items():
-        if attributes[name] is None:
+    attributes = dict(_UNSET[node.label])
+    for name, value in properties.items():
+        if name in attributes and value is not None:
             attributes[name] = value
-    for name, kind in _TIMES[node.label].items():
-        attributes[name] = _shown(attributes[name], kind)
+    _with_times(attributes, _TIMES[node.label])
     return Node(
         node_id=node.node_id,
         type=node.label,
@@ -214,6 +231,7 @@ def atlas_node(
             rank_score=decay if rank is None else rank,
         ),
         depth=depth,
+        **more,
     )
 
 
@@ -224,10 +242,7 @@ def atlas_edges(edges: Iterable[GraphEdge]) -> list[Edge]:
             source=edge.source,
             target=edge.target,
             type=edge.type,
-            properties={
-                name: _shown(value, _EDGE_KINDS[edge.type].get(name))
-                for name, value in edge.properties.items()
-            },
+            properties=_with_times({**edge.properties}, _EDGE_TIMES[edge.type]),
         )
         for edge in edges
     ]
@@ -397,18 +412,17 @@ def _answer(story: StoryAnswer, response: AtlasResponse) -> Answer:
 
 
 def _ranked_node(page: Subgraph, ranked: Ranked, now_ms: int) -> Node:
-    node = atlas_node(
+    return atlas_node(
         page.nodes[ranked.node_id],
         now_ms=now_ms,
         relevance=min(1.0, max(0.0, ranked.relevance)),
         rank=ranked.rank,
         depth=ranked.depth,
+        found_by=list(ranked.found_by),
+        pending=ranked.node_id in page.pending,
+        retrieval_reason="direct" if ranked.signal is None else "proactive",
+        proactive_signal=ranked.signal,
     )
-    node.found_by = list(ranked.found_by)
-    node.pending = ranked.node_id in page.pending
-    if ranked.signal is not None:
-        node.retrieval_reason, node.proactive_signal = "proactive", ranked.signal
-    return node
 
 
 def _report(outcome: Outcome) -> ChannelReport:

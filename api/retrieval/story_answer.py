@@ -107,6 +107,8 @@ def story_answer(
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
+    decides = _decides(stories, features, terms, plan)
+    decides = decides and _fits(stories, features, plan, int(order[0]))
     return StoryAnswer(
         plan=plan,
         confidence=confidence,
@@ -115,11 +117,10 @@ def story_answer(
         type=_type(plan),
         value=_value(stories, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
-        decides=_decides(stories, features, terms, plan)
-        and _fits(stories, features, plan, int(order[0])),
+        decides=decides,
         explained={
             stories.ids[place]: explained(features, plan, place)
-            for place in order[:MAX_EXPLAINED].tolist()
+            for place in order[: MAX_EXPLAINED if decides else 0].tolist()
         },
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
@@ -178,11 +179,13 @@ def _count(response: AtlasResponse) -> None:
         outcome = "partial"
     method = response.meta.retrieval_method or ""
     metrics.QUERIES.labels(method=method, outcome=outcome).inc()
-    for node in response.nodes:
-        for channel in node.found_by:
-            metrics.CHANNEL_NODES.labels(channel=channel).inc()
-        if node.proactive_signal is not None:
-            metrics.PROACTIVE_NODES.labels(signal=node.proactive_signal).inc()
+    for channel, number in Counter(
+        each for node in response.nodes for each in node.found_by
+    ).items():
+        metrics.CHANNEL_NODES.labels(channel=channel).inc(number)
+    for signal, number in Counter(node.proactive_signal for node in response.nodes).items():
+        if signal is not None:
+            metrics.PROACTIVE_NODES.labels(signal=signal).inc(number)
 
 
 _NOT_THE_QUESTION: Final = {

@@ -488,12 +488,12 @@ class RemoteReads(ColumnReads):
 
     def found_by_name(self, names: Sequence[str], limit: int) -> list[EntityName]:
         """Entities with one of the canonical names."""
-        answer: list[EntityName] = self._ask("found_by_name", names, limit)
+        answer: list[EntityName] = self._ask("found_by_name", names, limit) if names else []
         return answer
 
     def found_by_id(self, ids: Sequence[str]) -> list[EntityName]:
         """Entities of the ids."""
-        answer: list[EntityName] = self._ask("found_by_id", ids)
+        answer: list[EntityName] = self._ask("found_by_id", ids) if ids else []
         return answer
 
     def found_near(self, vector: Sequence[float], limit: int) -> list[tuple[EntityName, float]]:
@@ -503,7 +503,8 @@ class RemoteReads(ColumnReads):
 
     def same_as(self, ids: Iterable[str]) -> list[tuple[str, str]]:
         """Pairs that were found to be the same, from the ids on as far as five steps lead."""
-        answer: list[tuple[str, str]] = self._ask("same_as", list(ids))
+        starts = list(ids)
+        answer: list[tuple[str, str]] = self._ask("same_as", starts) if starts else []
         return answer
 
     def mentioned(self, ids: Iterable[str]) -> dict[str, int]:

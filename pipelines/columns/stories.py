@@ -8,8 +8,7 @@ answered by another, so the best events are told together with the rest of their
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -42,6 +41,7 @@ class _Telling:
         self._view = view
         self._question = question
         self._events = view.tenant.events
+        self._sees: Callable[[int], bool] = view.seen.item
         self._story_of: dict[int, int] = {}
         names = self._events.names
         self._sessions = {
@@ -52,9 +52,8 @@ class _Telling:
         acting = self._acting()
         named = self._named(acting)
         self._choose(named)
-        numbered = sorted(
-            (story, *self._events.place(row), row) for row, story in self._story_of.items()
-        )
+        at, ids = self._events.table.whole("occurred_ms").item, self._events.ids
+        numbered = sorted((story, at(row), ids[row], row) for row, story in self._story_of.items())
         rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
         _, story = numpy.unique([one[0] for one in numbered], return_inverse=True)
         return self._columns(rows, story.astype(numpy.int32), acting, named)
@@ -117,22 +116,22 @@ class _Telling:
 
     def _story(self, row: int) -> Iterator[int]:
         """The rows of the story that a row is of, as far as the viewer sees them."""
-        events = self._events
-        order = events.sessions.get(int(events.table["session"][row]), [row])
-        at = bisect_left(order, events.place(row), key=events.place)
         yield row
-        yield from self._onwards(row, order[at - 1 :: -1] if at else ())
-        yield from self._onwards(row, order[at + 1 :])
+        yield from self._onwards(row, "previous")
+        yield from self._onwards(row, "following")
 
-    def _onwards(self, row: int, others: Sequence[int]) -> Iterator[int]:
-        occurred, seen = self._events.table["occurred_ms"], self._view.seen
-        before_ms = int(occurred[row])
-        for other in islice((one for one in others if seen[one]), MOST_BESIDE):
-            at_ms = int(occurred[other])
-            if abs(at_ms - before_ms) > PAUSE_MS:
-                return
-            yield other
-            before_ms = at_ms
+    def _onwards(self, row: int, along: str) -> Iterator[int]:
+        column = self._events.table.whole
+        occurred, onwards, seen = column("occurred_ms").item, column(along).item, self._sees
+        before_ms, other, left = occurred(row), onwards(row), MOST_BESIDE
+        while other != NOBODY and left:
+            if seen(other):
+                at_ms = occurred(other)
+                if abs(at_ms - before_ms) > PAUSE_MS:
+                    return
+                yield other
+                before_ms, left = at_ms, left - 1
+            other = onwards(other)
 
     def _hits(self) -> Iterator[int]:
         rows, seen = self._events.rows, self._view.seen

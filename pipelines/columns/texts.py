@@ -28,7 +28,8 @@ class Texts:
     def __init__(self) -> None:
         self._texts = Table({"row": "i4", "words": "i4", "stems": "i4"})
         self._postings: dict[str, Table] = {}
-        self._of_row: dict[int, int] = {}
+        self._of_row = Table({"text": "i4"})
+        self._saying = 0
         self._words = 0
 
     def put(self, row: int, stems: Mapping[str, int]) -> None:
@@ -36,7 +37,10 @@ class Texts:
         self.drop(row)
         words = sum(stems.values())
         text = self._texts.add(row=row, words=words, stems=len(stems))
-        self._of_row[row] = text
+        while self._of_row.size <= row:
+            self._of_row.add(text=NOBODY)
+        self._of_row["text"][row] = text
+        self._saying += 1
         self._words += words
         for stem, count in stems.items():
             postings = self._postings.get(stem)
@@ -46,9 +50,10 @@ class Texts:
 
     def drop(self, row: int) -> None:
         """Forget what a row says."""
-        text = self._of_row.pop(row, None)
-        if text is not None:
-            self._texts["row"][text] = NOBODY
+        text = self._text(row)
+        if text != NOBODY:
+            self._of_row["text"][row] = self._texts["row"][text] = NOBODY
+            self._saying -= 1
             self._words -= int(self._texts["words"][text])
 
     def scores(self, stems: Iterable[str], rows: int) -> Array:
@@ -60,7 +65,7 @@ class Texts:
         """
         texts = self._texts
         scores = numpy.zeros(texts.size, dtype=numpy.float32)
-        share = _K1 * _B / max(1.0, self._words / max(1, len(self._of_row)))
+        share = _K1 * _B / max(1.0, self._words / max(1, self._saying))
         bounds = texts["words"] * numpy.float32(share)
         bounds += numpy.float32(_K1 * (1 - _B))
         for stem in dict.fromkeys(stems):
@@ -68,7 +73,7 @@ class Texts:
             if postings is None:
                 continue
             held, count = postings["text"], postings["count"].astype(numpy.float32)
-            total = max(len(self._of_row), postings.size)
+            total = max(self._saying, postings.size)
             rarity = numpy.log1p((total - postings.size + 0.5) / (postings.size + 0.5))
             weight = numpy.float32(rarity * (1 + _K1))
             scores[held] += weight * count / (count + bounds[held])
@@ -108,8 +113,8 @@ class Texts:
 
     def said(self, row: int) -> tuple[int, int] | None:
         """How many words and how many stems a row says; None: it says nothing."""
-        text = self._of_row.get(row)
-        if text is None:
+        text = self._text(row)
+        if text == NOBODY:
             return None
         return int(self._texts["words"][text]), int(self._texts["stems"][text])
 
@@ -127,9 +132,18 @@ class Texts:
 
     def totals(self) -> tuple[int, int]:
         """How many rows say something, and how many words."""
-        return len(self._of_row), self._words
+        return self._saying, self._words
+
+    def _text(self, row: int) -> int:
+        """The text of a row; NOBODY if it says nothing."""
+        return self._of_row.whole("text").item(row) if row < self._of_row.size else NOBODY
 
     def _of(self, rows: Rows) -> Rows:
         """The text of each of the rows; NOBODY of one that says nothing."""
-        texts = self._of_row
-        return numpy.fromiter((texts.get(row, NOBODY) for row in rows.tolist()), "i4", len(rows))
+        texts = self._of_row["text"]
+        in_reach = numpy.asarray(rows) < len(texts)
+        if in_reach.all():
+            return numpy.asarray(texts[rows])
+        of_rows = numpy.full(len(rows), NOBODY, dtype=texts.dtype)
+        of_rows[in_reach] = texts[rows[in_reach]]
+        return of_rows
