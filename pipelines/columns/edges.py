@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipelines.columns.tables import NOBODY, Table
+from pipelines.columns.tables import NOBODY, ByRow, Table
 
 
 class Edge(NamedTuple):
@@ -28,14 +28,14 @@ class Edges:
                 "mark": "?",
             }
         )
-        self._first_out = _Heads()
-        self._first_in = _Heads()
+        self._first_out = ByRow()
+        self._first_in = ByRow()
 
     def add(self, edge: Edge) -> None:
         """Add an edge; parallel ones are kept apart."""
         place = self._edges.size
-        next_out = self._first_out.push(edge.source, place)
-        next_in = self._first_in.push(edge.target, place)
+        next_out, next_in = self._first_out[edge.source], self._first_in[edge.target]
+        self._first_out[edge.source] = self._first_in[edge.target] = place
         self._edges.add(**edge._asdict(), next_out=next_out, next_in=next_in)
 
     def out(self, source: int) -> Iterator[Edge]:
@@ -73,24 +73,3 @@ class Edges:
             if source != NOBODY:
                 yield Edge(source, targets(place), scores(place), marks(place))
             place = behind(place)
-
-
-class _Heads:
-    """The first edge of each row."""
-
-    def __init__(self) -> None:
-        self._table = Table({"first": "i4"})
-
-    def __getitem__(self, row: int) -> int:
-        return self._table.whole("first").item(row) if row < self._table.size else NOBODY
-
-    def __setitem__(self, row: int, place: int) -> None:
-        self._table["first"][row] = place
-
-    def push(self, row: int, place: int) -> int:
-        """Put an edge first; the one that was."""
-        while self._table.size <= row:
-            self._table.add(first=NOBODY)
-        before = self[row]
-        self[row] = place
-        return before

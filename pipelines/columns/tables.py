@@ -75,6 +75,28 @@ class Table:
         self._room = room
 
 
+class ByRow:
+    """A number of each row, 4 bytes each; NOBODY of one that has none."""
+
+    def __init__(self) -> None:
+        self._table = Table({"number": "i4"})
+
+    def __getitem__(self, row: int) -> int:
+        return self._table.whole("number").item(row) if row < self._table.size else NOBODY
+
+    def __setitem__(self, row: int, number: int) -> None:
+        while self._table.size <= row:
+            self._table.add(number=NOBODY)
+        self._table["number"][row] = number
+
+    def of(self, rows: Rows) -> Rows:
+        """The number of each of some rows."""
+        numbers = numpy.full(len(rows), NOBODY, dtype=numpy.int32)
+        in_reach = numpy.asarray(rows) < self._table.size
+        numbers[in_reach] = self._table["number"][rows[in_reach]]
+        return numbers
+
+
 class Names:
     """Texts by a small number each, the same for the same text."""
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy
 
-from pipelines.columns.tables import NOBODY, Array, Bits, Rows, Table
+from pipelines.columns.tables import NOBODY, Array, Bits, ByRow, Rows, Table
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -28,7 +28,7 @@ class Texts:
     def __init__(self) -> None:
         self._texts = Table({"row": "i4", "words": "i4", "stems": "i4"})
         self._postings: dict[str, Table] = {}
-        self._of_row = Table({"text": "i4"})
+        self._of_row = ByRow()
         self._saying = 0
         self._words = 0
 
@@ -37,9 +37,7 @@ class Texts:
         self.drop(row)
         words = sum(stems.values())
         text = self._texts.add(row=row, words=words, stems=len(stems))
-        while self._of_row.size <= row:
-            self._of_row.add(text=NOBODY)
-        self._of_row["text"][row] = text
+        self._of_row[row] = text
         self._saying += 1
         self._words += words
         for stem, count in stems.items():
@@ -50,9 +48,9 @@ class Texts:
 
     def drop(self, row: int) -> None:
         """Forget what a row says."""
-        text = self._text(row)
+        text = self._of_row[row]
         if text != NOBODY:
-            self._of_row["text"][row] = self._texts["row"][text] = NOBODY
+            self._of_row[row] = self._texts["row"][text] = NOBODY
             self._saying -= 1
             self._words -= int(self._texts["words"][text])
 
@@ -86,7 +84,7 @@ class Texts:
 
     def counts(self, stems: Sequence[str], rows: Rows) -> Array:
         """How often each of the rows holds each stem: a row each, a column a stem."""
-        wanted = self._of(rows)
+        wanted = self._of_row.of(rows)
         counts = numpy.zeros((len(rows), len(stems)))
         for column, stem in enumerate(stems):
             postings = self._postings.get(stem)
@@ -109,11 +107,11 @@ class Texts:
     def distinct(self, rows: Rows) -> Array:
         """How many stems each of the rows holds."""
         stems = numpy.append(self._texts["stems"], 0)
-        return numpy.asarray(stems[self._of(rows)])
+        return numpy.asarray(stems[self._of_row.of(rows)])
 
     def said(self, row: int) -> tuple[int, int] | None:
         """How many words and how many stems a row says; None: it says nothing."""
-        text = self._text(row)
+        text = self._of_row[row]
         if text == NOBODY:
             return None
         return int(self._texts["words"][text]), int(self._texts["stems"][text])
@@ -133,17 +131,3 @@ class Texts:
     def totals(self) -> tuple[int, int]:
         """How many rows say something, and how many words."""
         return self._saying, self._words
-
-    def _text(self, row: int) -> int:
-        """The text of a row; NOBODY if it says nothing."""
-        return self._of_row.whole("text").item(row) if row < self._of_row.size else NOBODY
-
-    def _of(self, rows: Rows) -> Rows:
-        """The text of each of the rows; NOBODY of one that says nothing."""
-        texts = self._of_row["text"]
-        in_reach = numpy.asarray(rows) < len(texts)
-        if in_reach.all():
-            return numpy.asarray(texts[rows])
-        of_rows = numpy.full(len(rows), NOBODY, dtype=texts.dtype)
-        of_rows[in_reach] = texts[rows[in_reach]]
-        return of_rows
