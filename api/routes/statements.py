@@ -113,10 +113,10 @@ def system_event(
                 "agent_id": caller.name,
                 "trace_id": f"request-{current_request_id()}",
                 "payload": payload,
-                **({} if user_id is None else {"user_id": user_id}),
             },
             now_ms=now_ms,
             tenant=caller.tenant,
+            user_id=user_id,
         )
     except InvalidEvent as error:
         raise InvalidInput(
