@@ -71,14 +71,9 @@ class JsonResponse(Response):
 
     def render(self, content: Any) -> bytes:
         """The body."""
-        return orjson.dumps(content, default=_fields)
-
-
-def _fields(model: Any) -> dict[str, Any]:
-    """What a model says, in its order; pydantic looks longer at values that may be anything."""
-    if isinstance(model, BaseModel):
-        return model.__dict__
-    raise TypeError(type(model).__name__)
+        if isinstance(content, BaseModel):
+            return content.model_dump_json().encode()
+        return orjson.dumps(content)
 
 
 def _attribute_kinds(label: str) -> dict[str, Kind]:
@@ -94,28 +89,27 @@ _UNSET: Final = {
     label: {**dict.fromkeys(kinds), **_UNWRITTEN.get(label, {})}
     for label, kinds in _ATTRIBUTES.items()
 }
-_TIMES: Final = {
-    label: {name: kind for name, kind in kinds.items() if kind in (Kind.TIME, Kind.TIMES)}
-    for label, kinds in _ATTRIBUTES.items()
-}
+
+
+def _times(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+    return {name: kind for name, kind in kinds.items() if kind in (Kind.TIME, Kind.TIMES)}
+
+
+_TIMES: Final = {label: _times(kinds) for label, kinds in _ATTRIBUTES.items()}
 _EDGE_TIMES: Final = {
-    row.type: {
-        prop.name: prop.kind for prop in row.properties if prop.kind in (Kind.TIME, Kind.TIMES)
-    }
-    for row in EDGES.values()
+    row.type: _times({prop.name: prop.kind for prop in row.properties}) for row in EDGES.values()
 }
 
 
-def _with_times(properties: dict[str, Any], times: Mapping[str, Kind]) -> dict[str, Any]:
-    """Properties as the wire has them: some are times, and become texts."""
+def _shown(properties: Mapping[str, Any], times: Mapping[str, Kind]) -> dict[str, Any]:
+    """Properties on the wire: those that are times as text."""
+    shown = dict(properties)
     for name, kind in times.items():
-        value = properties.get(name)
+        value = shown.get(name)
         if value is not None:
             several = kind is Kind.TIMES
-            properties[name] = (
-                list(map(timestamp_text, value)) if several else timestamp_text(value)
-            )
-    return properties
+            shown[name] = list(map(timestamp_text, value)) if several else timestamp_text(value)
+    return shown
 
 
 def importance_of(properties: Mapping[str, Any]) -> int:
@@ -152,15 +146,9 @@ def used_at_ms(node: GraphNode) -> int:
 def _of_event(
     event_id: str, properties: Mapping[str, Any], supporting: Sequence[str]
 ) -> NodeProvenance:
-    return NodeProvenance(
-        event_id=event_id,
-        global_position=properties.get("global_position"),
-        occurred_at=timestamp_text(properties["occurred_at"]),
-        session_id=properties.get("session_id"),
-        agent_id=properties.get("agent_id"),
-        trace_id=properties.get("trace_id"),
-        supporting_event_ids=list(supporting),
-    )
+    fields = {name: properties.get(name) for name in _PROVENANCE}
+    fields["occurred_at"] = timestamp_text(properties["occurred_at"])
+    return NodeProvenance(event_id=event_id, **fields, supporting_event_ids=list(supporting))
 
 
 def node_provenance(node: GraphNode) -> NodeProvenance:
@@ -218,11 +206,10 @@ def atlas_node(
     for name, value in properties.items():
         if name in attributes and value is not None:
             attributes[name] = value
-    _with_times(attributes, _TIMES[node.label])
     return Node(
         node_id=node.node_id,
         type=node.label,
-        attributes=attributes,
+        attributes=_shown(attributes, _TIMES[node.label]),
         provenance=node_provenance(node),
         scores=Scores(
             decay_score=decay,
@@ -242,7 +229,7 @@ def atlas_edges(edges: Iterable[GraphEdge]) -> list[Edge]:
             source=edge.source,
             target=edge.target,
             type=edge.type,
-            properties=_with_times({**edge.properties}, _EDGE_TIMES[edge.type]),
+            properties=_shown(edge.properties, _EDGE_TIMES[edge.type]),
         )
         for edge in edges
     ]

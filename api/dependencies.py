@@ -225,7 +225,7 @@ def decode_json(body: bytes) -> Any:
         ) from None
 
 
-def body_of(model: type[M]) -> Callable[[JsonBytes], Awaitable[M]]:
+def body_of(model: type[M]) -> Callable[[JsonBytes], M]:
     """A dependency: the body as the model, judged with the errors of the other routes.
 
     Raises, when it is called:
@@ -233,7 +233,7 @@ def body_of(model: type[M]) -> Callable[[JsonBytes], Awaitable[M]]:
         RequestValidationError: it breaks a rule of the model; every one is named.
     """
 
-    async def parse(body: JsonBytes) -> M:  # else a thread is asked for it
+    def parse(body: JsonBytes) -> M:
         value = decode_json(body)
         try:
             # JSON has types: "100" is no number, and what is taken for one hides a mistake.

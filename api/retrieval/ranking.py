@@ -136,9 +136,7 @@ class Pool:
         """Nodes with what found each, and how far from the seeds."""
         depths = [self.depths.get(node_id) for node_id in ids]
         channels = [
-            _channels(
-                node_id in self.text, node_id in self.near, depth, not depth and is_event(node_id)
-            )
+            _channels(node_id in self.text, node_id in self.near, depth, is_event(node_id))
             for node_id, depth in zip(ids, depths, strict=True)
         ]
         columns = (ids, ranks.tolist(), relevance.tolist(), depths, channels)
