@@ -52,7 +52,7 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
     wanted = stems - source
     if not wanted:
         return 0.0
-    named = {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}
+    named = _words(relation)
     others = frozenset(map(stem_in, _ASKED_AS.get(relation, "").split()))
     by_relation = len(named & wanted) / len(named) if named else 0.0
     if others & wanted:
@@ -61,3 +61,12 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
         # of two wishes about the same the newer counts, however they are worded
         return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
     return by_relation / 2 + len((named | others | target) & wanted) / len(wanted) / 2
+
+
+def has_words(relation: str) -> bool:
+    """Whether a relation says what it is about: `has_address` does, `has_value` does not."""
+    return bool(_words(relation))
+
+
+def _words(relation: str) -> set[str]:
+    return {stem_in(word) for word in relation_words(relation).split() if word not in _EMPTY}

@@ -91,7 +91,7 @@ _THIS_SESSION: Final = re.compile(
 )
 _FAILED: Final = re.compile(
     r"(?<!\w)(?:fail\w*|errors?|rejected|refus\w+|denied|declined|unsuccessful|crash\w*|broke\w*|"
-    r"timed\s+out|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
+    r"tim(?:ed?|ing)[\s-]*outs?|not\s+(?:answer|respond|reply|succeed)|blocked|went\s+wrong|problems?|did\s+not\s+(?:work|go\s+through)|trouble)(?!\w)",
     re.IGNORECASE,
 )
 _SUCCEEDED: Final = re.compile(

@@ -21,6 +21,7 @@ from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DecayWeights
+from enrichment.stems import stem_in, words_in
 from pipelines.columns.standings import Array
 from pipelines.columns.story_records import Stories
 from pipelines.graph.rows import is_event
@@ -36,8 +37,8 @@ FIRST_EVENTS: Final = 5
 MAX_EXPLAINED: Final = 20
 _ALIKE: Final = 0.75
 """Share, by rarity, of the words of the best event that another one of the same kind holds."""
-_ALIKE_STORY: Final = 0.8
-"""Of the words that its story says, beside that of the best."""
+_ALIKE_ATTEMPT: Final = 0.8
+"""Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
     Operator.COUNT: "count",
@@ -61,7 +62,8 @@ class StoryAnswer(NamedTuple):
         order: ids of events, the best first.
         relevance: of each of them, 0 to 1.
         type: of the answer.
-        value: a number, names, a date; None: the text of the first piece of evidence.
+        value: a number, names, a date, what a fact says; None: the text of the first piece of
+            evidence.
         evidence: ids of the events that prove the value.
         decides: whether the order stands: else the answer is ranked by what is said alone.
         explained: what counted most for the first events, by id and feature.
@@ -107,7 +109,7 @@ def story_answer(
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
-    decides = _decides(stories, features, terms, plan)
+    decides = _decides(stories, features, plan)
     decides = decides and _fits(stories, features, plan, int(order[0]))
     return StoryAnswer(
         plan=plan,
@@ -115,7 +117,7 @@ def story_answer(
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
         type=_type(plan),
-        value=_value(stories, plan, order, evidence=evidence, zone=zone),
+        value=_value(stories, features, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=decides,
         explained={
@@ -143,15 +145,14 @@ def _type(plan: Plan) -> AnswerType:
     return _TYPES.get(plan.operator, "events")
 
 
-def _decides(stories: Stories, features: Features, terms: StoryTerms, plan: Plan) -> bool:
+def _decides(stories: Stories, features: Features, plan: Plan) -> bool:
     """Whether tools were used here, or the question asks for a place in an order and no more."""
     acts = features.roles.call | features.roles.worked | stories.failed
     if acts.mean() >= ACTS_SHARE:
         return True
-    named = {part for place in _named(stories) for part in stories.authors[place].lower().split()}
-    topic = set(terms.words) - {word for part in named for word in (part, *part.split("."))}
-    asks_order = plan.operator in _EXACT and features.is_named and not topic
-    return asks_order or (plan.operator is Operator.SUMMARY and bool(stories.in_session.any()))
+    if plan.operator in _EXACT and features.is_bare:
+        return True
+    return plan.operator is Operator.SUMMARY and bool(stories.in_session.any())
 
 
 def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
@@ -160,6 +161,8 @@ def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
     What an agent did of its own accord has no failure at its end: why it did, and what stood
     before and after, is told by paths. So is a record that is asked for by its identifier.
     """
+    if features.facts:
+        return True
     if plan.operator is Operator.CAUSE:
         return bool(stories.failed[best] or features.roles.other[best])
     if plan.operator in (Operator.AFTER, Operator.BEFORE):
@@ -167,30 +170,42 @@ def _fits(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
     return not (plan.operator in (Operator.VALUE, Operator.PROFILE) and features.held)
 
 
-def _named(stories: Stories) -> list[int]:
-    named: list[int] = numpy.unique(stories.author[stories.named]).tolist()
-    return [place for place in named if place >= 0]
-
-
 def _alike(stories: Stories, features: Features, terms: StoryTerms, best: int) -> Array:
     """Places of the events of the kind of the best one and about the same, in order of time."""
-    same = stories.failed == stories.failed[best]
+    same = features.within & (stories.failed == stories.failed[best])
     if not stories.failed[best]:
         same &= stories.kind == stories.kind[best]
-    if stories.tool[best] >= 0:
+    if _names_tool(stories, terms, best):
         same &= stories.tool == stories.tool[best]
     holds = stories.counts > 0
-    rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1)) * holds[best]
-    if rarity.sum() > 0:
-        same &= holds @ rarity >= _ALIKE * rarity.sum()
-    share = features.column("story_words")
-    same &= share >= _ALIKE_STORY * share[best]
+    rarity = numpy.log1p(stories.total / numpy.maximum(stories.holding, 1))
+    same &= _holds_alike(holds, rarity, best, _ALIKE)
+    # people tell of the same failure in other words: the call with its outcomes tells what it was
+    attempts = stories.story.astype(numpy.int64) * (len(stories.tools) + 1) + stories.tool
+    _, attempt = numpy.unique(attempts, return_inverse=True)
+    told = numpy.zeros((int(attempt.max()) + 1, holds.shape[1]), dtype=bool)
+    numpy.logical_or.at(told, attempt, holds)
+    same &= _holds_alike(told, rarity, int(attempt[best]), _ALIKE_ATTEMPT)[attempt]
     if terms.identifiers and stories.holds[best].any():
         same &= features.column("story_identifiers") > 0
     within = features.column("within")
     same &= within >= 0
     places = numpy.flatnonzero(same)
     return numpy.asarray(places[numpy.argsort(stories.occurred_ms[places], kind="stable")])
+
+
+def _names_tool(stories: Stories, terms: StoryTerms, place: int) -> bool:
+    """Whether the question has a word of the name of the tool that an event is of."""
+    tool = int(stories.tool[place])
+    return tool >= 0 and not set(terms.stems).isdisjoint(
+        stem_in(word) for word in words_in(stories.tools[tool].lower())
+    )
+
+
+def _holds_alike(holds: Array, rarity: Array, best: int, share: float) -> Array:
+    """Which rows hold so much, by rarity, of the stems that one of them holds."""
+    weights = rarity * holds[best]
+    return numpy.asarray(holds @ weights >= share * weights.sum())
 
 
 def _first_of_each(stories: Stories, places: Array) -> Array:
@@ -204,7 +219,7 @@ def _first_of_each(stories: Stories, places: Array) -> Array:
 
 def _calls_of(stories: Stories, features: Features, best: int) -> Array:
     """The calls of the story of the best event, in order of time."""
-    called = features.roles.call | features.roles.failed_call
+    called = (features.roles.call | features.roles.failed_call) & features.within
     return numpy.flatnonzero(called & (stories.story == stories.story[best]))
 
 
@@ -213,7 +228,18 @@ def _in_front(places: Array, order: Array) -> Array:
     return numpy.concatenate([places, behind]).astype(numpy.int64)
 
 
-def _value(stories: Stories, plan: Plan, order: Array, *, evidence: Array, zone: tzinfo) -> Any:
+def _value(
+    stories: Stories,
+    features: Features,
+    plan: Plan,
+    order: Array,
+    *,
+    evidence: Array,
+    zone: tzinfo,
+) -> Any:
+    first = stories.ids[order[0]]
+    if (fact := next((one for one in features.facts if one.event_id == first), None)) is not None:
+        return fact.value
     if plan.operator is Operator.COUNT:
         return len(evidence)
     if plan.operator is Operator.USERS:

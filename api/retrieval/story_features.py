@@ -7,19 +7,21 @@ time and to the people whom the question means. None knows a word of any domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy
 
 from api.retrieval.operators import Operator
 from api.retrieval.plan import Plan
+from api.retrieval.story_facts import facts_asked
+from api.retrieval.story_limits import within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DAY_MS
 from enrichment.stems import words_in
 from pipelines.columns.standings import Array
-from pipelines.columns.story_records import Stories
+from pipelines.columns.story_records import Stories, StoryFact
 
 _SATURATION: Final = 0.6
 _NEAR: Final = (0.6, 0.35, 0.2)
@@ -28,6 +30,8 @@ _MEANING: Final = 0.8
 """Of a cosine, beside the share of the words that a story says; so much of an identifier, too."""
 _LIKE_THE_BEST: Final = (0.25, 0.35)
 """How far below the best a story may stand and still be about the same: closely, and loosely."""
+_LABEL: Final = 0.7
+"""Of a word that an event says, where the name of its session or of its agent holds it."""
 _ASSERTING: Final = 0.7
 """Share of the best match that an event has which sets what is asked for."""
 _FADING_MS: Final = 6 * DAY_MS
@@ -49,7 +53,10 @@ class Features(NamedTuple):
         covered: the largest share of the words that a story says.
         held: share of the identifiers that some event holds; None: it names none.
         is_named: it names somebody who is known.
+        is_bare: it names such a person and no topic.
         asserting: whether an event sets what is asked for, by event.
+        facts: that the question asks for without a doubt, the best first.
+        within: whether an event can answer at all, by event.
     """
 
     names: tuple[str, ...]
@@ -61,7 +68,10 @@ class Features(NamedTuple):
     covered: float
     held: float | None
     is_named: bool
+    is_bare: bool
     asserting: Array
+    facts: Sequence[StoryFact]
+    within: Array
 
     def column(self, name: str) -> Array:
         """A feature of all events."""
@@ -91,7 +101,8 @@ class _Making:
         self._stories = int(stories.story[-1]) + 1
         self.roles = roles_of(stories)
         self._firsts = numpy.flatnonzero(self.roles.place == 0)
-        self._at = stories.occurred_ms[self._firsts]
+        self._begins_ms = stories.occurred_ms[self._firsts]
+        self._ends_ms = stories.occurred_ms[self._firsts + self.roles.length[self._firsts] - 1]
         self._columns: dict[str, Array] = {}
 
     def features(self) -> Features:
@@ -102,9 +113,10 @@ class _Making:
         rarity = numpy.log1p((total - holding + 0.5) / (holding + 0.5))
         whole = float(rarity.sum()) or 1.0
         covered = numpy.minimum(1.0, counts / (counts + _SATURATION) * (1 + _SATURATION))
-        words = covered @ rarity / whole
+        labels = _LABEL * self._told.labels[:, telling]
+        words = numpy.maximum(covered, labels) @ rarity / whole
         by_story = numpy.zeros((self._stories, counts.shape[1]))
-        numpy.maximum.at(by_story, self._story, (counts > 0).astype(float))
+        numpy.maximum.at(by_story, self._story, numpy.maximum(counts > 0, labels))
         story_said = by_story @ rarity / whole
         held, story_held = self._identifiers()
         cosines = numpy.nan_to_num(self._told.cosines)
@@ -119,18 +131,26 @@ class _Making:
         self._anchor(match, words, cosines=cosines, held=held)
         self._form()
         names = tuple(self._columns)
+        is_bare = self._is_bare()
+        facts = facts_asked(self._told.facts, self._terms, self._plan, self._until_ms() - 1)
         return Features(
             names=names,
             matrix=numpy.stack([self._columns[name] for name in names], axis=1),
             roles=self.roles,
             match=match[self._story],
-            unknown=float(rarity[holding == 0].sum() / whole),
+            unknown=float(rarity[(holding == 0) & ~labels.any(axis=0)].sum() / whole),
             unknown_names=self._unknown_names(telling),
             covered=float(story_said.max()),
             held=float(held.max()) if self._terms.identifiers else None,
             is_named=bool(self._told.named.any()),
+            is_bare=is_bare,
             asserting=asserting,
+            facts=facts,
+            within=within_limits(self._told, self.roles, self._plan, facts, is_bare=is_bare),
         )
+
+    def _is_bare(self) -> bool:
+        return bool(self._told.named.any()) and not set(self._terms.words) - self._names()
 
     def _names(self) -> set[str]:
         """Parts of the names of those whom the question means."""
@@ -204,6 +224,8 @@ class _Making:
             "identifiers_missing": names_any * (story_held[self._story] - 1),
             "named": self._told.named.astype(float),
             "story_named": of_named[self._story],
+            "theirs": self._told.theirs.astype(float),
+            "acted": self._told.acted.astype(float),
             "in_session": in_session,
             "elsewhere": (in_session - 1) * float(bool(in_session.any())),
         }
@@ -221,20 +243,27 @@ class _Making:
         self._columns |= {
             "story_behind": numpy.maximum(-1.0, behind)[self._story],
             "best_story": (behind[self._story] > -1e-9).astype(float),
+            "behind_failure": self._behind_failure(behind),
             "within": within,
             "recent": numpy.exp(-age_ms / _FADING_MS),
-            "newest": self._places(close, newest=True)[self._story],
-            "oldest": self._places(close, newest=False)[self._story],
+            "newest": self._places(close, self._ends_ms, newest=True)[self._story],
+            "oldest": self._places(close, self._begins_ms, newest=False)[self._story],
         }
+
+    def _behind_failure(self, behind: Array) -> Array:
+        """How well the story fits in which a failure is that an event of another session caused."""
+        leads = self._told.leads_to
+        fits = numpy.maximum(0.0, 1.0 + behind)[self._story]
+        return numpy.where(leads >= 0, fits[leads], 0.0)
 
     def _within(self) -> Array:
         at = self._told.occurred_ms
         inside = [(at >= span.first_ms) & (at < span.end_ms) for span in self._plan.spans]
         return numpy.asarray(numpy.any(inside, axis=0))
 
-    def _places(self, stories: Array, *, newest: bool) -> Array:
+    def _places(self, stories: Array, at_ms: Array, *, newest: bool) -> Array:
         """1 for the newest (or oldest) of some stories, then a half, a third; 0 for all others."""
-        at = self._at[stories]
+        at = at_ms[stories]
         order = stories[numpy.argsort(-at if newest else at, kind="stable")]
         places = numpy.zeros(self._stories)
         places[order] = 1.0 / (1 + numpy.arange(len(order)))
@@ -242,16 +271,17 @@ class _Making:
 
     def _order(self, match: Array, words: Array) -> Array:
         """Features of the order in time; which events set what is asked for."""
-        until_ms = max((span.end_ms for span in self._plan.spans), default=self._now_ms + 1)
+        until_ms = self._until_ms()
         behind = match - float(match.max())
-        loose = numpy.flatnonzero((behind > -_LIKE_THE_BEST[1]) & (self._at < until_ms))
-        before = self._places(loose, newest=True)
+        loose = numpy.flatnonzero((behind > -_LIKE_THE_BEST[1]) & (self._begins_ms < until_ms))
+        before = self._places(loose, self._ends_ms, newest=True)
         second = numpy.zeros(self._stories)
         second[before == 0.5] = 1.0  # the second place of `_places`
         asserting = self._asserting(words, until_ms)
-        setting = numpy.zeros(self._stories, dtype=bool)
-        setting[self._story[asserting]] = True
-        set_at = self._places(numpy.flatnonzero(setting), newest=True)
+        set_ms = numpy.full(self._stories, -1)
+        numpy.maximum.at(set_ms, self._story[asserting], self._told.occurred_ms[asserting])
+        setting = set_ms >= 0
+        set_at = self._places(numpy.flatnonzero(setting), set_ms, newest=True)
         last, one_before = set_at == 1.0, set_at == 0.5
         last_said, first_said = self._said_by_named()
         self._columns |= {
@@ -268,6 +298,9 @@ class _Making:
             "set_once": last[self._story] * float(setting.sum() == 1),
         }
         return asserting
+
+    def _until_ms(self) -> int:
+        return max((span.end_ms for span in self._plan.spans), default=self._now_ms + 1)
 
     def _asserting(self, words: Array, until_ms: int) -> Array:
         roles = self.roles

@@ -19,6 +19,7 @@ import orjson
 from api.retrieval.operators import Operator
 from api.retrieval.plan import Plan
 from api.retrieval.story_features import Features
+from api.retrieval.story_terms import VALUES
 from pipelines.columns.standings import Array
 
 TABLE: Final = "story_ranker.json"
@@ -30,8 +31,9 @@ _OF_PEOPLE: Final = frozenset(
     (Operator.LAST, Operator.FIRST, Operator.PROFILE, Operator.PREFERENCE, Operator.PROMISE)
 )
 _WHOLE: Final = frozenset((Operator.LAST, Operator.PROFILE, Operator.SUMMARY, Operator.WINDOW))
-_VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
 _MANY_NAMES: Final = 3
+BEYOND_LIMITS: Final = -4.0
+"""Of a score, where an event cannot answer: what is alike stands behind what is asked for."""
 
 
 class Model(NamedTuple):
@@ -78,7 +80,8 @@ def story_scores(features: Features, plan: Plan, chosen: Model | None = None) ->
     chosen = chosen or model()
     if features.names != chosen.features:
         raise ValueError("the ranker was trained on other features: make train-ranker")
-    return numpy.asarray(features.matrix @ _weights(chosen, plan))
+    scores = features.matrix @ _weights(chosen, plan)
+    return numpy.asarray(scores + numpy.where(features.within, 0.0, BEYOND_LIMITS))
 
 
 def _weights(chosen: Model, plan: Plan) -> Array:
@@ -131,8 +134,8 @@ def signs_of(features: Features, scores: Array, plan: Plan) -> dict[str, float]:
         "nobody_named": asks.of(_OF_PEOPLE) * (1 - named),
         "whole": asks.of(_WHOLE),
         "whole_of_named": asks.of(_WHOLE) * named,
-        "value_words": asks.of(_VALUES) * value["words"],
-        "value_unsaid": asks.of(_VALUES) * (1 - float(words)),
+        "value_words": asks.of(VALUES) * value["words"],
+        "value_unsaid": asks.of(VALUES) * (1 - float(words)),
         "preference_meaning": asks.of((Operator.PREFERENCE,)) * float(meaning),
         "search_meaning": asks.of((Operator.SEARCH,)) * float(meaning),
         "similar_words": asks.of((Operator.SIMILAR,)) * value["words"],

@@ -40,6 +40,10 @@ _BY_FAILURE: Final = frozenset(
 )
 
 
+VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
+"""Operators that ask what something is or was set to."""
+
+
 class StoryTerms(NamedTuple):
     """What a question is compared with stories by.
 
@@ -142,4 +146,6 @@ def stories_asked(
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in _BY_FAILURE,
+        by_fact=operator in VALUES,
+        by_cause=operator is Operator.CAUSE,
     )

@@ -15,7 +15,11 @@ from typing import Final
 import numpy
 
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
-from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked
+from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.story_causes import causes_elsewhere
+from pipelines.columns.story_facts import facts_named
+from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.view import View
 
@@ -29,6 +33,8 @@ MAX_IN_WINDOW: Final = 400
 MAX_OF_SPEAKER: Final = 30
 MAX_FAILED: Final = 200
 _NAME_PART: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")  # noqa: RUF001
+_ACTING: Final = r" (?:did|does|do|has|have|had|by|from|of) (?:the |our )?{name} "
+"""How an agent is asked for whose name is a word that may mean something else, too."""
 
 
 def stories_of(view: View, question: StoriesAsked) -> Stories:
@@ -44,19 +50,22 @@ class _Telling:
         self._sees: Callable[[int], bool] = view.seen.item
         self._story_of: dict[int, int] = {}
         names = self._events.names
+        self._text = _apart(question.text)
+        self._facts: list[StoryFact] = []
+        self._leads_to: dict[int, int] = {}
+        self._acting = self._who("agent", TOOL_USE)
         self._sessions = {
             number for one in question.sessions if (number := names.find(one)) != NOBODY
         }
 
     def told(self) -> Stories:
-        acting = self._acting()
-        named = self._named(acting)
+        named = self._named()
         self._choose(named)
         at, ids = self._events.table.whole("occurred_ms").item, self._events.ids
         numbered = sorted((story, at(row), ids[row], row) for row, story in self._story_of.items())
         rows = numpy.array([row for *_, row in numbered], dtype=numpy.int32)
         _, story = numpy.unique([one[0] for one in numbered], return_inverse=True)
-        return self._columns(rows, story.astype(numpy.int32), acting, named)
+        return self._columns(rows, story.astype(numpy.int32), named)
 
     # -- whom a question means ---------------------------------------------------------------------
 
@@ -64,28 +73,39 @@ class _Telling:
         names = self._events.names
         return [number for kind in kinds if (number := names.find(kind)) != NOBODY]
 
-    def _acting(self) -> Array:
-        """Numbers of the authors that call tools."""
+    def _who(self, column: str, kinds: Iterable[EventKind]) -> list[int]:
+        """Numbers of a column in the events of some kinds."""
         table = self._events.table
-        of_tools = numpy.isin(table["kind"], self._numbers_of_kinds(TOOL_USE)) & self._view.seen
-        return numpy.unique(table["author"][of_tools])
+        chosen = numpy.isin(table["kind"], self._numbers_of_kinds(kinds)) & self._view.seen
+        return _different(table[column][chosen])
 
-    def _named(self, acting: Array) -> Array:
-        """Numbers of the authors whom the question names: those with most of the words."""
-        table, names = self._events.table, self._events.names
+    def _named(self) -> Array:
+        """Numbers of the speakers whom the question names: those with most of the words."""
         capitalised = set(self._question.capitalised)
-        acts = set(acting.tolist())
+        acts = set(self._acting)
         matched: dict[int, int] = {}
-        for number in numpy.unique(table["author"][self._view.seen]).tolist():
-            name = (names.text(number) or "").lower()
+        for number in self._who("author", (EventKind.MESSAGE,)):
+            name = (self._events.names.text(number) or "").lower()
             parts = set(_NAME_PART.findall(name))
             shared = 0 if number in acts else len(parts & capitalised)
-            if not shared and name and f" {name} " in self._question.text:
+            if not shared and (words := _apart(name)) != " " and words in self._text:
                 shared = len(parts)
             if shared:
                 matched[number] = shared
         most = max(matched.values(), default=0)
         return numpy.array([one for one, shared in matched.items() if shared == most], "i4")
+
+    def _acted(self) -> list[int]:
+        """Numbers of the agents whom the question names as doing something."""
+        agents = _different(self._events.table["agent"][self._view.seen])
+        return [number for number in agents if self._names_agent(number)]
+
+    def _names_agent(self, number: int) -> bool:
+        name = _apart((self._events.names.text(number) or "").lower()).strip()
+        if " " in name:
+            return f" {name} " in self._text
+        acting = _ACTING.format(name=re.escape(name))
+        return bool(name) and re.search(acting, self._text) is not None
 
     # -- which events ------------------------------------------------------------------------------
 
@@ -94,12 +114,23 @@ class _Telling:
         sources: list[Iterable[int]] = [self._in_sessions()]
         if question.by_window:
             sources.append(self._in_windows(named))
+        if question.by_fact:
+            words = [word for word in self._text.split() if word not in STOP_WORDS]
+            self._facts = facts_named(self._view, words)
         sources.append(self._hits())
         if question.by_speaker and len(named):
             sources.append(self._said_by(named))
         if question.by_failure:
             sources.append(self._failed())
+        rows = self._events.rows
+        sources.append([rows[fact.event_id] for fact in self._facts])
         self._take(chain(*sources))
+        if question.by_cause:
+            failed = self._failures()
+            self._leads_to = causes_elsewhere(
+                self._view, (row for row in self._story_of if failed[row])
+            )
+            self._take(self._leads_to)
 
     def _take(self, rows: Iterable[int]) -> None:
         """The story of each of the rows, as long as there is room."""
@@ -181,7 +212,7 @@ class _Telling:
 
     # -- what is told of them ----------------------------------------------------------------------
 
-    def _columns(self, rows: Rows, story: Array, acting: Array, named: Array) -> Stories:
+    def _columns(self, rows: Rows, story: Array, named: Array) -> Stories:
         events, question = self._events, self._question
         table = events.table
         vector = (
@@ -191,12 +222,14 @@ class _Telling:
         names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user")}
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
+        spoken = numpy.isin(author, named)
         holds = [(events.texts.counts(one, rows) > 0).all(axis=1) for one in question.identifiers]
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
             tools=names["tool"][0],
             users=names["user"][0],
+            facts=self._facts,
             total=int(self._view.seen.sum()),
             holding=events.texts.holding(question.stems, self._view.seen),
             story=story,
@@ -206,16 +239,44 @@ class _Telling:
             user=names["user"][1],
             kind=kind,
             failed=self._failures()[rows],
-            person=(kind == MESSAGE) & ~numpy.isin(author, acting),
-            named=numpy.isin(author, named),
+            leads_to=self._leads(rows),
+            person=(kind == MESSAGE) & ~numpy.isin(author, self._acting),
+            named=spoken,
+            theirs=self._theirs(rows, spoken & ~numpy.isin(author, self._acting)),
+            acted=numpy.isin(table["agent"][rows], self._acted()),
             in_session=numpy.isin(table["session"][rows], list(self._sessions)),
             words=table["words"][rows],
             asks=table["asks"][rows],
             counts=events.texts.counts(question.stems, rows),
+            labels=self._labels(rows),
             marks=(events.texts.counts(question.marks, rows) > 0).sum(axis=1),
             holds=numpy.stack(holds, axis=1) if holds else numpy.zeros((len(rows), 0), bool),
             cosines=unknown if vector is None else events.vectors.cosines(vector, rows),
         )
+
+    def _leads(self, rows: Rows) -> Array:
+        """The place of the failure that each event is a cause of; -1 of most."""
+        places = {row: place for place, row in enumerate(rows.tolist())}
+        leads = (self._leads_to.get(row, NOBODY) for row in places)
+        return numpy.array([places.get(row, NOBODY) for row in leads], dtype=numpy.int32)
+
+    def _theirs(self, rows: Rows, spoken: Bits) -> Bits:
+        """Which events are of the users of those who were named."""
+        users = self._events.table["user"][rows]
+        return numpy.isin(users, users[spoken & (users != NOBODY)])
+
+    def _labels(self, rows: Rows) -> Array:
+        """Whether the name of each event's session or agent holds each stem."""
+        stems, table = self._question.stems, self._events.table
+        labels = numpy.zeros((len(rows), len(stems)), dtype=bool)
+        for column in ("session", "agent"):
+            different, places = numpy.unique(table[column][rows], return_inverse=True)
+            names = (self._events.names.text(one) or "" for one in different.tolist())
+            parts = [{stem_in(word) for word in words_in(_apart(name.lower()))} for name in names]
+            held = [[one in of_name for one in stems] for of_name in parts]
+            if held:
+                labels |= numpy.array(held, dtype=bool).reshape(len(parts), len(stems))[places]
+        return labels
 
     def _coded(self, numbers: Array) -> tuple[list[str], Array]:
         """The names of some numbers, and each number's place among them; -1 of none."""
@@ -227,3 +288,14 @@ class _Telling:
         codes = {self._events.names.find(kind): code for code, kind in enumerate(KINDS)}
         other = KINDS.index(EventKind.OTHER)
         return numpy.array([codes.get(one, other) for one in numbers.tolist()], dtype=numpy.int8)
+
+
+def _apart(text: str) -> str:
+    """Words apart by one space: `support-agent` is asked for as "the support agent"."""
+    return f" {' '.join(words_in(text))} "
+
+
+def _different(numbers: Array) -> list[int]:
+    """The different ones of some numbers of names, without sorting them."""
+    different: list[int] = numpy.flatnonzero(numpy.bincount(numbers[numbers != NOBODY])).tolist()
+    return different

@@ -13,6 +13,29 @@ KINDS: Final = tuple(EventKind)
 MESSAGE: Final = KINDS.index(EventKind.MESSAGE)
 
 
+class StoryFact(NamedTuple):
+    """A fact about something that a question names.
+
+    Attributes:
+        event_id: of the event that says so.
+        source: what it is about, as the question may name it.
+        value: what it leads to.
+        from_ms: since when it holds, milliseconds since the epoch.
+        until_ms: up to when it held; None: it holds.
+    """
+
+    event_id: str
+    source: str
+    relation: str
+    value: str
+    from_ms: int
+    until_ms: int | None
+
+    def holds(self, at_ms: int) -> bool:
+        """Whether it is so at a moment."""
+        return self.from_ms <= at_ms and (self.until_ms is None or self.until_ms > at_ms)
+
+
 class StoriesAsked(NamedTuple):
     """What a question looks for.
 
@@ -28,6 +51,8 @@ class StoriesAsked(NamedTuple):
         windows: stretches of time that limit it, from and up to, in milliseconds.
         by_window, by_speaker, by_failure: also whatever happened in the windows; what somebody
             said whom it names; what failed and holds one of the stems.
+        by_fact: also what says a fact about something that it names.
+        by_cause: also what stands behind a failure, in another session.
     """
 
     hits: Sequence[str]
@@ -42,6 +67,8 @@ class StoriesAsked(NamedTuple):
     by_window: bool = False
     by_speaker: bool = False
     by_failure: bool = False
+    by_fact: bool = False
+    by_cause: bool = False
 
 
 class Stories(NamedTuple):
@@ -49,16 +76,21 @@ class Stories(NamedTuple):
 
     Attributes:
         authors, tools, users: names by the numbers in the columns.
+        facts: about what the question names.
         total: events that the viewer sees.
         holding: how many of those hold each stem.
         story: number of the story.
         author, tool, user: numbers; -1: none.
         kind: number of KINDS.
         failed: it did not do what it was to do.
+        leads_to: place of a failure of another session that it is a cause of; -1: none.
         person: somebody said it who never calls a tool.
         named: by whoever said it, the question means this one.
+        theirs: it is of a user whom the question means.
+        acted: by the agent that did it, the question means this one.
         in_session: it is of a session that the question names.
         counts: how often it holds each stem, a column a stem.
+        labels: whether the name of its session or of its agent holds each stem.
         marks: how many of the marks it holds.
         holds: whether it holds each identifier, a column an identifier.
         cosines: with the question's vector; NaN: not known.
@@ -68,6 +100,7 @@ class Stories(NamedTuple):
     authors: list[str]
     tools: list[str]
     users: list[str]
+    facts: list[StoryFact]
     total: int
     holding: Array
     story: Array
@@ -77,12 +110,16 @@ class Stories(NamedTuple):
     user: Array
     kind: Array
     failed: Array
+    leads_to: Array
     person: Array
     named: Array
+    theirs: Array
+    acted: Array
     in_session: Array
     words: Array
     asks: Array
     counts: Array
+    labels: Array
     marks: Array
     holds: Array
     cosines: Array

@@ -19,7 +19,7 @@ from pipelines.columns.finding import Differing, Finding
 from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import Stories, StoriesAsked
+from pipelines.columns.story_records import Stories, StoriesAsked, StoryFact
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,
@@ -242,7 +242,8 @@ def _pack_stories(stories: Stories) -> Packed:
 
 
 def _unpack_stories(answer: Any, arrays: list[Array]) -> Stories:
-    return Stories(*answer, *arrays)
+    told = Stories(*answer, *arrays)
+    return told._replace(facts=[StoryFact(*fact) for fact in told.facts])
 
 
 def _pack_steps(steps: Steps) -> Packed:

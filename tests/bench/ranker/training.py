@@ -12,7 +12,7 @@ from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
 from tests.bench.ranker.world import Asked
 
 OPERATORS = tuple(Operator)
-SHARED_PENALTY, OWN_PENALTY = 0.005, 0.05
+SHARED_PENALTY, OWN_PENALTY = 0.005, 0.03
 """Of squared weights, in standard deviations: what an operator adds must pay for itself."""
 JUDGE_PENALTY = 0.01
 STEPS, JUDGE_STEPS = 300, 800
@@ -21,6 +21,79 @@ DIGITS = 4
 _FEW = 0.25
 """Worth of an event that is context alone, beside 3 and 7 of good and best ones."""
 Array = Any
+
+_ALL = frozenset(Operator)
+_VALUES = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
+_OF_FAILURES = frozenset(
+    (
+        *(Operator.CAUSE, Operator.LESSON, Operator.FAILURES, Operator.SIMILAR),
+        *(Operator.COUNT, Operator.USERS),
+    )
+)
+_OF_STEPS = frozenset((Operator.AFTER, Operator.BEFORE))
+_OF_SPANS = frozenset((Operator.WINDOW, Operator.SUMMARY))
+_OF_SPEECH = frozenset(
+    (
+        *(Operator.LAST, Operator.FIRST, Operator.PROFILE, Operator.PREFERENCE),
+        Operator.PROMISE,
+    )
+)
+_OF_WISHES = frozenset((Operator.PROFILE, Operator.PREFERENCE, Operator.PROMISE))
+_STEPS = tuple(
+    f"{side}_{distance}" for side in ("after", "before") for distance in (1, 2, 3, 4, "more")
+)
+MEANINGFUL: Sequence[tuple[frozenset[Operator], tuple[str, ...]]] = (
+    (
+        _ALL,
+        (
+            *("words", "words_of_best", "words_near", "story_words", "meaning", "meaning_of_best"),
+            *("meaning_near", "story_meaning", "story_mean", "identifiers", "story_identifiers"),
+            *("identifiers_missing", "named", "story_named", "theirs", "acted", "in_session"),
+            *("elsewhere", "story_behind", "best_story", "within", "too_late", "recent"),
+            *("newest", "oldest"),
+        ),
+    ),
+    (_ALL, ("person_says", "agent_says", "call", "worked", "failed", "other")),
+    (_OF_SPEECH, ("last_said", "first_said")),
+    (
+        _VALUES | {Operator.PROFILE, Operator.TIME},
+        (
+            *("newest_before", "second_before", "set_last", "set_before", "set_earlier", "sets"),
+            *("sets_last", "set_once"),
+        ),
+    ),
+    (
+        _OF_FAILURES | _OF_STEPS | _OF_SPANS,
+        (
+            *("failed_call", "fixing_call", "fixing_result", "helped", "person_helped"),
+            *("asked_for_help", "retried", "story_failed", "story_fixed"),
+        ),
+    ),
+    (frozenset({Operator.CALLS}), ("failed_call", "story_failed")),
+    (
+        _OF_SPANS
+        | _OF_WISHES
+        | {Operator.FIRST, Operator.LAST, Operator.CAUSE, Operator.LESSON, Operator.SEARCH},
+        ("first", "opening", "last"),
+    ),
+    (frozenset({Operator.SEARCH}), ("story_failed", "story_fixed")),
+    (_OF_STEPS, (*_STEPS, "anchor", "story_of_anchor")),
+    (
+        frozenset({Operator.PROMISE, Operator.PREFERENCE}),
+        ("marked", "marked_by_agent", "marked_newest"),
+    ),
+    (frozenset({Operator.PREFERENCE, Operator.PROFILE, Operator.SEARCH}), ("person_meaning",)),
+    (frozenset({Operator.CAUSE}), ("nobodys", "behind_failure")),
+    (_OF_SPANS | {Operator.PROFILE, Operator.SEARCH}, ("length",)),
+    (_OF_WISHES | {Operator.SEARCH}, ("asks",)),
+)
+"""Which features mean something to which operators; those of the first row are shared, too.
+
+What is left out is true of the sets that are trained on, and of no other: that a failure stands at
+the fourth place of a story, that what belongs to nobody is the answer.
+"""
+NEVER_AGAINST = ("named", "story_named", "theirs", "acted", "behind_failure")
+"""Features that speak for an event, however few examples there are."""
 
 
 class Adam:
@@ -69,9 +142,10 @@ def _ranker(rows: Sequence[Asked]) -> tuple[Array, Array]:
         if row.features is None or grades.max(initial=0) < 2:
             continue
         worth = numpy.where(grades >= 2, 2.0**grades - 1, _FEW * (grades == 1))
-        examples.append(
-            (OPERATORS.index(row.plan.operator), row.features.matrix, worth / worth.sum())
-        )
+        operator = OPERATORS.index(row.plan.operator)
+        examples.append((operator, row.features.matrix, worth / worth.sum()))
+    names = next(row.features.names for row in rows if row.features is not None)
+    of_all, of_each, never_against = _allowed(names)
     scale = numpy.concatenate([matrix for _, matrix, _ in examples]).std(axis=0) + 1e-3
     shared = Adam(scale.shape)
     own = Adam((len(OPERATORS), len(scale)))
@@ -85,9 +159,23 @@ def _ranker(rows: Sequence[Asked]) -> tuple[Array, Array]:
             step = scaled.T @ (likely / likely.sum() - worth) / len(examples)
             to_shared += step
             to_own[operator] += step
-        shared.down(to_shared)
-        own.down(to_own)
+        shared.down(to_shared * of_all)
+        own.down(to_own * of_each)
+        least = numpy.where(never_against, 0.0, -numpy.inf)
+        shared.weights = numpy.maximum(shared.weights, least)
+        own.weights = numpy.maximum(own.weights, least - shared.weights)
     return shared.weights / scale, own.weights / scale
+
+
+def _allowed(names: Sequence[str]) -> tuple[Array, Array, Array]:
+    """Which weights there are: the shared ones, those of each operator; which are never below 0."""
+    of_each = numpy.zeros((len(OPERATORS), len(names)), dtype=bool)
+    for operators, features in MEANINGFUL:
+        for feature in features:
+            for operator in operators:
+                of_each[OPERATORS.index(operator), names.index(feature)] = True
+    of_all = numpy.array([one in MEANINGFUL[0][1] for one in names])
+    return of_all, of_each, numpy.array([one in NEVER_AGAINST for one in names])
 
 
 def _judge(rows: Sequence[Asked], model: Model) -> tuple[list[str], Array]:

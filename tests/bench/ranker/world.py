@@ -30,12 +30,16 @@ from pipelines.columns.view_reads import ViewReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.connect import Block
 from pipelines.models.loaded import Models
+from pipelines.operations.demo import scenario_path
 from pipelines.work.enriching import enrichment_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from projections.events import parse_event, timestamp_ms
 from tests.memory_stack import MemoryStack
 
+INCIDENT = Path(__file__).with_name("incident_questions.jsonl")
+"""Questions about the shipped scenario, with the grades of its events; none is trained on."""
+INCIDENT_ASKED_AT = "2026-03-04T18:00:00Z"
 DATA = Path(__file__).resolve().parents[4] / "shared/bench/agents"
 UNTIL = "2026-11-20T18:00:00"
 """Of the questions; the events are of the sixteen days before."""
@@ -62,6 +66,17 @@ def made(folder: Path) -> tuple[list[Row], list[Row]]:
     command = [sys.executable, str(DATA / "make.py"), "--out", str(folder), "--until", UNTIL]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return _lines(folder / "events.jsonl"), _lines(folder / "questions.jsonl")
+
+
+def incident() -> tuple[list[Row], list[Row]]:
+    """Events of the shipped scenario, and an operator's questions about it."""
+    events: list[Row] = [{**one, "tenant": "incident"} for one in _lines(scenario_path())]
+    same = {"tenant": "incident", "session_id": "ask", "user_id": None, "all_users": True}
+    questions: list[Row] = [
+        {**one, **same, "asked_at": INCIDENT_ASKED_AT, "abstain": not one["gold"]}
+        for one in _lines(INCIDENT)
+    ]
+    return events, questions
 
 
 def _lines(path: Path) -> list[Row]:

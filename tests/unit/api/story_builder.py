@@ -8,7 +8,7 @@ import numpy
 
 from enrichment.event_kinds import FAILED, TOOL_USE
 from enrichment.stems import said_stems
-from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked
+from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
 from tests.factories import START_MS
 
 MINUTE_MS = 60_000
@@ -24,6 +24,7 @@ class Told:
     def __init__(self, question: StoriesAsked | None = None) -> None:
         self._question = question
         self._rows: list[dict[str, Any]] = []
+        self.facts: list[StoryFact] = []
 
     def add(self, story: int, kind: str, text: str = "", **fields: Any) -> Told:
         """An event: story, kind, what it says; tool, author, user, status, minute."""
@@ -50,6 +51,7 @@ class Told:
             authors=authors,
             tools=tools,
             users=users,
+            facts=self.facts,
             total=len(rows),
             holding=(counts > 0).sum(axis=0),
             story=numpy.array([row["story"] for row in rows]),
@@ -66,6 +68,7 @@ class Told:
             failed=numpy.array(
                 [row["kind"] == "failure" or row.get("status") in FAILED for row in rows]
             ),
+            leads_to=numpy.array([row.get("leads_to", -1) for row in rows]),
             person=numpy.array(
                 [
                     KINDS.index(row["kind"]) == MESSAGE and row.get("author", "bot") not in acting
@@ -73,10 +76,13 @@ class Told:
                 ]
             ),
             named=numpy.array([row.get("named", False) for row in rows]),
+            theirs=numpy.array([row.get("theirs", False) for row in rows]),
+            acted=numpy.array([row.get("acted", False) for row in rows]),
             in_session=numpy.array([row.get("in_session", False) for row in rows]),
             words=numpy.array([len(row["text"].split()) for row in rows]),
             asks=numpy.array([row["text"].endswith("?") for row in rows]),
             counts=counts,
+            labels=numpy.zeros(counts.shape, dtype=bool),
             marks=numpy.zeros(len(rows), dtype=int),
             holds=numpy.array(
                 [[all(one[stem] for stem in stems_of) for stems_of in identifiers] for one in said],

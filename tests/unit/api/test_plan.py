@@ -57,6 +57,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Which attempts at the booking ended in an error?",
         "What failures were there in the nightly run?",
         "Which tool did not work when we tried the export?",
+        "Which tool calls failed for Ana?",
     ),
     Operator.ACTOR: (
         "Who approved the discount?",
@@ -88,6 +89,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "How did the conversation on pricing begin?",
         "With which words did Ana bring up the refund?",
         "What did Ana originally ask for?",
+        "What did Ana ask for first?",
     ),
     Operator.WINDOW: (
         "What happened yesterday?",
@@ -166,6 +168,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
         "Brief me on Ana Berg.",
     ),
     Operator.SIMILAR: (
+        "Find events similar to the refund that timed out.",
         "Have we seen this before: DiskError: no space left on /data",
         "Did something like this happen earlier? ConnectTimeout: 30 s",
         'I just got "OutOfRange: 17 is not in 1..9". Is that new?',

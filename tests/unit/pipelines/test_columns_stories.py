@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 import numpy
@@ -9,8 +10,11 @@ import pytest
 
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem
+from pipelines.columns.edges import Edge
+from pipelines.columns.entities import PROPERTIES as ENTITY_PROPERTIES
+from pipelines.columns.entities import Fact
 from pipelines.columns.stories import MAX_EVENTS, MAX_IN_SESSION, PAUSE_MS, stories_of
-from pipelines.columns.story_records import KINDS, Stories, StoriesAsked
+from pipelines.columns.story_records import KINDS, Stories, StoriesAsked, StoryFact
 from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope, Within
@@ -168,3 +172,85 @@ def test_cosines_are_those_of_the_vectors() -> None:
     cosines = by_id(told(tenant, hits=["e0"], vector=vector.tolist()), "cosines")
     assert cosines["e0"] == pytest.approx(1.0, abs=0.01)
     assert numpy.isnan(cosines["e1"])
+
+
+def test_agents_are_those_that_call_tools_whoever_is_said_to_speak() -> None:
+    tenant = made(
+        {"agent_id": "support-agent", "text": "I will look"},
+        {"agent_id": "support-agent", "kind": "call", "tool_name": "look", "speaker": "look"},
+        {"agent_id": "ana", "user_id": "u1"},
+        {"agent_id": "ops-agent", "user_id": "u1"},
+    )
+    stories = told(tenant, "u1", hits=["e0"], text=" what did the support agent do for ana ")
+    assert by_id(stories, "person")["e0"] is False
+    assert by_id(stories, "acted") == {"e0": True, "e1": True, "e2": False, "e3": False}
+    of_ana = told(tenant, "u1", hits=["e0"], capitalised=["ana"])
+    assert by_id(of_ana, "theirs") == {"e0": False, "e1": False, "e2": True, "e3": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "acted"), [(" what did the gateway take ", True), (" the gateway broke ", False)]
+)
+def test_a_word_that_is_an_agents_name_means_the_agent_where_it_acts(
+    text: str, *, acted: bool
+) -> None:
+    tenant = made({"agent_id": "gateway"})
+    assert by_id(told(tenant, hits=["e0"], text=text), "acted") == {"e0": acted}
+
+
+def test_names_of_sessions_and_agents_hold_words() -> None:
+    tenant = made({"session_id": "checkout-47", "agent_id": "pay-agent", "text": "go"})
+    stories = told(tenant, hits=["e0"], stems=[stem("checkout"), stem("pay"), stem("go")])
+    assert stories.labels.tolist() == [[True, True, False]]
+
+
+def cause(tenant: Tenant, effect: str, source: str) -> None:
+    rows = tenant.events.rows
+    tenant.causes.add(Edge(rows[effect], rows[source], nan, False))
+
+
+def test_what_stands_behind_a_failure_in_another_session_is_told() -> None:
+    tenant = made(
+        {"session_id": "config", "text": "limit lowered"},
+        {"session_id": "pay"},
+        {"session_id": "pay", "kind": "failure"},
+        {"session_id": "pay"},
+    )
+    cause(tenant, "e1", "e0")
+    cause(tenant, "e2", "e1")
+    stories = told(tenant, hits=["e2"], by_cause=True)
+    assert sorted(stories.ids) == ["e0", "e1", "e2", "e3"]
+    leads = by_id(stories, "leads_to")
+    assert stories.ids[leads["e0"]] == "e2"
+    assert {leads["e1"], leads["e2"], leads["e3"]} == {-1}
+    assert told(tenant, hits=["e2"]).ids == ["e1", "e2", "e3"]
+
+
+def test_no_cause_is_told_that_the_viewer_does_not_see() -> None:
+    tenant = made({"session_id": "t", "user_id": "bob"}, {"kind": "failure"})
+    cause(tenant, "e1", "e0")
+    assert told(tenant, "ann", hits=["e1"], by_cause=True).ids == ["e1"]
+
+
+def fact(tenant: Tenant, name: str, value: str, event: str, user: str | None = None) -> None:
+    entities = tenant.entities
+    for one in (name, value):
+        blank = dict.fromkeys(ENTITY_PROPERTIES)
+        entities.put(one, blank | {"canonical_name": one, "entity_type": "resource"})
+    source, target = entities.rows[name], entities.rows[value]
+    entities.all[source].facts.append(
+        Fact(source, target, "has_value", "semantic", 5, event, 1.0, None, None, user)
+    )
+
+
+def test_what_says_a_fact_about_what_is_named_is_told_to_who_may_see_it() -> None:
+    tenant = made({"user_id": "ann", "text": "set"}, {"session_id": "t"})
+    fact(tenant, "gateway.limit", "30", "e0", "ann")
+    asked: dict[str, Any] = {"text": " what is gateway limit ", "by_fact": True}
+    assert told(tenant, "ann", **asked).facts == [
+        StoryFact("e0", "gateway.limit", "has_value", "30", 5, None)
+    ]
+    assert told(tenant, "ann", **asked).ids == ["e0"]
+    assert told(tenant, "bob", **asked).facts == []
+    assert told(tenant, "bob", **asked).ids == []
+    assert told(tenant, "ann", text=" what is gateway limit ").facts == []
