@@ -25,9 +25,10 @@ class Frame(NamedTuple):
 
 @dataclass
 class Stream:
-    """An open stream."""
+    """An open stream, and the port of its client."""
 
     frames: Iterator[Frame]
+    port: int = 0
     seen: list[Frame] = field(default_factory=list)
 
     @property
@@ -78,7 +79,8 @@ def followed(client: httpx.Client, *, came: str | None = None, **query: Any) -> 
             response.read()
         assert response.status_code == 200, response.text
         assert response.headers["content-type"].startswith("text/event-stream")
-        stream = Stream(frames(response.iter_bytes()))
+        port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
+        stream = Stream(frames(response.iter_bytes()), port)
         assert stream.next().data is None  # where it begins
         yield stream
 
