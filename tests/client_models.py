@@ -16,7 +16,9 @@ from api.main import create_app
 from pipelines.work.settings import ApiKey, Settings
 
 TARGET: Final = Path(__file__).parents[1] / "clients/python/src/recollect/models.py"
-ANSWERS: Final = ("AtlasResponse", "BatchAccepted", "EntityList", "FactsResponse", "Problem")
+ANSWERS: Final = (
+    *("AtlasResponse", "BatchAccepted", "ChangeList", "EntityList", "FactsResponse", "Problem"),
+)
 """What the client reads, with all that these hold."""
 OPTIONS: Final = {
     "AskOptions": ("body", "SubgraphQuery"),

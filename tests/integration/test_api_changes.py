@@ -191,8 +191,15 @@ def test_a_large_ledger_is_read_page_by_page(
 
 
 def test_sessions_and_kinds_are_filtered(client: httpx.Client, writer: Writer, here: str) -> None:
-    message = {"event_type": "message.user", "payload": {"role": "user", "content": "hello"}}
-    call = {"event_type": "tool.call", "payload": {"arguments": {}}, "tool_name": "t"}
+    message: dict[str, Any] = {
+        "event_type": "message.user",
+        "payload": {"role": "user", "content": "hello"},
+    }
+    call: dict[str, Any] = {
+        "event_type": "tool.call",
+        "payload": {"arguments": {}},
+        "tool_name": "t",
+    }
     hello = writer.append(session_id="a", **message)
     writer.append(session_id="b", **message)
     called = writer.append(session_id="a", **call)
