@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.change_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
+from api.change_schemas import Change as ChangeEvent
 from api.changes import Batch, Change, Reading, Wanted, page_behind, starting_place
 from api.dependencies import Reader, ServicesOf
 from api.edge import AT_STOP
@@ -31,11 +32,24 @@ _PROBLEMS: Final = (
     *("unauthenticated", "forbidden", "invalid-input", "rate-limited"),
     *("too-many-connections", "ledger-unavailable", "time-limit", "internal"),
 )
+_EVENT: Final = {
+    "type": "object",
+    "description": "An event of the stream; without data it only says where to go on.",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string", "description": "Position to go on from, as Last-Event-ID."},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": f"#/components/schemas/{ChangeEvent.__name__}"},
+        },
+    },
+}
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "With `wait=false` a page; else server-sent events, each with a `Change` as "
         "`data` and its position as `id`, and comments that show that the stream is alive",
-        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+        "content": {EVENT_STREAM: {"schema": _EVENT}},
     }
 }
 
