@@ -6,13 +6,13 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from api.read_schemas import MAX_PAGE
 from api.schemas import Name, PositionText, StoredEvent, Wire
 from enrichment.event_kinds import EventKind
 from projections.identity import Position
 
 NOW: Final = "now"
 DEFAULT_PAGE: Final = 100
-MAX_PAGE: Final = 500
 
 
 def _place(text: str) -> str:

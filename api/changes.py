@@ -341,7 +341,13 @@ class Reading:
             self._sequence = None
             changes = filter(self._wanted.has, ring.behind(self.place))
             return Batch(list(changes), max(self.place, ring.until), True)
-        read = partial(read_behind, self._changes.ledger, self._sequence, self._wanted, self.place)
+        read = partial(
+            read_behind,
+            self._changes.ledger,
+            self._sequence,
+            wanted=self._wanted,
+            place=self.place,
+        )
         try:
             self._sequence, batch = await anyio.to_thread.run_sync(
                 read, abandon_on_cancel=True, limiter=self._changes.catching_up

@@ -141,9 +141,9 @@ async def _frames(services: Services, wanted: Wanted, after: Position) -> AsyncI
         yield _place(reading.place, b": this stream is over; go on from here\n")
 
 
-def _place(position: Position, said: bytes) -> bytes:
+def _place(position: Position, comment: bytes) -> bytes:
     """A frame without a change: whoever comes back goes on from there."""
-    return b"%bid: %b\n\n" % (said, str(position).encode())
+    return b"%bid: %b\n\n" % (comment, str(position).encode())
 
 
 def _chunks(changes: Iterable[Change]) -> Iterator[bytes]:
