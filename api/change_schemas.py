@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from api.read_schemas import MAX_PAGE
 from api.schemas import Name, PositionText, StoredEvent, Wire
@@ -61,11 +61,12 @@ class ChangesQuery(Wire):
         description=f"Changes of a page, with `wait=false`; default {DEFAULT_PAGE}.",
     )
 
-    @model_validator(mode="after")
-    def _limit_of_pages(self) -> Self:
-        if self.wait and self.limit is not None:
-            raise ValueError("limit goes with wait=false")
-        return self
+    @field_validator("limit")
+    @classmethod
+    def _of_a_page(cls, limit: int | None, info: ValidationInfo) -> int | None:
+        if limit is not None and info.data.get("wait", True):
+            raise ValueError("goes with wait=false")
+        return limit
 
 
 class Change(StoredEvent):

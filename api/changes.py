@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Final, NamedTuple, Self
 
 import anyio
@@ -33,8 +34,13 @@ from projections.errors import InvalidInput, LedgerError, UndecodableEntry
 from projections.events import PARTITION_KEY, Event, is_system_event
 from projections.identity import START, Position, partition_of
 
-RING_BYTES: Final = 4 * 2**20
-"""Of a tenant's newest changes; who is further behind reads the ledger."""
+RING_BYTES: Final = 32 * 2**20
+"""Of the newest changes, in equal parts of the tenants that are followed; who is further behind
+reads the ledger."""
+BATCH_BYTES: Final = 2**20
+"""That a stream takes at once, and holds until its client has taken them."""
+_EVENT_BYTES: Final = 1_024
+"""What a change takes beside its JSON, roughly."""
 CATCHING_UP: Final = 4
 """Streams that read the ledger at once: so many threads, and connections to Redis."""
 LONGEST_BELL_MS: Final = 1_000
@@ -180,28 +186,29 @@ class _Ring:
         self.start = self.until = at
         self.ring()
 
-    def extend(self, changes: Sequence[Change], until: Position) -> None:
+    def extend(self, changes: Sequence[Change], until: Position, *, most_bytes: int) -> None:
         """Take in what stands up to a place."""
         self.until = until
         for change in changes:
             self._changes.append(change)
-            self._size += len(change.json)
-        while self._size > RING_BYTES and len(self._changes) > 1:
+            self._size += _EVENT_BYTES + len(change.json)
+        while self._size > most_bytes and len(self._changes) > 1:
             oldest = self._changes.popleft()
-            self._size -= len(oldest.json)
+            self._size -= _EVENT_BYTES + len(oldest.json)
             self.start = oldest.position
         if changes:
             self.ring()
 
-    def behind(self, place: Position) -> list[Change]:
-        """The changes behind a place that is not before the start."""
-        changes: list[Change] = []
-        for change in reversed(self._changes):
-            if change.position <= place:
-                break
-            changes.append(change)
+    def behind(self, place: Position) -> Batch:
+        """The first changes behind a place that is not before the start."""
+        changes = list(takewhile(lambda change: change.position > place, reversed(self._changes)))
         changes.reverse()
-        return changes
+        size = 0
+        for number, change in enumerate(changes, 1):
+            size += len(change.json)
+            if size > BATCH_BYTES and number < len(changes):
+                return Batch(changes[:number], change.position, False)
+        return Batch(changes, max(place, self.until), True)
 
     def ring(self) -> None:
         """Wake all who wait."""
@@ -271,11 +278,12 @@ class Changes:
                 tail, is_end, is_away = None, False, True
                 await anyio.sleep(RETRY_S)
                 continue
+            most_bytes = RING_BYTES // max(1, len(self._rings))
             for tenant, ring in self._rings.items():
                 if tail is None or ring.start is None:
                     ring.restart(stretch.until)
                 else:
-                    ring.extend(changes[tenant], stretch.until)
+                    ring.extend(changes[tenant], stretch.until, most_bytes=most_bytes)
             tail, is_end, is_away = read_on, stretch.is_end, False
             await anyio.sleep(GATHERED_S)
 
@@ -339,8 +347,8 @@ class Reading:
         ring = self._ring
         if ring.start is not None and self.place >= ring.start:
             self._sequence = None
-            changes = filter(self._wanted.has, ring.behind(self.place))
-            return Batch(list(changes), max(self.place, ring.until), True)
+            batch = ring.behind(self.place)
+            return batch._replace(changes=list(filter(self._wanted.has, batch.changes)))
         read = partial(
             read_behind,
             self._changes.ledger,

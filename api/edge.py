@@ -46,6 +46,8 @@ _LINGER_S: Final = 2.0
 AT_STOP: Final = "at_stop"
 """In the state of a request: ends its answer, which has no end of its own, when the server stops.
 Such an answer can be gone on from elsewhere, so its client is not waited for."""
+STOPPED: Final = "stopped"
+"""In the state of a request: the server was stopped before there was anything to end."""
 
 
 class _Waits(Enum):
@@ -157,9 +159,12 @@ class EdgeProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The server stops: what is under way is finished, a stream is ended."""
         super().shutdown()
-        end_stream = None if self._is_answered() else self.cycle.scope["state"].get(AT_STOP)
-        if end_stream is not None:
-            end_stream()
+        if self._is_answered():
+            return
+        state = self.cycle.scope["state"]
+        state[STOPPED] = True
+        if AT_STOP in state:
+            state[AT_STOP]()
             self.loop.call_later(_LINGER_S, self.transport.abort)
 
     # -- a request -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from api.change_schemas import DEFAULT_PAGE, ChangeList, ChangesQuery
 from api.change_schemas import Change as ChangeEvent
 from api.changes import Batch, Change, Reading, Wanted, page_behind, starting_place
 from api.dependencies import Reader, ServicesOf
-from api.edge import AT_STOP
+from api.edge import AT_STOP, STOPPED
 from api.errors import EVENT_STREAM, problem_responses
 from api.schemas import PositionText
 from api.services import Services, clock_ms
@@ -119,6 +119,8 @@ class _Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"][AT_STOP] = self._at_stop
+        if scope["state"].get(STOPPED):
+            self._at_stop()
         try:
             await super().__call__(scope, receive, send)
         finally:

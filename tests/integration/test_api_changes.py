@@ -119,7 +119,7 @@ def test_what_is_accepted_comes_in_order_as_it_is_stored(
     assert [frame.position for frame in stream.seen[2:]] == [c["global_position"] for c in others]
 
 
-@pytest.mark.parametrize("ring_bytes", [api_changes.RING_BYTES, 2_000, 1])
+@pytest.mark.parametrize("ring_bytes", [api_changes.RING_BYTES, 20_000, 1])
 def test_who_comes_back_anywhere_gets_each_event_once(
     client: httpx.Client,
     writer: Writer,
@@ -275,7 +275,7 @@ def test_streams_of_one_ring_give_each_user_their_own(api: Api, writer: Writer) 
         ({"came": "99999999999999-0", "from_": "0"}, "Last-Event-ID", "not of a future"),
         ({"kinds": "miracle"}, "kinds.0", "'message'"),
         ({"session": ""}, "session", "at least 1 character"),
-        ({"limit": 5}, "query", "limit goes with wait=false"),
+        ({"limit": 5}, "limit", "goes with wait=false"),
         ({"wait": "false", "limit": 501}, "limit", "less than or equal to 500"),
         ({"since": "0"}, "since", "unknown query parameter"),
     ],
@@ -451,19 +451,16 @@ def test_redis_goes_and_comes_back_under_a_stream(
     start_valkey: Callable[..., ValkeyServer], neo4j_url: str
 ) -> None:
     server = start_valkey()
-    with running_api(server.url, neo4j_url, stream_heartbeat_s=0.5) as api, ExitStack() as opened:
+    with running_api(server.url, neo4j_url, stream_heartbeat_s=0.2) as api, ExitStack() as opened:
         writer = Writer(server.url)
         client = opened.enter_context(api.client())
         tail = opened.enter_context(followed(client, from_="now"))
         written = writer.append(20)
         came = ids(tail.take(20))
         server.kill()
-        wait_until(lambda: api.app.state.services.watch.sample.ledger_error, "it is missed")
-        assert tail.next().comment == "alive"
-        refused(client, 503, "ledger-unavailable")
+        assert [tail.next().comment for _ in range(3)] == ["alive"] * 3
         server.start()
         server.wait_ready()
-        wait_until(lambda: not api.app.state.services.watch.sample.ledger_error, "it is back")
         written += Writer(server.url).append(20)
         came += ids(tail.take(20))
         behind = opened.enter_context(followed(client, from_="0"))
