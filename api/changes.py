@@ -285,7 +285,7 @@ class Changes:
                 else:
                     ring.extend(changes[tenant], stretch.until, most_bytes=most_bytes)
             tail, is_end, is_away = read_on, stretch.is_end, False
-            await anyio.sleep(GATHERED_S)
+            await anyio.sleep(GATHERED_S if is_end else 0)
 
     def _look(
         self, tail: LedgerSequence | None, tenants: Collection[str], *, waits: bool

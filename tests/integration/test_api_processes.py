@@ -243,6 +243,7 @@ def test_streams_go_on_in_another_process_and_are_counted_once(served: Served) -
             assert [event_ids(stream.take(30)) for stream in streams.values()] == [first] * STREAMS
             (victim, *_) = served.pids()
             os.kill(victim, signal.SIGKILL)
+            wait_until(lambda: not is_alive(victim), "it is gone")
             second = _append(client, 30)
             for (pid, _), stream in streams.items():
                 came = (
@@ -252,6 +253,12 @@ def test_streams_go_on_in_another_process_and_are_counted_once(served: Served) -
                 )
                 assert event_ids(came.take(30)) == second
     served.wait_serving()
+
+
+def open_streams(served: Served) -> float:
+    """Of all processes."""
+    with served.client() as client:
+        return counted(client.get("/metrics"), "recollect_api_streams ")
 
 
 def _streams_of_each(served: Served, opened: ExitStack) -> Mapping[tuple[int, int], Stream]:
@@ -269,6 +276,7 @@ def _streams_of_each(served: Served, opened: ExitStack) -> Mapping[tuple[int, in
             if len({pid for pid, _ in streams}) == PROCESSES:
                 opened.push(opening.pop_all())
                 return streams
+        wait_until(lambda: not open_streams(served), "they are over")
 
 
 def _append(client: httpx.Client, count: int) -> list[str]:
