@@ -28,11 +28,11 @@ from api.schemas import (
     Node,
     NodeProvenance,
     PlanReport,
-    Provenance,
     Scores,
     ScoringWeights,
 )
 from api.services import ReadContext
+from api.stored_events import PROVENANCE
 from consolidation.decay import DECAY_WEIGHTS, HIGHEST_IMPORTANCE, DecayWeights, decay_score
 from enrichment.names import ACTIVE
 from pipelines.graph.reader import GraphEdge, GraphNode
@@ -47,11 +47,10 @@ from projections.schema import EDGES, ENTITY, EVENT, MAX_SUPPORTING, NODES, Kind
 GQ = TypeVar("GQ", bound=GraphReadQuery)
 PQ = TypeVar("PQ", bound=PageQuery)
 
-_PROVENANCE: Final = ("global_position", "occurred_at", "session_id", "agent_id", "trace_id")
 # Said by `scores` or `provenance`, or of use to the stages alone.
 _NOT_ATTRIBUTES: Final = frozenset(
     {
-        *_PROVENANCE,
+        *PROVENANCE,
         *("text", "decided_at", "source_event_ids", "source_digest", "gist"),
         *("embedding_model", "parted_from", "corrected_type", "link_count"),
         *("first_event_id", "first_user_id"),
@@ -121,11 +120,6 @@ def importance_of(properties: Mapping[str, Any]) -> int:
     return min(HIGHEST_IMPORTANCE, round(boosted))
 
 
-def event_provenance(event_id: str, fields: Mapping[str, Any]) -> Provenance:
-    """The pointer to the ledger; `fields` has the wire's names, times as text."""
-    return Provenance(event_id=event_id, **{name: fields[name] for name in _PROVENANCE})
-
-
 def importance_shown(node: GraphNode) -> int:
     """Of an event its own; of a summary the mean of its events; of what is neither, 5."""
     if node.label == EVENT.label:
@@ -146,7 +140,7 @@ def used_at_ms(node: GraphNode) -> int:
 def _of_event(
     event_id: str, properties: Mapping[str, Any], supporting: Sequence[str]
 ) -> NodeProvenance:
-    fields = {name: properties.get(name) for name in _PROVENANCE}
+    fields = {name: properties.get(name) for name in PROVENANCE}
     fields["occurred_at"] = timestamp_text(properties["occurred_at"])
     return NodeProvenance(event_id=event_id, **fields, supporting_event_ids=list(supporting))
 

@@ -43,6 +43,11 @@ OTHER_FILES: Final = 128
 """Files that are no connection of a client: stores, logs, models."""
 _LINGER_S: Final = 2.0
 """For what was said last to leave, before a connection is cut."""
+AT_STOP: Final = "at_stop"
+"""In the state of a request: ends its answer, which has no end of its own, when the server stops.
+Such an answer can be gone on from elsewhere, so its client is not waited for."""
+STOPPED: Final = "stopped"
+"""In the state of a request: the server was stopped before there was anything to end."""
 
 
 class _Waits(Enum):
@@ -150,6 +155,17 @@ class EdgeProtocol(HttpToolsProtocol):
         self._disarm_answer()
         super().connection_lost(exc)
         metrics.API_CONNECTIONS.set(len(self.connections))
+
+    def shutdown(self) -> None:
+        """The server stops: what is under way is finished, a stream is ended."""
+        super().shutdown()
+        if self._is_answered():
+            return
+        state = self.cycle.scope["state"]
+        state[STOPPED] = True
+        if AT_STOP in state:
+            state[AT_STOP]()
+            self.loop.call_later(_LINGER_S, self.transport.abort)
 
     # -- a request -----------------------------------------------------------------------------
 

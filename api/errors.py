@@ -40,6 +40,7 @@ from projections.errors import (
 )
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+EVENT_STREAM: Final = "text/event-stream"
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 
 _log = get_logger(__name__)
@@ -351,18 +352,23 @@ class RequestContext:
         structlog.contextvars.bind_contextvars(request_id=request_id)
         status = 500
         began_s = time.perf_counter()
+        answered_s: float | None = None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered_s
             if message["type"] == "http.response.start":
                 status = int(message["status"])  # some send a member of an enum
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER] = request_id
+                if headers.get("content-type", "").startswith(EVENT_STREAM):
+                    # It lasts as long as its client likes, which says nothing about the API.
+                    answered_s = time.perf_counter() - began_s
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
         finally:
-            _observe(scope, status, time.perf_counter() - began_s)
+            _observe(scope, status, answered_s or time.perf_counter() - began_s)
 
 
 def _request_id(offered: str | None) -> str:

@@ -46,6 +46,7 @@ from api.retrieval.answer import Retrieval
 from api.retrieval.channels import Notes
 from api.retrieval.facts import FactWalk
 from api.routes import (
+    changes,
     context,
     entities,
     events,
@@ -254,6 +255,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
             async with app.state.mcp.opened():
                 yield
         finally:
+            services.changes.stop()
             await anyio.to_thread.run_sync(services.close)
             await anyio.to_thread.run_sync(watch.stop)
             connections.close()
@@ -274,7 +276,19 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
     app.state.services = services
     app.state.mcp = Door(app, settings.max_body_bytes)
     install_problem_handlers(app)
-    routes = (events, otlp, query, why, entities, summaries, context, statements, health, mcp)
+    routes = (
+        events,
+        changes,
+        otlp,
+        query,
+        why,
+        entities,
+        summaries,
+        context,
+        statements,
+        health,
+        mcp,
+    )
     for module in routes:
         app.include_router(module.router)
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -15,6 +16,7 @@ from anyio import CapacityLimiter
 
 from api.access_log import AccessLog
 from api.caches import ResultCache
+from api.changes import LONGEST_BELL_MS, Changes
 from api.connections import Connections
 from api.errors import ApiProblem
 from api.limits import Limits
@@ -23,6 +25,7 @@ from api.retrieval.intent import SeedRules
 from api.retrieval.policy import policy_of
 from api.share import ALONE, Share
 from api.shown_nodes import ShownNodes
+from api.stream_slots import StreamSlots
 from api.watcher import Watch
 from consolidation.forgetting_payloads import FactKey
 from enrichment.payloads import offered_event
@@ -148,6 +151,10 @@ class Services:
         self.accesses = AccessLog(
             self.ledger, lambda: watch.sample.overloaded(settings), self.shown.count_read
         )
+        bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
+        self.changes = Changes(self.ledger, bell_ms=bell_ms)
+        self._slots = StreamSlots(settings.max_streams, share.streams)
+        self._most_streams = max(1, share.of(settings.max_connections) // 2)
         self._read_threads = CapacityLimiter(32)
         self._query_threads = CapacityLimiter(QUERIES_AT_ONCE)
         self._append_threads = CapacityLimiter(16)
@@ -181,6 +188,28 @@ class Services:
         if error is not None:
             raise LedgerUnavailable(reason=error)
         return self.connections.ledger
+
+    def admit_stream(self, key: str) -> Callable[[], None]:
+        """Count a stream; what is returned is called when it is over.
+
+        Raises:
+            ApiProblem: the key has as many as it may; or they would take the half of the
+                connections that is for all others.
+        """
+        if len(self._slots) >= self._most_streams:
+            raise ApiProblem("too-many-connections", "Half of the connections follow changes.")
+        slot = self._slots.take(key)
+        if slot is None:
+            metrics.RATE_LIMITED.labels("streams").inc()
+            most = self.settings.max_streams
+            raise ApiProblem("rate-limited", f"At most {most:,} streams of changes at once.")
+        metrics.API_STREAMS.set(len(self._slots))
+
+        def give_back() -> None:
+            self._slots.give_back(slot)
+            metrics.API_STREAMS.set(len(self._slots))
+
+        return give_back
 
     async def append(self, work: Callable[[], T]) -> T:
         """Run work that appends; it is never abandoned half-way."""

@@ -28,6 +28,11 @@ class Share:
         """The file of what is counted for limits; None: memory of this process."""
         return None if self.folder is None else self.folder / "limits"
 
+    @property
+    def streams(self) -> Path | None:
+        """The file whose bytes are locked for streams; None: the process is alone."""
+        return None if self.folder is None else self.folder / "streams"
+
     def of(self, amount: int) -> int:
         """The part of an amount that is this process' own, at least 1 of 1 or more."""
         return -(-amount // self.processes)

@@ -16,7 +16,9 @@ from api.main import create_app
 from pipelines.work.settings import ApiKey, Settings
 
 TARGET: Final = Path(__file__).parents[1] / "clients/python/src/recollect/models.py"
-ANSWERS: Final = ("AtlasResponse", "BatchAccepted", "EntityList", "FactsResponse", "Problem")
+ANSWERS: Final = (
+    *("AtlasResponse", "BatchAccepted", "ChangeList", "EntityList", "FactsResponse", "Problem"),
+)
 """What the client reads, with all that these hold."""
 OPTIONS: Final = {
     "AskOptions": ("body", "SubgraphQuery"),
@@ -76,7 +78,7 @@ def _needed(schemas: Mapping[str, Schema]) -> list[str]:
     def visit(name: str) -> None:
         if name in order or not _is_object(schemas[name]):
             return
-        for inner in _references(schemas[name]):
+        for inner in references(schemas[name]):
             visit(inner)
         order.append(name)
 
@@ -89,15 +91,16 @@ def _is_object(schema: Schema) -> bool:
     return schema.get("type") == "object" and "properties" in schema
 
 
-def _references(schema: Any) -> Iterator[str]:
+def references(schema: Any) -> Iterator[str]:
+    """Names of the models that a schema refers to."""
     if isinstance(schema, Mapping):
         if "$ref" in schema:
             yield schema["$ref"].rpartition("/")[2]
         for value in schema.values():
-            yield from _references(value)
+            yield from references(value)
     elif isinstance(schema, list):
         for value in schema:
-            yield from _references(value)
+            yield from references(value)
 
 
 def _model(name: str, schema: Schema, schemas: Mapping[str, Schema]) -> str:
@@ -181,9 +184,14 @@ def _type(said: Schema, schemas: Mapping[str, Schema], *, options: bool = False)
     return _PLAIN.get(said.get("type", ""), "Any")
 
 
+def openapi_document() -> Mapping[str, Any]:
+    """Of an API."""
+    return create_app(Settings(api_keys=(ApiKey(name="models", key="k" * 32),))).openapi()
+
+
 def generated() -> str:
     """The module as it should be."""
-    return source(create_app(Settings(api_keys=(ApiKey(name="models", key="k" * 32),))).openapi())
+    return source(openapi_document())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from api.answers import JsonResponse, event_provenance
+from api.answers import JsonResponse
 from api.dependencies import (
     JsonBytes,
     Reader,
@@ -38,9 +38,8 @@ from api.schemas import (
     StoredEvent,
 )
 from api.services import Caller, Services, counts_as_read
-from enrichment.payloads import FACT_ASSERTED, FACT_RETRACTED, FEEDBACK_EVENT
-from pipelines.graph.reads.scope import Scope
-from pipelines.ledger.ledger import Appended, Entry, Outcome
+from api.stored_events import sees, stored
+from pipelines.ledger.ledger import Appended, Outcome
 from pipelines.observe import logs, metrics
 from projections.errors import (
     EventConflict,
@@ -49,7 +48,7 @@ from projections.errors import (
     LedgerUnavailable,
     RecollectError,
 )
-from projections.events import Event, as_envelope, encode_event, is_system_event
+from projections.events import Event, encode_event, is_system_event
 
 _log = logs.get_logger(__name__)
 _LOGGED_AT_ONCE: Final = 100
@@ -147,22 +146,11 @@ async def read_event(
         lambda: services.ledger().find(caller.tenant, event_id.lower()), timeout_ms=30_000
     )
     event = None if entry is None else entry.event()
-    if entry is None or event is None or not _sees(scope, event):
+    if entry is None or event is None or not sees(scope, event):
         raise ApiProblem("not-found", "No event of that id is in the ledger.")
     if counts_as_read(services, query) and not is_system_event(event.event_type):
         services.accesses.record(caller.tenant, [event.event_id])
-    return JsonResponse(_stored(entry, event))
-
-
-_FACTS: Final = (FACT_ASSERTED, FACT_RETRACTED)
-
-
-def _sees(scope: Scope, event: Event) -> bool:
-    """Whether an event of the ledger may be seen; of those about memory, few."""
-    of_user = event.event_type == FEEDBACK_EVENT and event.user_id is not None
-    if is_system_event(event.event_type) and event.event_type not in _FACTS and not of_user:
-        return scope.everyone
-    return scope.sees_user(event.user_id)
+    return JsonResponse(stored(entry, event))
 
 
 def admit(services: Services, tenant: str, number: int) -> None:
@@ -179,13 +167,6 @@ def admit(services: Services, tenant: str, number: int) -> None:
         metrics.INGEST_EVENTS.labels(outcome="overloaded").inc()
         raise ApiProblem("overloaded", f"{reason[:1].upper()}{reason[1:]}.")
     services.limits.admit_events(tenant, number)
-
-
-def _stored(entry: Entry, event: Event) -> dict[str, Any]:
-    fields = dict.fromkeys(StoredEvent.model_fields) | as_envelope(event)
-    fields["global_position"] = str(entry.position)
-    fields["provenance"] = event_provenance(event.event_id, fields).model_dump()
-    return fields
 
 
 def _now_ms() -> int:

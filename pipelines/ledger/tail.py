@@ -69,6 +69,21 @@ class LedgerTail:
             ],
         )
 
+    def wait(self, places: Mapping[int, Position], timeout_ms: int) -> None:
+        """Return when an entry stands behind one of the places, or when the time is over.
+
+        It only rings: the entry that ends the waiting may not be the first of all partitions.
+
+        Args:
+            places: by partition, at least one.
+            timeout_ms: at least 1; less than a command may take.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        streams = {self._keys.stream(one): str(place) for one, place in places.items()}
+        _once(lambda: self._redis.xread(streams, count=1, block=timeout_ms))
+
     def newest(self, partition: int, count: int) -> list[Entry]:
         """The last `count` entries of a partition, the newest first. Raises as `behind` does."""
         replies = _once(lambda: self._redis.xrevrange(self._keys.stream(partition), count=count))

@@ -79,7 +79,7 @@ Channel = Literal["text", "vector", "entity", "context", "graph", "story"]
 QueryMethod = Literal["intent_weighted", "ppr", "activation"]
 QueryOutcome = Literal["answered", "empty", "partial", "cached"]
 Cut = Literal["head_timeout", "body_timeout", "answer_timeout", "head_size", "evicted", "refused"]
-Limited = Literal["requests", "events"]
+Limited = Literal["requests", "events", "streams"]
 Signal = Literal["recurring_pattern", "entity_context", "retrieval_history"]
 LlmOutcome = Literal[
     "answered",
@@ -419,6 +419,7 @@ API_DURATION = _histogram(
     buckets=_API_BUCKETS,
 )
 API_CONNECTIONS = _gauge("api_connections", "Connections of clients that are open.", over="sum")
+API_STREAMS = _gauge("api_streams", "Streams of changes that are open.", over="sum")
 API_CONNECTIONS_CUT = _counter(
     "api_connections_cut_total",
     "Connections that the API ended, by reason: {reason} "

@@ -398,6 +398,25 @@ class Settings(BaseSettings):
     answer_timeout_s: float = Field(
         default=30.0, gt=0, le=3_600, description="that a client may leave an answer unread"
     )
+    max_streams: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="of changes that a key may have open at once; all keys together have half of "
+        "the connections",
+    )
+    stream_life_s: float = Field(
+        default=900.0,
+        gt=0,
+        le=86_400,
+        description="of a stream of changes; its client comes back and goes on where it was",
+    )
+    stream_heartbeat_s: float = Field(
+        default=15.0,
+        gt=0,
+        le=300,
+        description="between two signs of life on a stream that has nothing else to say",
+    )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1_024, description="413 beyond")
     otlp_max_bytes: int = Field(
         default=20 * 2**20,

@@ -58,6 +58,11 @@ class CuttingProxy:
         for end in (self._listener, *self._ends):
             end.close()
 
+    def cut(self) -> None:
+        """Cut what is connected now."""
+        self.cuts += 1
+        _close(*self._ends)
+
     def _run(self, target: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
         self._threads.append(thread)

@@ -47,7 +47,7 @@ openapi = schemathesis.openapi.from_dict(DOCUMENT)
 
 @pytest.fixture(scope="module")
 def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
-    options = {"channel_timeout_ms": MAX_TIMEOUT_MS}
+    options = {"channel_timeout_ms": MAX_TIMEOUT_MS, "stream_life_s": 0.2}
     with told(valkey, neo4j, EVENTS, **options) as (stack, running), Worker(stack):
         running.app.state.services.embedder.embed("warm", timeout_ms=60_000)
         yield running

@@ -135,6 +135,7 @@ def town_of(valkey: ValkeyServer, neo4j: Neo4jServer, seed: int) -> Iterator[Tow
         "id_buckets": 64,
         "api_keys": (*KEYS, bound),
         "record_accesses": False,  # what is read often is not forgotten
+        "stream_life_s": 0.2,
     }
     try:
         Enriched(stack).take_in(*made.events)
@@ -303,6 +304,13 @@ def events(look: Look) -> Iterator[Request]:
         yield Request(f"/v1/events/{own_id}")
 
 
+def changes(look: Look) -> Iterator[Request]:
+    yield Request("/v1/changes", {"from": "0", "wait": "false", "limit": 500})
+    yield Request("/v1/changes", {"from": "0"}, accept="text/event-stream")
+    for session in look.sessions():
+        yield Request("/v1/changes", {"from": "0", "wait": "false", "session": session})
+
+
 def question(look: Look, **fields: Any) -> dict[str, Any]:
     """Words of all users and what is common, in one of the sessions."""
     words = " ".join((*look.words(), SHARED_PLACE, "refund of the lost parcel failed vault"))
@@ -349,6 +357,7 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
     ("get", "/v1/context/{session_id}"): context,
     ("get", "/v1/nodes/{node_id}/lineage"): lineage,
     ("get", "/v1/events/{event_id}"): events,
+    ("get", "/v1/changes"): changes,
     ("post", SUBGRAPH): subgraph,
     ("post", WHY): why,
     ("post", FACTS): facts,
@@ -360,7 +369,7 @@ TOLD_BY_PASSES: Final = SUMMED_UP | OF_USERS
 SHOWN_AFTER: Final = (
     {route for _, route in ROUTES} - TOLD_BY_PASSES,
     {route for _, route in ROUTES},
-    {*SUMMED_UP, "/v1/events/{event_id}", SUBGRAPH},
+    {*SUMMED_UP, "/v1/events/{event_id}", "/v1/changes", SUBGRAPH},
 )
 """Routes that show something of everybody, by the number of passes: the second forgets events."""
 
@@ -395,7 +404,8 @@ def sent(
     look: Look, client: httpx.Client, method: str, request: Request, cursor: str | None
 ) -> httpx.Response:
     more = {} if cursor is None else {"cursor": cursor}
-    patient = {} if request.path.startswith("/v1/events/") else PATIENT
+    of_ledger = request.path.startswith(("/v1/events/", "/v1/changes"))
+    patient = {} if of_ledger else PATIENT
     if method == "get":
         params = {**request.params, **look.view, **patient, **more}
         return client.get(request.path, params=params)

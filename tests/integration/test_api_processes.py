@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,9 @@ from pipelines.work.settings import Settings
 from projections.events import LAST_MS
 from tests.bench.stack import child_pids
 from tests.fakes.events import numbered_event
+from tests.integration.api_support import assert_problem, envelope
+from tests.integration.changes_support import Stream, followed
+from tests.integration.changes_support import ids as event_ids
 from tests.integration.query_support import Memory, ids
 from tests.integration.stack import Stack
 from tests.servers import emptied_neo4j, emptied_valkey
@@ -39,6 +42,7 @@ pytestmark = pytest.mark.integration
 PROCESSES = 2
 KEYS = {"usual": "usual-key-0123456789", "few": "few-key-0123456789"}
 FEW = 20
+STREAMS = 4
 STORM_S = 10.0
 ASKERS = 3
 AS_OF = "2026-03-01T00:00:00Z"
@@ -49,6 +53,7 @@ OPTIONS = {
     ),
     "RECOLLECT_REQUEST_LIMITS": json.dumps({"*": "", "few": f"{FEW}/day"}),
     "RECOLLECT_RESULT_CACHE_S": "0",
+    "RECOLLECT_MAX_STREAMS": str(STREAMS),
     "RECOLLECT_RECORD_ACCESSES": "false",
 }
 
@@ -225,6 +230,66 @@ def test_metrics_are_those_of_all_processes(served: Served) -> None:
     (answer, *_) = after
     for number in range(PROCESSES):
         assert counted(answer, f'process_resident_memory_bytes{{process="{number}"') > 2**20
+
+
+def test_streams_go_on_in_another_process_and_are_counted_once(served: Served) -> None:
+    """One of two processes is killed: its streams come back elsewhere, and nothing is missing."""
+    with ExitStack() as opened:
+        streams = _streams_of_each(served, opened)
+        for answer in served.answers_of_each(lambda client: client.get("/v1/changes")).values():
+            assert_problem(answer, 429, "rate-limited")
+        with served.client() as client:
+            first = _append(client, 30)
+            assert [event_ids(stream.take(30)) for stream in streams.values()] == [first] * STREAMS
+            (victim, *_) = served.pids()
+            os.kill(victim, signal.SIGKILL)
+            wait_until(lambda: not is_alive(victim), "it is gone")
+            second = _append(client, 30)
+            for (pid, _), stream in streams.items():
+                came = (
+                    opened.enter_context(followed(client, came=stream.position))
+                    if (pid == victim)
+                    else stream
+                )
+                assert event_ids(came.take(30)) == second
+    served.wait_serving()
+
+
+def open_streams(served: Served) -> float:
+    """Of all processes."""
+    with served.client() as client:
+        return counted(client.get("/metrics"), "recollect_api_streams ")
+
+
+def _streams_of_each(served: Served, opened: ExitStack) -> Mapping[tuple[int, int], Stream]:
+    """As many streams as a key may have, shared out among all processes: by process, number."""
+    while True:
+        with ExitStack() as opening:
+            streams = {}
+            for number in range(STREAMS):
+                client = opening.enter_context(served.client())
+                stream = opening.enter_context(followed(client))
+                (pid,) = (
+                    pid for pid in served.pids() if stream.port in _client_ports(pid, served.port)
+                )
+                streams[pid, number] = stream
+            if len({pid for pid, _ in streams}) == PROCESSES:
+                opened.push(opening.pop_all())
+                return streams
+        wait_until(lambda: not open_streams(served), "they are over")
+
+
+def _append(client: httpx.Client, count: int) -> list[str]:
+    """New events, sent until they are taken; their ids."""
+    events = [envelope(event_id=str(uuid.uuid4()), session_id=f"s-{n}") for n in range(count)]
+
+    def accepted() -> bool:
+        with suppress(httpx.TransportError):  # of the process that was killed
+            return client.post("/v1/events/batch", json=events).status_code == 200
+        return False
+
+    wait_until(accepted, "the events are taken")
+    return [str(event["event_id"]) for event in events]
 
 
 class Asker:

@@ -131,6 +131,8 @@ def answers(
                     yield route, client.post(route, json=body, headers={"accept": accept})
     for name in ("annsecret", "bobsecret", "shared", "parcel"):
         yield "/v1/entities/{entity_id}", client.get(f"/v1/entities/entity:{name}", **get)
+    from_the_beginning = {**view, "from": "0", "wait": "false"}
+    yield "/v1/changes", client.get("/v1/changes", params=from_the_beginning)
     yield "/v1/entities", client.get("/v1/entities", **get)
     yield "/v1/communities", client.get("/v1/communities", **get)
     for own_id in ("both", "community:both"):

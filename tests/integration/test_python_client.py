@@ -35,11 +35,12 @@ from recollect import (
 )
 from recollect.local import LocalServices
 from tests.fakes.proxy import CuttingProxy
-from tests.integration.api_support import WRITE_KEY, Api, running_api
+from tests.integration.api_support import READ_KEY, WRITE_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import Stack
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +105,7 @@ def api(workers: Workers, valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[
         "id_buckets": 64,
         "channel_timeout_ms": 30_000,
         "record_accesses": False,
+        "stream_life_s": 0.1,
     }
     with running_api(valkey.url, neo4j.url, **options) as running:
         yield running
@@ -380,6 +382,81 @@ def test_the_code_of_the_page_works_as_printed(
     assert "max_nodes Input should be less than or equal to 500" in printed
     assert "Counts(waiting=0, accepted=1, refused=0, dropped=0)" in printed
     assert "Where is order 4714?" in printed
+
+
+def test_changes_come_over_breaks_of_the_connection(api: Api, memory: Memory) -> None:
+    """Each once and in order, whatever is cut and however often the API ends a stream."""
+    session_id, texts = new_session(), [f"harbour {number}" for number in range(60)]
+    came: list[str] = []
+
+    def follow(follower: Memory) -> None:
+        for change in follower.changes(session=session_id, since="0"):
+            came.append(change.payload["content"])
+            if len(came) == len(texts):
+                return
+
+    with (
+        CuttingProxy(httpx.URL(api.url).port or 0) as proxy,
+        Memory(f"http://127.0.0.1:{proxy.port}", READ_KEY) as follower,
+    ):
+        thread = threading.Thread(target=follow, args=(follower,))
+        thread.start()
+        session = memory.session(session_id)
+        for number, text in enumerate(texts):
+            session.log("user", text)
+            if number % 20 == 10:
+                assert memory.flush(PATIENCE_S)
+                wait_until(lambda: len(came) > 0, "the first ones")
+                proxy.cut()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        assert proxy.cuts == 3
+    assert came == texts
+
+
+def test_changes_until_now_and_by_kind_and_user(memory: Memory) -> None:
+    session = memory.session(new_session(), user="ana")
+    logged = [
+        session.log("user", "Where is order 4711?"),
+        session.log("call", {"order": "4711"}, tool="look_up"),
+        session.log("decision", "It is sent again"),
+    ]
+    assert memory.flush(PATIENCE_S)
+    here: dict[str, Any] = {"session": session.id, "since": "0", "wait": False}
+
+    assert list(memory.changes(**here)) == []
+    seen = list(memory.changes(**here, user="ana"))
+    assert [change.event_id for change in seen] == logged
+    assert [change.kind for change in seen] == ["message", "call", "decision"]
+    with session:  # the view of its user
+        behind = memory.changes(**{**here, "since": seen[0].global_position}, kinds=["decision"])
+        assert [change.event_id for change in behind] == logged[2:]
+
+
+def test_changes_tell_what_is_wrong_at_once(api: Api, memory: Memory) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        next(memory.changes(since="yesterday"))
+    assert caught.value.errors[0].field == "from"
+    with Memory(api.url, "no-such-key") as stranger, pytest.raises(Unauthenticated):
+        next(stranger.changes(wait=False))
+    with Memory(f"http://127.0.0.1:{free_port()}") as nowhere, pytest.raises(ConnectionFailed):
+        next(nowhere.changes())
+
+
+async def test_changes_are_awaited(api: Api) -> None:
+    async with AsyncMemory(api.url, WRITE_KEY) as memory:
+        session = memory.session(new_session())
+        logged = [session.log("user", f"lantern {number}") for number in range(5)]
+        came: list[str] = []
+        async for change in memory.changes(session=session.id, since="0"):
+            came.append(change.event_id)
+            if len(came) == 5:
+                logged.append(session.log("user", "the last lantern"))
+            if len(came) == 6:
+                break
+        assert came == logged
+        pages = memory.changes(session=session.id, since="0", wait=False)
+        assert [change.event_id async for change in pages] == logged
 
 
 def test_without_the_services_it_says_what_to_install(

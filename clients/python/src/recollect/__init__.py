@@ -30,6 +30,7 @@ from recollect.errors import (
     UnexpectedAnswer,
 )
 from recollect.memory import Memory
+from recollect.models import Change
 from recollect.sessions import Session
 from recollect.why import Cause, Lesson, Why
 
@@ -38,6 +39,7 @@ __all__ = [
     "ApiError",
     "AsyncMemory",
     "Cause",
+    "Change",
     "ConnectionFailed",
     "Counts",
     "Entities",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing_extensions import Self, Unpack
 from recollect import questions
 from recollect.answers import Answer, Facts, Page
 from recollect.calls import Call, Flush, Pause, Plan, Step
+from recollect.changes import NOW, Following
 from recollect.connection import (
     LINKS,
     QUEUE_EVENTS,
@@ -23,13 +24,14 @@ from recollect.connection import (
     checked_url,
     headers_of,
     parts_of,
+    require_stream,
     sender,
     told,
 )
 from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
 from recollect.local import DATA, LocalServices
-from recollect.models import AskOptions, ContextOptions, EntityItem, FactsOptions
+from recollect.models import AskOptions, Change, ContextOptions, EntityItem, FactsOptions
 from recollect.sessions import Recorder
 from recollect.why import Why, WhyOptions
 
@@ -184,6 +186,42 @@ class AsyncMemory(Recorder):
         while page is not None:
             yield page
             page = await self._carry_out(questions.next_page(page))
+
+    async def changes(
+        self,
+        *,
+        session: str | None = None,
+        kinds: Sequence[str] = (),
+        since: str = NOW,
+        user: str | None = None,
+        wait: bool = True,
+    ) -> AsyncIterator[Change]:
+        """What the memory takes, whoever logs it, in its order, each event once.
+
+        As `Memory.changes`.
+
+        Raises:
+            RecollectError: the API refuses, or is not there at the beginning.
+        """
+        user = user or self.current_session.user
+        following = Following(session=session, kinds=kinds, user=user, since=since)
+        while not wait and not following.is_end:
+            for change in await self._carry_out(following.page()):
+                yield change
+        while wait and not self._http.is_closed:
+            failure: RecollectError | None = None
+            try:
+                with told():
+                    async with self._http.stream(**parts_of(following.call())) as response:
+                        if response.status_code >= 400:
+                            await response.aread()
+                        require_stream(response)
+                        async for part in response.aiter_bytes():
+                            for change in following.take(part):
+                                yield change
+            except RecollectError as error:
+                failure = error
+            await asyncio.sleep(following.pause_s(failure))
 
     # -- what was logged ---------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 import httpx
 from pydantic_core import to_json
 
-from recollect.calls import Call, Reply, answer_of, model_reader
+from recollect.calls import Call, Reply, answer_of, error_of, model_reader
+from recollect.changes import EVENT_STREAM
 from recollect.delivery import Send
-from recollect.errors import ConnectionFailed, NoAnswer
+from recollect.errors import ConnectionFailed, NoAnswer, UnexpectedAnswer
 from recollect.models import BatchAccepted, BatchResult
 
 LINKS: Final = httpx.Limits(max_connections=100, max_keepalive_connections=20)
@@ -91,6 +92,18 @@ def as_reply(response: httpx.Response) -> Reply:
     """What came back, without httpx."""
     headers: Mapping[str, str] = response.headers
     return Reply(response.status_code, headers, response.content)
+
+
+def require_stream(response: httpx.Response) -> None:
+    """See whether a stream has begun; of what has not, the body was read.
+
+    Raises:
+        RecollectError: what the API says instead.
+    """
+    if response.status_code >= 400:
+        raise error_of(as_reply(response))
+    if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+        raise UnexpectedAnswer("What answered is not the API that is known here (no stream)")
 
 
 def sender(http: httpx.Client) -> Send:

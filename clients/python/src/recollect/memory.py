@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from typing_extensions import Self, Unpack
 from recollect import questions
 from recollect.answers import Answer, Facts, Page
 from recollect.calls import Call, Flush, Pause, Plan, Step
+from recollect.changes import NOW, Following
 from recollect.connection import (
     LINKS,
     QUEUE_EVENTS,
@@ -22,12 +23,14 @@ from recollect.connection import (
     headers_of,
     parts_of,
     reply_of,
+    require_stream,
     sender,
+    told,
 )
 from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
 from recollect.local import DATA, LocalServices
-from recollect.models import AskOptions, ContextOptions, EntityItem, FactsOptions
+from recollect.models import AskOptions, Change, ContextOptions, EntityItem, FactsOptions
 from recollect.sessions import Recorder
 from recollect.why import Why, WhyOptions
 
@@ -203,6 +206,48 @@ class Memory(Recorder):
         while page is not None:
             yield page
             page = self._carry_out(questions.next_page(page))
+
+    def changes(
+        self,
+        *,
+        session: str | None = None,
+        kinds: Sequence[str] = (),
+        since: str = NOW,
+        user: str | None = None,
+        wait: bool = True,
+    ) -> Iterator[Change]:
+        """What the memory takes, whoever logs it, in its order, each event once.
+
+        It begins when the first one is asked for, and waits for more, over breaks of the
+        connection and restarts of the API, until the iterator or this client is closed.
+
+        Args:
+            session: only events of this one; default all.
+            kinds: only events of these: `message`, `call`, `result`, `failure`, `decision` …
+            since: `now`, `0` for the beginning, or the `global_position` of an event, behind which
+                it begins.
+            user: in whose view; default the current session's.
+            wait: whether it goes on where all that is there has been seen.
+
+        Raises:
+            RecollectError: the API refuses, or is not there at the beginning.
+        """
+        user = user or self.current_session.user
+        following = Following(session=session, kinds=kinds, user=user, since=since)
+        while not wait and not following.is_end:
+            yield from self._carry_out(following.page())
+        while wait and not self._http.is_closed:
+            failure: RecollectError | None = None
+            try:
+                with told(), self._http.stream(**parts_of(following.call())) as response:
+                    if response.status_code >= 400:
+                        response.read()
+                    require_stream(response)
+                    for part in response.iter_bytes():
+                        yield from following.take(part)
+            except RecollectError as error:
+                failure = error
+            time.sleep(following.pause_s(failure))
 
     # -- what was logged ---------------------------------------------------------------------------
 

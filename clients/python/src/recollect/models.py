@@ -240,6 +240,65 @@ class BatchAccepted(Answered):
     counts: BatchCounts
 
 
+class Provenance(Answered):
+    """Where something comes from: the event in the ledger."""
+
+    event_id: str
+    global_position: str
+    """Opaque; given by the ledger."""
+    source: str = "redis"
+    occurred_at: str
+    """RFC 3339 with zone."""
+    session_id: str
+    agent_id: str
+    trace_id: str
+
+
+class Change(Answered):
+    """An event that the ledger has taken."""
+
+    event_id: str
+    """UUID chosen by the producer (version 7 advised); sending it again is safe."""
+    event_type: str
+    """Dot-namespaced; unknown types are legal."""
+    occurred_at: str
+    """At most 300 s in the future; kept to the millisecond."""
+    session_id: str
+    agent_id: str
+    trace_id: str
+    tenant: str
+    schema_version: int
+    tool_name: str | None = None
+    parent_event_id: str | None = None
+    """The event that caused this one; may arrive later."""
+    ended_at: str | None = None
+    """Not before occurred_at."""
+    status: str | None = None
+    importance_hint: int | None = None
+    user_id: str | None = None
+    """The person concerned."""
+    consent_ref: str | None = None
+    payload_ref: str | None = None
+    payload: Any = None
+    """Any JSON, at most 256 KiB."""
+    global_position: str
+    """Opaque; given by the ledger."""
+    provenance: Provenance
+    kind: str | None
+    """What it is; null: a statement about the memory itself (`memory.*`)."""
+
+
+class ChangeList(Answered):
+    """A page of changes."""
+
+    changes: list[Change]
+    """In the order of the ledger."""
+    position: str
+    """`from` of the next page. It moves on where there was nothing to be seen, too."""
+    is_end: bool
+    """Nothing was behind this page."""
+
+
 class EntityItem(Answered):
     """An entity of a list; those found to be the same are listed each."""
 
