@@ -58,6 +58,14 @@ def import_(
         str | None,
         typer.Option(help="tenant of all events; an envelope that names another is refused"),
     ] = None,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions",
+            help="take what a ledger decided itself, too (summaries, what was forgotten …), as "
+            "`recollect export` wrote it; into an empty ledger, before its workers start",
+        ),
+    ] = False,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="events in one append")] = 500,
     wait: Annotated[
         bool, typer.Option("--wait", help="return once the projection has folded the events")
@@ -89,6 +97,7 @@ def import_(
             invocation.services.ledger,
             items,
             tenant=tenant,
+            decisions=decisions,
             batch=batch,
             on_problem=lambda problem: invocation.note(f"refused {problem}"),
             on_batch=on_batch,

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import orjson
 
+from consolidation.decisions import recorded_event
 from enrichment.payloads import offered_event
 from pipelines.operations.chat_trajectories import conversation_events
 from projections.errors import EventConflict, InvalidInput, RecollectError
@@ -123,6 +124,7 @@ def import_events(
     items: Iterable[Item],
     *,
     tenant: str | None = None,
+    decisions: bool = False,
     batch: int = 500,
     on_problem: Callable[[Problem], None] = lambda problem: None,
     on_batch: Callable[[ImportReport], None] = lambda report: None,
@@ -134,6 +136,8 @@ def import_events(
         ledger: takes the events.
         items: from `event_items` or `chat_items`.
         tenant: the tenant of all of them; an envelope that names another is refused.
+        decisions: take what another ledger decided, too, as an export of it tells; else only what
+            producers may send.
         batch: events an append.
         on_problem: told of each refusal as it is found.
         on_batch: told after each batch.
@@ -143,6 +147,7 @@ def import_events(
         LedgerUnavailable: Redis went away; what was appended stays, and importing the same
             source again skips it as duplicates.
     """
+    judge = recorded_event if decisions else offered_event
     importing = _Import(ledger, on_problem=on_problem, on_batch=on_batch, clock=clock)
     for item in items:
         importing.report.read += 1
@@ -150,7 +155,7 @@ def import_events(
             importing.refuse(item, item.error)
             continue
         try:
-            event = offered_event(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
+            event = judge(item.raw, now_ms=int(clock() * 1000), tenant=tenant)
         except InvalidInput as error:
             importing.refuse(item, error)
             continue
