@@ -1,0 +1,192 @@
+"""Export on real services: the whole way round, and what may go wrong on it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from consolidation.decay import DAY_MS
+from pipelines.operations.consolidate import consolidate
+from pipelines.operations.export.run import export
+from pipelines.operations.export.selection import Format, Selection
+from pipelines.operations.imports import Source, event_items, import_events
+from pipelines.proof.verify import verify
+from pipelines.work.services import make_fold
+from pipelines.work.stages import STAGES
+from tests.factories import START_MS
+from tests.integration.consolidation_support import FORGETTING
+from tests.integration.enrichment_support import Enriched, said
+from tests.integration.stack import Stack, ValkeyStack
+from tests.integration.test_cli import (
+    COMMAND,
+    NOWHERE,
+    Recollect,
+    clean_environment,
+    document,
+    envelope,
+    lines,
+    recollect,
+    run,
+    started,
+)
+from tests.ledger_copies import placeless
+
+__all__ = ["recollect"]
+
+pytestmark = pytest.mark.integration
+
+LATER_MS = START_MS + 4_000 * DAY_MS
+PLACES = ("the old harbour", "Marseille", "the library", "the Acme office")
+
+
+def test_what_was_decided_comes_along_and_the_digests_are_equal(
+    make_stack: Callable[..., Stack], redis_url: str, tmp_path: Path
+) -> None:
+    stack = make_stack(retention=FORGETTING)
+    walks = [
+        said(n, f"Ann met Bob at {PLACES[n % 4]} on walk {n}.", session_id=f"session-{n % 3}")
+        for n in range(1, 13)
+    ]
+    Enriched(stack).take_in(*walks)
+    assert consolidate(stack.services).found.episodes_written > 0
+    forgot = consolidate(stack.services, now_ms=LATER_MS)
+    assert sum(forgot.found.events_forgotten.values()) > 0
+    before = verify(stack.services)
+    assert before.ok, before.differences
+
+    file = tmp_path / "events.jsonl.gz"
+    report = export(stack.services, Format.EVENTS, Selection(), file)
+    assert report.written["events"] == before.events + before.system_events
+
+    copy = ValkeyStack(redis_url, f"memory://{uuid4().hex}", prefix="copy", partitions=5)
+    try:
+        source = Source(file)
+        with source.stream:
+            taken = import_events(
+                copy.ledger,
+                event_items(source.stream),
+                decisions=True,
+                clock=lambda: LATER_MS / 1_000,
+            )
+        assert (taken.new, taken.refused) == (report.written["events"], 0)
+        copy.services.__dict__["models"] = stack.services.models
+        for stage in STAGES.values():
+            runner = copy.new_runner(make_fold(stage, copy.services, copy.target))
+            runner.prepare(copy.ledger.partitions)
+            copy.fold(runner=runner)
+        after = verify(copy.services)
+        assert after.ok, after.differences
+        assert {name: row.digest for name, row in after.stages.items()} == {
+            name: row.digest for name, row in before.stages.items()
+        }
+        assert (
+            placeless(copy.graph, copy.ledger).nodes == placeless(stack.graph, stack.ledger).nodes
+        )
+    finally:
+        copy.close()
+
+
+# -- what may go wrong -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(recollect: Recollect) -> Recollect:
+    """A ledger of 200 events of a kilobyte."""
+    source = lines(*(envelope(number, payload="x" * 1_000) for number in range(1, 201)))
+    assert document(recollect("import", "-", "--json", stdin=source))["new"] == 200
+    return recollect
+
+
+def test_the_command_writes_a_file_and_says_what(filled: Recollect, tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    told = document(filled("export", str(file), "--json", "--session", "session-1"))
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert told["written"] == {"events": len(events)}
+    assert {one["session_id"] for one in events} == {"session-1"}
+    assert (told["ok"], told["bytes"]) == (True, file.stat().st_size)
+
+
+def test_standard_output_has_the_events_alone(filled: Recollect) -> None:
+    done = filled("export")
+    assert done.returncode == 0
+    assert len([json.loads(line) for line in done.stdout.splitlines()]) == 200
+    assert "200 events" in done.stderr
+
+
+def test_bad_options_are_told(recollect: Recollect, tmp_path: Path) -> None:
+    file = str(tmp_path / "file")
+    done = recollect("export", file, "--since", "2026-01-01")
+    assert (done.returncode, "--since" in done.stderr) == (2, True)
+    assert recollect("export", "--json").returncode == 2
+    done = recollect("export", file, "--format", "markdown")
+    assert done.returncode == 4
+    assert "--session: required with --format markdown" in done.stderr
+
+
+@pytest.fixture
+def shell(filled: Recollect, redis_url: str, neo4j_url: str) -> Callable[..., Any]:
+    """Runs a line of bash in which $EXPORT is the command and $SERVICES where they are."""
+
+    def call(line: str) -> subprocess.CompletedProcess[str]:
+        services = f"--redis {redis_url} --neo4j {neo4j_url}"
+        variables = {"EXPORT": f"{' '.join(COMMAND)} export", "SERVICES": services}
+        return subprocess.run(
+            ["bash", "-c", line],
+            capture_output=True,
+            env={**clean_environment(), **variables},
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+def test_an_output_that_fails_is_told_and_no_half_file_stays(
+    shell: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text("an earlier one")
+    for line, told in (
+        # of the file system, not of a double: 64 KiB is all that the process may write
+        (f"ulimit -f 64; $EXPORT {file} $SERVICES", "jsonl: File too large; nothing was written"),
+        (
+            "$EXPORT $SERVICES > /dev/full",
+            "standard output: No space left on device; what came out is not all",
+        ),
+        ("$EXPORT $SERVICES | head -c 100; exit ${PIPESTATUS[0]}", "output: Broken pipe"),
+    ):
+        done = shell(line)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+        assert told in done.stderr
+    assert file.read_text() == "an earlier one"
+    assert [path.name for path in tmp_path.iterdir() if "events" in path.name] == [file.name]
+
+
+def test_an_interrupt_is_exit_130(filled: Recollect, redis_url: str, neo4j_url: str) -> None:
+    process = started("export", "--redis", redis_url, "--neo4j", neo4j_url)
+    assert process.stdout is not None
+    process.stdout.read(1)  # it waits for a reader of the rest
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, b"Traceback" in stderr) == (130, False)
+
+
+def test_redis_away_is_exit_3(tmp_path: Path) -> None:
+    done = run("export", str(tmp_path / "events.jsonl"), "--redis", NOWHERE)
+    assert done.returncode == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_decisions_are_taken_only_when_asked_for(recollect: Recollect) -> None:
+    source = lines(envelope(1, event_type="memory.graph_cleared", session_id="memory"))
+    refused = recollect("import", "-", stdin=source)
+    assert (refused.returncode, "event_type" in refused.stderr) == (4, True)
+    assert recollect("import", "-", "--decisions", stdin=source).returncode == 0
