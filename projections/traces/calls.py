@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.otlp.drafts import otlp_id
-from api.otlp.messages import Part, value_digest
+from projections.traces.drafts import otlp_id
+from projections.traces.messages import Part, value_digest
 
 _UNIQUE_CHARACTERS: Final = 9
 """Letters and digits of an id that no other call of a trace has: Mistral's have 9, others more.

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from api.otlp.attributes import INPUT, OUTPUT, said
-from api.otlp.messages import (
+from projections.traces.attributes import INPUT, OUTPUT, said
+from projections.traces.messages import (
     INSTRUCTING,
     Message,
     Part,
@@ -26,7 +26,7 @@ from api.otlp.messages import (
     value_digest,
     written_in,
 )
-from api.otlp.telemetry import Attributes, Occurrence, Span
+from projections.traces.telemetry import Attributes, Occurrence, Span
 
 _MODEL: Final = "assistant"
 """Role of the model."""

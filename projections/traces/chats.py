@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from api.otlp.attributes import MODEL, TOKENS, failure, said, text_of
-from api.otlp.calls import call_event_id, call_key, outcome, result_event_id
-from api.otlp.context import Context
-from api.otlp.conversations import (
+from projections.events import timestamp_text
+from projections.traces.attributes import MODEL, TOKENS, failure, said, text_of
+from projections.traces.calls import call_event_id, call_key, outcome, result_event_id
+from projections.traces.context import Context
+from projections.traces.conversations import (
     Conversation,
     NewMessage,
     conversation,
     is_instruction,
 )
-from api.otlp.drafts import Draft, otlp_id
-from api.otlp.messages import Message, Part, value_digest
-from projections.events import timestamp_text
+from projections.traces.drafts import Draft, otlp_id
+from projections.traces.messages import Message, Part, value_digest
 
 _USER: Final = "user"
 _RETOLD: Final = 1
