@@ -13,7 +13,8 @@ from pipelines.graph.port import Graph
 from pipelines.ledger.connect import Block
 from pipelines.operations.export.events import event_lines
 from pipelines.operations.export.selection import ExportReport, Selection
-from pipelines.operations.imports import ImportReport, event_items, import_events
+from pipelines.operations.formats.table import event_items
+from pipelines.operations.imports import ImportReport, import_events
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
 from pipelines.work.catch_up import fold_again, returning

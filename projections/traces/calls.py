@@ -41,6 +41,12 @@ def result_event_id(tenant: str, trace_id: str, key: str, result: Part) -> str:
     return otlp_id(tenant, trace_id, *parts)
 
 
+def call_payload(call: Part) -> dict[str, Any]:
+    """The payload of a call: what the tool is asked for."""
+    call_id = {"call_id": call.call_id} if call.call_id else {}
+    return {"arguments": {} if call.value is None else call.value, **call_id}
+
+
 def outcome(result: Part) -> dict[str, Any]:
     """The payload of a result: what was returned, or what went wrong."""
     call_id = {"call_id": result.call_id} if result.call_id else {}

@@ -324,3 +324,27 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def role_word(role: str) -> str:
+    """The role as a word of an event's type; some frameworks have roles of their own."""
+    return role if role.isascii() and role.isalpha() and role.islower() else "other"
+
+
+def message_payload(message: Message) -> dict[str, Any]:
+    """The message in the chat shape: words as one text, media beside them by what is shown."""
+    parts = [part for part in message.parts if part.kind != "result"]
+    name = {"name": message.name} if message.name else {}
+    if all(part.kind in ("text", "thought") for part in parts):
+        content: Any = "\n".join(part.text for part in parts)
+    else:
+        content = [_content_part(part) for part in parts]
+    return {"role": message.role, "content": content, **name}
+
+
+def _content_part(part: Part) -> dict[str, Any]:
+    if part.kind == "media":
+        return {**part.value, **({"text": part.text} if part.text else {})}
+    if part.kind == "call":
+        return {"type": "tool_use", "name": part.name, "input": part.value}
+    return {"type": "text", "text": part.text}

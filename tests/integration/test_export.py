@@ -16,7 +16,9 @@ from consolidation.decay import DAY_MS
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
-from pipelines.operations.imports import Source, event_items, import_events
+from pipelines.operations.formats.table import event_items
+from pipelines.operations.imports import import_events
+from pipelines.operations.sources import Source
 from pipelines.proof.verify import verify
 from pipelines.work.services import make_fold
 from pipelines.work.stages import STAGES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -63,10 +63,13 @@ def test_events_come_in_the_order_in_which_the_ledger_took_them(world: World) ->
     assert exported(world.ledger) == [entry.data + b"\n" for entry in entries]
 
 
+Rule = Callable[[dict[str, Any]], bool]
+
+
 def test_tenant_session_and_time_select(world: World) -> None:
     everything = [json.loads(line) for line in exported(world.ledger)]
     first, last = "2026-02-02T02:40:00.003Z", "2026-02-02T02:40:00.008Z"
-    for selected, rule in (
+    cases: list[tuple[dict[str, Any], Rule]] = [
         ({"tenant": "acme"}, lambda e: e["tenant"] == "acme"),
         ({"session_id": "session-2"}, lambda e: e["session_id"] == "session-2"),
         (
@@ -77,7 +80,8 @@ def test_tenant_session_and_time_select(world: World) -> None:
             {"since_ms": 1_770_000_000_003, "until_ms": 1_770_000_000_008},
             lambda e: first <= e["occurred_at"] <= last,
         ),
-    ):
+    ]
+    for selected, rule in cases:
         expected = [e["event_id"] for e in everything if rule(e)]
         assert 0 < len(expected) < len(everything), selected
         assert ids(exported(world.ledger, **selected)) == expected

@@ -113,14 +113,19 @@ def _conversation(fields: Mapping[str, Any], messages: Sequence[Any]) -> Convers
         session_id = "-".join(["chat", *labels, digest[:12]])
         identity = "-".join([*labels, digest])
     agent = fields.get("agent_id") or fields.get("agent")
-    minutes = int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest())
     return Conversation(
         session_id=session_id,
         identity=identity,
         agent_id=agent if isinstance(agent, str) else "assistant",
         user_id=_user_id(fields),
-        begins_ms=BASE_MS + minutes % SPREAD_MINUTES * 60_000,
+        begins_ms=invented_begin_ms(identity),
     )
+
+
+def invented_begin_ms(identity: str) -> int:
+    """When a conversation begins that does not say it: its identity decides."""
+    minutes = int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest())
+    return BASE_MS + minutes % SPREAD_MINUTES * 60_000
 
 
 def _user_id(fields: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,89 @@
+"""Records that are calls of models and tools, told as the traces are that come by OpenTelemetry.
+
+So an imported run gives the same events as a traced one: `docs/how-to/opentelemetry.md` is the
+table. What is new in a conversation that every call repeats is seen in one record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from pipelines.operations.formats.mapped import Given, Mapped, Told, Unmapped
+from projections.errors import InvalidInput
+from projections.traces.drafts import NS_PER_MS
+from projections.traces.mapping import map_spans
+from projections.traces.telemetry import SPAN_ID_CHARACTERS, STATUS_ERROR, Span
+
+NOTHING_OF_ITS_OWN: Final = "a step of the machinery (a chain, an embedding): no event of its own"
+
+
+SHORTEST_MS: Final = 2
+"""Of a call whose end nobody tells: what was asked, thought and answered have an order."""
+
+
+class Step(NamedTuple):
+    """One call, as a record tells it.
+
+    Attributes:
+        form: name of the format; ids are made of it.
+        trace: what the call belongs to, by the id of the source.
+        step: the call itself.
+        parent: the call that it is a part of; empty for none.
+        name: of it.
+        start_ms, end_ms: since the epoch.
+        attributes: as OpenTelemetry, OpenInference or Langfuse name them; None: not there.
+        error: what went wrong; None: nothing.
+    """
+
+    form: str
+    trace: str
+    step: str
+    name: str
+    start_ms: int
+    end_ms: int
+    attributes: Mapping[str, Any]
+    parent: str = ""
+    error: str | None = None
+
+    def span(self) -> Span:
+        """As a span."""
+        return Span(
+            trace_id=_hex(self.form, self.trace),
+            span_id=_hex(self.form, self.step)[:SPAN_ID_CHARACTERS],
+            parent_id=_hex(self.form, self.parent)[:SPAN_ID_CHARACTERS] if self.parent else "",
+            name=self.name,
+            start_ns=self.start_ms * NS_PER_MS,
+            end_ns=max(self.end_ms, self.start_ms + SHORTEST_MS) * NS_PER_MS,
+            attributes={k: v for k, v in self.attributes.items() if v is not None},
+            resource={},
+            status_code=STATUS_ERROR if self.error is not None else 0,
+            status_message=self.error or "",
+        )
+
+
+def told(steps: Sequence[Step], given: Given) -> Iterator[Told]:
+    """The events of calls that stand in one record.
+
+    Raises:
+        InvalidInput: a call has no time.
+    """
+    mapped = map_spans([step.span() for step in steps], given.tenant, given.user_id)
+    for _, rule in mapped.refused:
+        raise InvalidInput((("(time)", rule),))
+    for draft in mapped.drafts:
+        yield Mapped(draft.envelope, draft.is_shared)
+    if mapped.scopes or mapped.ignored:
+        yield Unmapped("(record)", NOTHING_OF_ITS_OWN)
+
+
+def _hex(form: str, source_id: str) -> str:
+    """An id of a trace: that of the source where it is a UUID, else made of it."""
+    try:
+        return UUID(source_id).hex
+    except ValueError:
+        return blake2b(
+            f"{form}\x1f{source_id}".encode("utf-8", "replace"), digest_size=16
+        ).hexdigest()
