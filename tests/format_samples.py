@@ -472,7 +472,9 @@ SAMPLES: list[Sample] = [
         Format.ANTHROPIC,
         [MESSAGE],
         [
-            ("message.system", "2026-01-01T07:59:59.900Z", "desk", "tom", None, None),
+            ("message.system", "2026-01-01T07:59:58.900Z", "desk", "tom", None, None),
+            ("message.user", "2026-01-01T07:59:59.000Z", "desk", "tom", None, None),
+            ("tool.call", "2026-01-01T07:59:59.003Z", "desk", "tom", "book", None),
             ("tool.result", "2026-01-01T08:00:00.000Z", "desk", "tom", "book", "completed"),
             ("message.assistant", "2026-01-01T08:00:00.002Z", "desk", "tom", None, "completed"),
         ],

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import Step, told
+from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told_with_past
 from pipelines.operations.formats.turns import Talk, Turn, conversation
 from projections.traces.messages import message_of
 
@@ -77,15 +77,15 @@ def _call(fields: Fields, request: Fields, answer: Fields, given: Given) -> Iter
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": answer.text("model"),
             "gen_ai.system_instructions": request.get("system"),
-            "gen_ai.input.messages": request.list("messages") or None,
-            "gen_ai.output.messages": [{"role": "assistant", "content": answer.list("content")}],
+            INPUT: request.list("messages") or None,
+            OUTPUT: [{"role": "assistant", "content": answer.list("content")}],
             "gen_ai.usage.input_tokens": usage.get("input_tokens"),
             "gen_ai.usage.output_tokens": usage.get("output_tokens"),
             "gen_ai.conversation.id": session or message_id,
             "user.id": fields.text("user_id") or metadata.text("user_id"),
         },
     )
-    yield from told([step], given)
+    yield from told_with_past(step, given)
     yield from metadata.unread()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import Step, told
+from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told
 
 FORM: Final = "langsmith"
 _KINDS: Final = {"llm": "llm", "tool": "tool", "retriever": "retriever", "embedding": "embedding"}
@@ -63,9 +63,9 @@ def events(record: Any, given: Given) -> Iterator[Told]:
         "gen_ai.usage.output_tokens": run.get("completion_tokens"),
     }
     if kind == "llm":
-        attributes["gen_ai.input.messages"] = inputs.get("messages", "prompts", "prompt", "input")
+        attributes[INPUT] = inputs.get("messages", "prompts", "prompt", "input")
         answers = outputs.get("generations", "choices", "messages", "message", "output")
-        attributes["gen_ai.output.messages"] = answers or run.get("outputs")
+        attributes[OUTPUT] = answers or run.get("outputs")
     else:
         attributes["input.value"] = run.get("inputs")
         attributes["output.value"] = outputs.get("documents") or run.get("outputs")

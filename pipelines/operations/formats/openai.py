@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import Step, told
+from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told_with_past
 from projections.errors import InvalidInput
 
 FORM: Final = "openai"
@@ -82,8 +82,8 @@ def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Itera
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": answer.text("model"),
             "gen_ai.system_instructions": instructions if isinstance(instructions, str) else None,
-            "gen_ai.input.messages": _sent(request, answer) or None,
-            "gen_ai.output.messages": _came_back(answer),
+            INPUT: _sent(request, answer) or None,
+            OUTPUT: _came_back(answer),
             "gen_ai.usage.input_tokens": usage.get("input_tokens", "prompt_tokens"),
             "gen_ai.usage.output_tokens": usage.get("output_tokens", "completion_tokens"),
             "gen_ai.conversation.id": session or str(call_id),
@@ -91,7 +91,7 @@ def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Itera
         },
         error=None if wrong is None else _reason(wrong),
     )
-    yield from told([step], given)
+    yield from told_with_past(step, given)
     yield from metadata.unread()
 
 

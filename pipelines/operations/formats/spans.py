@@ -6,6 +6,7 @@ table. What is new in a conversation that every call repeats is seen in one reco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -15,11 +16,13 @@ from pipelines.operations.formats.mapped import Given, Mapped, Told, Unmapped
 from projections.errors import InvalidInput
 from projections.traces.drafts import NS_PER_MS
 from projections.traces.mapping import map_spans
+from projections.traces.messages import message_of
 from projections.traces.telemetry import SPAN_ID_CHARACTERS, STATUS_ERROR, Span
 
 NOTHING_OF_ITS_OWN: Final = "a step of the machinery (a chain, an embedding): no event of its own"
 
 
+_MODEL: Final = "assistant"
 SHORTEST_MS: Final = 2
 """Of a call whose end nobody tells: what was asked, thought and answered have an order."""
 
@@ -77,6 +80,52 @@ def told(steps: Sequence[Step], given: Given) -> Iterator[Told]:
         yield Mapped(draft.envelope, draft.is_shared)
     if mapped.scopes or mapped.ignored:
         yield Unmapped("(record)", NOTHING_OF_ITS_OWN)
+
+
+INPUT: Final = "gen_ai.input.messages"
+OUTPUT: Final = "gen_ai.output.messages"
+_OF_THE_LAST: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
+TURN_MS: Final = 1_000
+"""How long before the next answer one of the past is taken to have been given, if nobody says."""
+
+
+def told_with_past(call: Step, given: Given) -> Iterator[Told]:
+    """The events of a call of a model, and of all that was said before it.
+
+    A call repeats the conversation so far, and nobody knows whether the file holds the earlier
+    calls, too. So each answer of the past is told as well, under an id of its trace, its words and
+    how many equal ones stand before it: the record of that answer tells of the same event. The
+    first account stays, with its time; so files are best imported in the order of time.
+    """
+    sent, answers = call.attributes.get(INPUT) or [], call.attributes.get(OUTPUT) or []
+    counts: Counter[str] = Counter()
+    steps: list[Step] = []
+    for place, item in enumerate([*sent, *answers]):
+        is_past = place < len(sent)
+        message = message_of(item, "user")
+        if message.role != _MODEL and is_past:
+            continue
+        digest = message.digest()
+        own_id = f"{digest}-{counts[digest]}"
+        counts[digest] += 1
+        if is_past:
+            steps.append(_past(call, own_id, sent[:place], item))
+        elif place == len(sent):
+            steps.append(call._replace(step=own_id))
+    if not answers:
+        steps.append(call)
+    first_ms = call.start_ms - TURN_MS * (len(steps) - 1)
+    for number, step in enumerate(steps[:-1]):
+        begin_ms = max(first_ms + TURN_MS * number, 1)
+        steps[number] = step._replace(start_ms=begin_ms, end_ms=begin_ms)
+    for part in told(steps, given):
+        yield part._replace(is_shared=True) if isinstance(part, Mapped) else part
+
+
+def _past(call: Step, own_id: str, sent: Sequence[Any], answer: Any) -> Step:
+    attributes = {k: v for k, v in call.attributes.items() if k not in _OF_THE_LAST}
+    attributes = {**attributes, INPUT: list(sent) or None, OUTPUT: [answer]}
+    return call._replace(step=own_id, attributes=attributes, error=None)
 
 
 def _hex(form: str, source_id: str) -> str:

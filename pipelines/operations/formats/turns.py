@@ -82,7 +82,10 @@ class _Thread:
     def events(self, turn: Turn) -> Iterator[Mapped]:
         message = turn.message
         if turn.record is not None:
-            yield self._event(turn, "record", "record.imported", payload=turn.record)
+            agent_id = self._talk.form
+            yield self._event(
+                turn, "record", "record.imported", agent_id=agent_id, payload=turn.record
+            )
             return
         words = tuple(part for part in message.parts if part.kind in ("text", "media"))
         for number, part in enumerate(message.parts):

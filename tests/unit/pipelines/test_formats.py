@@ -139,23 +139,43 @@ def test_what_a_record_lacks_is_named(form: Format, record: dict[str, Any], fiel
     assert (report.read, report.invalid, report.new) == (1, 1, 0)
 
 
-def test_what_every_call_repeats_is_one_event() -> None:
-    ledger = FakeLedger()
-    second = completion(2)
+def second_call() -> dict[str, Any]:
+    """A completion that repeats the first one's conversation, with what the tool returned."""
+    first, second = completion(1), completion(2)
     second["request"]["messages"] = [
-        *completion(1)["request"]["messages"],
-        completion(1)["response"]["choices"][0]["message"],
+        *first["request"]["messages"],
+        first["response"]["choices"][0]["message"],
         {"role": "tool", "tool_call_id": "call_abc123def456", "content": '{"state": "paid"}'},
     ]
     second["response"]["choices"][0]["message"] = {"role": "assistant", "content": "It is paid."}
-    imported(ledger, jsonl([completion(1), second]))
-    types = [event["event_type"] for event in events(ledger)]
-    assert types == [
-        *("message.system", "message.user", "message.assistant", "tool.call"),
-        *("tool.result", "message.assistant"),
-    ]
+    return second
+
+
+SAID = [
+    *("message.system", "message.user", "message.assistant", "tool.call"),
+    *("tool.result", "message.assistant"),
+]
+
+
+def test_what_every_call_repeats_is_one_event() -> None:
+    ledger = FakeLedger()
+    imported(ledger, jsonl([completion(1), second_call()]))
+    assert [event["event_type"] for event in events(ledger)] == SAID
     call, result = events(ledger)[3], events(ledger)[4]
     assert result["parent_event_id"] == call["event_id"]
+    times = [event["occurred_at"] for event in events(ledger)]
+    assert times == sorted(times), "each at the time of its own call"
+
+
+def test_a_call_alone_tells_its_past_and_the_events_are_the_same() -> None:
+    both, backwards, last = FakeLedger(), FakeLedger(), FakeLedger()
+    imported(both, jsonl([completion(1), second_call()]))
+    imported(backwards, jsonl([second_call(), completion(1)]))
+    imported(last, jsonl([second_call()]))
+    ids = {event["event_id"] for event in events(both)}
+    assert {event["event_id"] for event in events(backwards)} == ids
+    assert {event["event_id"] for event in events(last)} == ids
+    assert [event["event_type"] for event in events(last)] == SAID
 
 
 def test_of_two_accounts_of_an_event_the_first_stays_and_none_is_refused() -> None:
