@@ -15,9 +15,15 @@ from projections.traces.conversations import (
     is_instruction,
 )
 from projections.traces.drafts import Draft, otlp_id
-from projections.traces.messages import Message, Part, message_payload, role_word, value_digest
+from projections.traces.messages import (
+    USER,
+    Message,
+    Part,
+    message_payload,
+    role_word,
+    value_digest,
+)
 
-_USER: Final = "user"
 _RETOLD: Final = 1
 """Rank of what the tool itself tells better: its result."""
 
@@ -110,7 +116,7 @@ def _sent_drafts(context: Context, talk: Conversation) -> list[Draft]:
 
 def _message(context: Context, item: NewMessage, time_ms: int) -> Draft:
     role = item.message.role
-    speaker = context.whose.user_id or _USER if role == _USER else item.message.name or role
+    speaker = context.whose.user_id or USER if role == USER else item.message.name or role
     return context.draft(
         _message_id(context, item),
         f"message.{role_word(role)}",

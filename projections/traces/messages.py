@@ -23,6 +23,10 @@ _ROLES: Final = {
     "function": "tool",
     "developer": "developer",
 }
+MODEL: Final = "assistant"
+"""Role of the model."""
+USER: Final = "user"
+"""Role of who speaks to it."""
 INSTRUCTING: Final = ("system", "developer")
 _WRAPPERS: Final = ("message", "data", "kwargs")
 """Fields that hold a whole message: OpenInference's and Langfuse's, LangChain's."""

@@ -66,8 +66,8 @@ def nodes(
     """
     for row in RETRIEVED:
         properties = written(row)
-        for found in _stream(graph, row.label, properties, tenant):
-            node = cast(FoundNode, found)
+        for streamed in _stream(graph, row.label, properties, tenant):
+            node = cast(FoundNode, streamed)
             _count(row.label, report, progress)
             node_id, values = record_id(row.label, node.key), _told(properties, node.values)
             yield NodeRecord(row, node_id, not node.visible, values)
@@ -79,8 +79,8 @@ def edges(
     """All edges, type by type, in the order of their ends. Raises as `nodes` does."""
     for row in EDGES.values():
         properties = written(row)
-        for found in _stream(graph, row.type, properties, tenant):
-            edge = cast(FoundEdge, found)
+        for streamed in _stream(graph, row.type, properties, tenant):
+            edge = cast(FoundEdge, streamed)
             _count(row.type, report, progress)
             yield EdgeRecord(
                 row=row,

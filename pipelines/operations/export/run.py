@@ -59,7 +59,7 @@ FORMS: Final[Mapping[Format, Form]] = {
         "JSON lines, one event each, in the order of the ledger; `recollect import` reads them",
         ("tenant", "session_id", "since_ms", "until_ms"),
         (),
-        lambda services, *rest: event_lines(services.ledger, *rest),
+        lambda services, *wanted: event_lines(services.ledger, *wanted),
     ),
     Format.GRAPHML: Form("the graph as GraphML", ("tenant",), (), _of_graph(graphml)),
     Format.PROV: Form("the graph as PROV-JSON", ("tenant",), (), _of_graph(prov_json)),
@@ -67,7 +67,7 @@ FORMS: Final[Mapping[Format, Form]] = {
         "a session as Markdown, for people",
         ("tenant", "session_id", "since_ms", "until_ms"),
         ("tenant", "session_id"),
-        lambda services, *rest: transcript(services.ledger, *rest),
+        lambda services, *wanted: transcript(services.ledger, *wanted),
     ),
 }
 

@@ -9,13 +9,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from pipelines.ledger.ledger import Entry, Tail
+from pipelines.operations.imports import KEPT_PROBLEMS
 from projections.events import Event
 from projections.identity import START, Position
 
 EXPORTING = "exporting"
 """What is being done, for progress."""
-KEPT_PROBLEMS = 1_000
-"""Entries left out that a report names; beyond this they are counted only."""
 
 
 class Format(StrEnum):

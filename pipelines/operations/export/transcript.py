@@ -29,8 +29,8 @@ def transcript(
         OperationFailed: no event of that session is in the ledger.
         LedgerUnavailable: Redis went away.
     """
-    found = events(ledger, selection, report, _silent)
-    events_of_it = (event for event, _ in found if not is_system_event(event.event_type))
+    selected = events(ledger, selection, report, _silent)
+    events_of_it = (event for event, _ in selected if not is_system_event(event.event_type))
     places = sorted((event.occurred_at_ms, *event.key) for event in events_of_it)
     if not places:
         raise OperationFailed(

@@ -16,17 +16,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told_with_past
+from pipelines.operations.formats.spans import (
+    INPUT,
+    OUTPUT,
+    SESSION_NAMES,
+    SETTINGS,
+    Step,
+    told_with_past,
+)
 from pipelines.operations.formats.turns import Talk, Turn, conversation
 from projections.traces.messages import message_of
 
 FORM: Final = "anthropic"
-_SESSION: Final = ("session_id", "conversation_id")
 _TIME: Final = ("created_at", "timestamp")
-_SETTINGS: Final = (
-    *("type", "role", "stop_reason", "stop_sequence", "stop_details", "container", "model"),
-    *("max_tokens", "temperature", "top_p", "top_k", "tools", "tool_choice", "stream"),
-    *("thinking", "service_tier", "stop_sequences", "custom_id"),
+_BOOKKEEPING: Final = (
+    *SETTINGS,
+    *("type", "role", "stop_reason", "stop_sequence", "stop_details", "container", "custom_id"),
 )
 
 
@@ -58,14 +63,14 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     request = fields.inner("request") if "request" in fields else fields
     yield from _call(fields, request, answer, given)
     for part in {id(part): part for part in (fields, request, answer)}.values():
-        yield from part.unread(_SETTINGS)
+        yield from part.unread(_BOOKKEEPING)
 
 
 def _call(fields: Fields, request: Fields, answer: Fields, given: Given) -> Iterator[Told]:
     message_id = answer.text("id", required=True) or ""
     at_ms = fields.ms(given, *_TIME, required=True) or 0
     usage, metadata = answer.inner("usage"), request.inner("metadata")
-    session = fields.text(*_SESSION) or metadata.text(*_SESSION)
+    session = fields.text(*SESSION_NAMES) or metadata.text(*SESSION_NAMES)
     step = Step(
         form=FORM,
         trace=session or message_id,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped
-from pipelines.operations.formats.turns import ASSISTANT, USER, Talk, Turn, conversation
+from pipelines.operations.formats.turns import Talk, Turn, conversation
 from pipelines.operations.formats.zep import DERIVED
-from projections.traces.messages import Message, Part, parsed
+from projections.traces.messages import MODEL, USER, Message, Part, parsed
 
 FORM: Final = "graphiti"
 _ACTOR: Final = re.compile(r"\s*([^\n:]{1,60}?)\s*:\s+(.+)", re.DOTALL)
@@ -48,7 +48,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     if source == "message":
         match = _ACTOR.fullmatch(content)
         actor, content = (match[1], match[2]) if match else (None, content)
-        role = ASSISTANT if (actor or "").lower().startswith(_ASSISTANTS) else USER
+        role = MODEL if (actor or "").lower().startswith(_ASSISTANTS) else USER
         extra.pop("name", None)  # of the episode, not of who speaks
     turn = Turn(
         turn_id=fields.text("uuid", required=True) or "",

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told
+from pipelines.operations.formats.spans import INPUT, OUTPUT, SESSION_NAMES, SETTINGS, Step, told
 
 FORM: Final = "langsmith"
+_QUESTIONS: Final = ("messages", "prompts", "prompt", "input")
+_ANSWERS: Final = ("generations", "choices", "messages", "message", "output")
+_OF_LANGCHAIN: Final = ("extra.metadata.ls_", "extra.metadata.lang", "extra.metadata.LANG")
+"""What LangChain itself writes down beside a run."""
 _KINDS: Final = {"llm": "llm", "tool": "tool", "retriever": "retriever", "embedding": "embedding"}
-_SESSION: Final = ("session_id", "thread_id", "conversation_id")
 _BOOKKEEPING: Final = (
     *("id", "session_id", "app_path", "manifest_id", "status", "dotted_order", "serialized"),
     *("parent_run_id", "parent_run_ids", "child_run_ids", "reference_example_id", "in_dataset"),
@@ -51,7 +54,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     inputs, outputs = run.inner("inputs"), run.inner("outputs")
     extra = run.inner("extra")
     metadata = extra.inner("metadata")
-    session = metadata.text(*_SESSION) or trace
+    session = metadata.text(*SESSION_NAMES) or trace
     attributes: dict[str, Any] = {
         # a chain says nothing but that it failed, as an agent does
         "openinference.span.kind": kind or ("agent" if error else "chain"),
@@ -63,9 +66,9 @@ def events(record: Any, given: Given) -> Iterator[Told]:
         "gen_ai.usage.output_tokens": run.get("completion_tokens"),
     }
     if kind == "llm":
-        attributes[INPUT] = inputs.get("messages", "prompts", "prompt", "input")
-        answers = outputs.get("generations", "choices", "messages", "message", "output")
-        attributes[OUTPUT] = answers or run.get("outputs")
+        attributes[INPUT] = inputs.get(*_QUESTIONS)
+        attributes[OUTPUT] = outputs.get(*_ANSWERS) or run.get("outputs")
+        yield from inputs.unread(SETTINGS)
     else:
         attributes["input.value"] = run.get("inputs")
         attributes["output.value"] = outputs.get("documents") or run.get("outputs")
@@ -83,3 +86,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     )
     yield from told([step], given)
     yield from run.unread(_BOOKKEEPING)
+    yield from extra.unread(("runtime", "invocation_params", "batch_size", "options"))
+    for part in metadata.unread(("revision_id", "thread_id", "checkpoint_ns")):
+        if not part.field.startswith(_OF_LANGCHAIN):
+            yield part

@@ -19,21 +19,24 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told
-from pipelines.operations.formats.spans import INPUT, OUTPUT, Step, told_with_past
+from pipelines.operations.formats.spans import (
+    INPUT,
+    OUTPUT,
+    SESSION_NAMES,
+    SETTINGS,
+    Step,
+    told_with_past,
+)
 from projections.errors import InvalidInput
 
 FORM: Final = "openai"
 _OBJECTS: Final = ("chat.completion", "response")
-_SESSION: Final = ("session_id", "thread_id", "conversation_id")
-_SETTINGS: Final = (
-    *("object", "id", "status", "service_tier", "system_fingerprint", "store", "truncation"),
-    *("temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
-    *("max_output_tokens", "max_tokens", "max_completion_tokens", "response_format", "seed", "n"),
-    *("frequency_penalty", "presence_penalty", "top_logprobs", "background", "max_tool_calls"),
-    *("previous_response_id", "prompt_cache_key", "safety_identifier", "stream", "verbosity"),
-    *("request_id", "status_code", "custom_id", "method", "url", "model"),
+_BOOKKEEPING: Final = (
+    *SETTINGS,
+    *("object", "id", "status", "background", "max_tool_calls", "previous_response_id"),
+    *("prompt_cache_key", "safety_identifier", "request_id", "status_code", "custom_id"),
+    *("method", "url"),
 )
-"""What a call was set up with; it says nothing of what happened."""
 
 
 def sniff(record: Any) -> bool:
@@ -56,10 +59,10 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     if "response" in outer:
         request, response = outer.inner("request"), outer.inner("response")
         answer = response.inner("body") if "body" in response else response
-        yield from response.unread(_SETTINGS) if answer is not response else ()
+        yield from response.unread(_BOOKKEEPING) if answer is not response else ()
     yield from _call(outer, request, answer, given)
     for fields in {id(fields): fields for fields in (outer, request, answer)}.values():
-        yield from fields.unread(_SETTINGS)
+        yield from fields.unread(_BOOKKEEPING)
 
 
 def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Iterator[Told]:
@@ -67,7 +70,7 @@ def _call(outer: Fields, request: Fields, answer: Fields, given: Given) -> Itera
     at_ms = answer.ms(given, "created_at", "created", required=True)
     end_ms = answer.ms(given, "completed_at") or at_ms
     metadata, usage = answer.inner("metadata"), answer.inner("usage")
-    session = outer.text(*_SESSION) or metadata.text(*_SESSION)
+    session = outer.text(*SESSION_NAMES) or metadata.text(*SESSION_NAMES)
     session = session or answer.inner("conversation").text("id")
     wrong = answer.get("error") or outer.get("error") or answer.get("incomplete_details")
     instructions = answer.get("instructions") or request.get("instructions")

@@ -16,13 +16,12 @@ from pipelines.operations.formats.mapped import Given, Mapped, Told, Unmapped
 from projections.errors import InvalidInput
 from projections.traces.drafts import NS_PER_MS
 from projections.traces.mapping import map_spans
-from projections.traces.messages import message_of
+from projections.traces.messages import MODEL, USER, message_of
 from projections.traces.telemetry import SPAN_ID_CHARACTERS, STATUS_ERROR, Span
 
 NOTHING_OF_ITS_OWN: Final = "a step of the machinery (a chain, an embedding): no event of its own"
 
 
-_MODEL: Final = "assistant"
 SHORTEST_MS: Final = 2
 """Of a call whose end nobody tells: what was asked, thought and answered have an order."""
 
@@ -82,6 +81,16 @@ def told(steps: Sequence[Step], given: Given) -> Iterator[Told]:
         yield Unmapped("(record)", NOTHING_OF_ITS_OWN)
 
 
+SESSION_NAMES: Final = ("session_id", "thread_id", "conversation_id")
+"""What those who write metadata call a conversation."""
+SETTINGS: Final = (
+    *("model", "temperature", "top_p", "top_k", "n", "seed", "stream", "stream_options", "stop"),
+    *("tools", "tool_choice", "parallel_tool_calls", "response_format", "service_tier", "store"),
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "frequency_penalty"),
+    *("presence_penalty", "logprobs", "top_logprobs", "reasoning", "reasoning_effort"),
+    *("thinking", "stop_sequences", "verbosity", "text", "truncation", "system_fingerprint"),
+)
+"""What a call of a model is set up with; it says nothing of what happened."""
 INPUT: Final = "gen_ai.input.messages"
 OUTPUT: Final = "gen_ai.output.messages"
 _OF_THE_LAST: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
@@ -102,8 +111,8 @@ def told_with_past(call: Step, given: Given) -> Iterator[Told]:
     steps: list[Step] = []
     for place, item in enumerate([*sent, *answers]):
         is_past = place < len(sent)
-        message = message_of(item, "user")
-        if message.role != _MODEL and is_past:
+        message = message_of(item, USER)
+        if message.role != MODEL and is_past:
             continue
         digest = message.digest()
         own_id = f"{digest}-{counts[digest]}"

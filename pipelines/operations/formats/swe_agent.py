@@ -16,8 +16,16 @@ from typing import Any, Final
 
 from pipelines.operations.formats.chat import STEP_MS, invented_begin_ms
 from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped, digest_of
-from pipelines.operations.formats.turns import ASSISTANT, USER, Talk, Turn, conversation
-from projections.traces.messages import INSTRUCTING, Message, Part, message_of, returned
+from pipelines.operations.formats.turns import Talk, Turn, conversation
+from projections.traces.messages import (
+    INSTRUCTING,
+    MODEL,
+    USER,
+    Message,
+    Part,
+    message_of,
+    returned,
+)
 
 FORM: Final = "swe-agent"
 _SETTINGS: Final = ("replay_config", "environment", "environment_name", "attempts", "attempt_data")
@@ -45,7 +53,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     yield Unmapped("(times)", "the format holds no time of the day: it is invented")
     turns: list[Turn] = []
     for number, raw in enumerate(history):
-        if isinstance(raw, dict) and raw.get("role") == ASSISTANT and not raw.get("is_demo"):
+        if isinstance(raw, dict) and raw.get("role") == MODEL and not raw.get("is_demo"):
             break  # from here on the trajectory tells
         if isinstance(raw, dict) and raw.get("role") in (*INSTRUCTING, USER):
             turns.append(Turn(f"history.{number}", at_ms, _asked(raw)))
@@ -61,7 +69,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     ending = {name: info.get(name) for name in ("exit_status", "submission") if name in info}
     if ending:
         words = Part("text", f"The run ended: {ending.get('exit_status') or 'submitted'}.")
-        turns.append(Turn("end", at_ms + STEP_MS, Message(ASSISTANT, (words,)), ending))
+        turns.append(Turn("end", at_ms + STEP_MS, Message(MODEL, (words,)), ending))
     yield from conversation(Talk(FORM, session, None, "swe-agent"), turns, given)
     yield from left_out
     yield from info.unread(_OF_THE_RUN)
@@ -78,7 +86,7 @@ def _done(step: Fields) -> Message:
     parts = [Part("thought", thought)] if thought else []
     if action and (words := action.split()):
         parts.append(Part("call", name=words[0], value={"command": action}))
-    return Message(ASSISTANT, tuple(parts))
+    return Message(MODEL, tuple(parts))
 
 
 def _seen(step: Fields) -> Message:

@@ -15,16 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.operations.formats.mapped import Given, Mapped
 from projections.events import derived_event_id, timestamp_text
 from projections.traces.calls import call_payload, outcome
 from projections.traces.drafts import fitting
-from projections.traces.messages import INSTRUCTING, Message, Part, message_payload, role_word
-
-ASSISTANT: Final = "assistant"
-USER: Final = "user"
+from projections.traces.messages import (
+    INSTRUCTING,
+    MODEL,
+    USER,
+    Message,
+    Part,
+    message_payload,
+    role_word,
+)
 
 
 class Turn(NamedTuple):
@@ -58,7 +63,7 @@ class Talk(NamedTuple):
     form: str
     session_id: str
     user_id: str | None
-    agent_id: str = ASSISTANT
+    agent_id: str = MODEL
 
 
 def conversation(talk: Talk, turns: Iterable[Turn], given: Given) -> Iterator[Mapped]:
@@ -105,7 +110,7 @@ class _Thread:
         role = message.role
         if role == USER:
             agent, parent = message.name or self._talk.user_id or USER, self._answer
-        elif role == ASSISTANT:
+        elif role == MODEL:
             agent, parent = message.name or self._talk.agent_id, self._last
         else:
             agent, parent = message.name or role, None if role in INSTRUCTING else self._last
@@ -117,7 +122,7 @@ class _Thread:
             parent_event_id=parent,
             payload={**message_payload(message), **turn.extra},
         )
-        if role == ASSISTANT:
+        if role == MODEL:
             self._answer = self._last
         return event
 

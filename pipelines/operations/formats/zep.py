@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped, digest_of
-from pipelines.operations.formats.turns import USER, Talk, Turn, conversation
-from projections.traces.messages import Message, Part, parsed
+from pipelines.operations.formats.turns import Talk, Turn, conversation
+from projections.traces.messages import USER, Message, Part, parsed
 
 FORM: Final = "zep"
 DERIVED: Final = "made from the episodes, and made from them again here"
