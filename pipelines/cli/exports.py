@@ -49,8 +49,8 @@ def export_(
     """Write events, the graph or a session to a file, for other programs and for people.
 
     A file appears when all of it is written, so none is half. Events come as they were sent, with
-    what Recollect decided itself: imported with --decisions into an empty ledger they fold to the
-    same graph.
+    what Recollect decided itself: `recollect import --decisions` into an empty ledger, and
+    `recollect rebuild`, make the same graph of them.
     """
     if invocation.json and file == STANDARD_OUTPUT:
         raise typer.BadParameter("a file, with --json", param_hint="FILE")

@@ -77,7 +77,8 @@ def import_(
         typer.Option(
             "--decisions",
             help="take what a ledger decided itself, too (summaries, what was forgotten …), as "
-            "`recollect export` wrote it; into an empty ledger, before its workers start",
+            "`recollect export` wrote it: into an empty ledger; then `recollect rebuild`, then "
+            "workers",
         ),
     ] = False,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="events in one append")] = 500,
@@ -125,6 +126,8 @@ def import_(
     if wait:
         document["projected"] = passed
     invocation.answer(document, lambda out: show(out, report, form))
+    if not decisions and any(row.field == "event_type" for row in report.problems):
+        invocation.note("of an export: --decisions takes what the other ledger decided itself")
     if not passed:
         invocation.note(
             f"not projected: no progress for {wait_timeout_s:g} s; is a worker running "
@@ -173,8 +176,9 @@ def show(out: Console, report: ImportReport, form: Format) -> None:
     ):
         if count:
             parts.append(f"[red]{count:,} {word}[/red]")
+    source = "" if form is Format.EVENTS else f" of {form}"
     out.print(
-        f"{report.read:,} events of {form}: {', '.join(parts)}; "
+        f"{report.read:,} events{source}: {', '.join(parts)}; "
         f"{report.seconds:.1f} s, {report.rate:,.0f} events/s"
     )
     for row in report.unmapped.values():

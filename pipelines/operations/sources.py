@@ -24,8 +24,8 @@ MAX_LINE_BYTES = 8 * 2**20
 """A line beyond this is refused unread: a file without line ends must not fill the memory."""
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Of a file that is one object, which has to be held as a whole."""
-PEEKED_BYTES = 1 << 20
-"""What is looked at to tell what a file holds."""
+PEEKED_BYTES = MAX_LINE_BYTES
+"""What is looked at to tell what a file holds: a line fits."""
 _CHUNK_CHARACTERS = 1 << 18
 
 
@@ -128,8 +128,8 @@ def records(stream: io.BufferedReader, lists: Collection[str] = ()) -> Iterator[
     """
     start = beginning(stream)
     if start.startswith(b"["):
-        numbered = enumerate(elements(cast(IO[bytes], stream)), start=1)
-        yield from (({"record": number}, value) for number, value in numbered)
+        for number, value in enumerate(elements(cast(IO[bytes], stream)), start=1):
+            yield {"record": number}, _as_in_lines(value)
         return
     whole = {"record": 1}
     for where, value in [(whole, document(stream))] if _is_document(start) else json_lines(stream):
@@ -139,6 +139,16 @@ def records(stream: io.BufferedReader, lists: Collection[str] = ()) -> Iterator[
         else:
             place = {} if where is whole else where
             yield from (({**place, "record": n}, item) for n, item in enumerate(listed, start=1))
+
+
+def _as_in_lines(value: Any) -> Any:
+    """An element of a list as a line would hold it; an InvalidInput where no line could."""
+    if isinstance(value, InvalidInput):
+        return value
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        return InvalidInput((("(record)", f"JSON: {error}"),))
 
 
 def _is_document(start: bytes) -> bool:

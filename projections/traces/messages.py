@@ -95,15 +95,16 @@ def parsed(value: Any) -> Any:
             read = orjson.loads(value)
         except ValueError:
             return value
-        if value.count("{") + value.count("[") > MAX_DEPTH and not _is_shallow(read):
+        if value.count("{") + value.count("[") > MAX_DEPTH and not is_shallow(read, MAX_DEPTH):
             return value
         return read
     return value
 
 
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
+def is_shallow(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested less deep than so many levels."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
         inside = [item.values() if isinstance(item, dict) else item for item in level]
         level = [item for items in inside for item in items if isinstance(item, dict | list)]
         if not level:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -18,10 +21,9 @@ from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import import_events
+from pipelines.operations.rebuild import rebuild
 from pipelines.operations.sources import Source
 from pipelines.proof.verify import verify
-from pipelines.work.services import make_fold
-from pipelines.work.stages import STAGES
 from tests.factories import START_MS
 from tests.integration.consolidation_support import FORGETTING
 from tests.integration.enrichment_support import Enriched, said
@@ -44,19 +46,34 @@ __all__ = ["recollect"]
 
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).parents[2]
+SCENARIO = ROOT / "pipelines/scenarios/payment_incident.jsonl"
 LATER_MS = START_MS + 4_000 * DAY_MS
 PLACES = ("the old harbour", "Marseille", "the library", "the Acme office")
 
 
+@pytest.fixture
+def make_stack(redis_url: str) -> Iterator[Callable[..., ValkeyStack]]:
+    """Ledgers in the session's Valkey, their graphs in this process."""
+    with ExitStack() as opened:
+
+        def make(**options: Any) -> ValkeyStack:
+            stack = ValkeyStack(redis_url, f"memory://{uuid4().hex}", **options)
+            opened.callback(stack.close)
+            return stack
+
+        yield make
+
+
 def test_what_was_decided_comes_along_and_the_digests_are_equal(
-    make_stack: Callable[..., Stack], redis_url: str, tmp_path: Path
+    make_stack: Callable[..., ValkeyStack], tmp_path: Path
 ) -> None:
     stack = make_stack(retention=FORGETTING)
     walks = [
         said(n, f"Ann met Bob at {PLACES[n % 4]} on walk {n}.", session_id=f"session-{n % 3}")
         for n in range(1, 13)
     ]
-    Enriched(stack).take_in(*walks)
+    Enriched(cast(Any, stack)).take_in(*walks)
     assert consolidate(stack.services).found.episodes_written > 0
     forgot = consolidate(stack.services, now_ms=LATER_MS)
     assert sum(forgot.found.events_forgotten.values()) > 0
@@ -67,32 +84,56 @@ def test_what_was_decided_comes_along_and_the_digests_are_equal(
     report = export(stack.services, Format.EVENTS, Selection(), file)
     assert report.written["events"] == before.events + before.system_events
 
-    copy = ValkeyStack(redis_url, f"memory://{uuid4().hex}", prefix="copy", partitions=5)
-    try:
-        source = Source(file)
-        with source.stream:
-            taken = import_events(
-                copy.ledger,
-                event_items(source.stream),
-                decisions=True,
-                clock=lambda: LATER_MS / 1_000,
-            )
-        assert (taken.new, taken.refused) == (report.written["events"], 0)
-        copy.services.__dict__["models"] = stack.services.models
-        for stage in STAGES.values():
-            runner = copy.new_runner(make_fold(stage, copy.services, copy.target))
-            runner.prepare(copy.ledger.partitions)
-            copy.fold(runner=runner)
-        after = verify(copy.services)
-        assert after.ok, after.differences
-        assert {name: row.digest for name, row in after.stages.items()} == {
-            name: row.digest for name, row in before.stages.items()
-        }
-        assert (
-            placeless(copy.graph, copy.ledger).nodes == placeless(stack.graph, stack.ledger).nodes
+    copy = make_stack(prefix="copy", partitions=5)
+    copy.services.__dict__["models"] = stack.services.models
+    source = Source(file)
+    with source.stream:
+        taken = import_events(
+            copy.ledger,
+            event_items(source.stream),
+            decisions=True,
+            clock=lambda: LATER_MS / 1_000,
         )
-    finally:
-        copy.close()
+    assert (taken.new, taken.refused) == (report.written["events"], 0)
+    tails = copy.ledger.tails()
+    copy.graph.clear()  # as no worker has seen it
+    after = rebuild(copy.services).verified
+    assert copy.ledger.tails() == tails, "a rebuild decides nothing"
+    assert after.ok, after.differences
+    assert {name: row.digest for name, row in after.stages.items()} == {
+        name: row.digest for name, row in before.stages.items()
+    }
+    nodes = placeless(copy.graph, copy.ledger).nodes
+    assert nodes == placeless(stack.graph, stack.ledger).nodes
+
+
+def test_the_commands_of_the_page_work_as_printed(
+    recollect: Recollect, redis_url: str, neo4j_url: str, tmp_path: Path
+) -> None:
+    told = document(recollect("import", str(SCENARIO), "--tenant", "default", "--json"))
+    stack = Stack(redis_url, neo4j_url, partitions=8, id_buckets=32_768)
+    stack.fold()  # the first stage is enough for a graph
+    stack.close()
+    page = (ROOT / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
+    block = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[0]
+    command = f'{" ".join(COMMAND)} "$@" --redis {redis_url} --neo4j {neo4j_url}'
+    done = subprocess.run(
+        ["bash", "-euc", f"recollect() {{ {command}; }}\n{block}"],
+        cwd=tmp_path,
+        capture_output=True,
+        env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines_of_file = gzip.decompress((tmp_path / "events.jsonl.gz").read_bytes()).splitlines()
+    assert len(lines_of_file) == told["new"]
+    assert (tmp_path / "acme.jsonl").read_text() == ""
+    assert (tmp_path / "graph.graphml").read_text().count("<node") == told["new"]
+    assert len(json.loads((tmp_path / "graph.json").read_text())["activity"]) == told["new"]
+    assert (tmp_path / "incident.md").read_text().startswith("# Session incident-12")
+    assert int(done.stdout.splitlines()[-1]) == told["new"]
 
 
 # -- what may go wrong -----------------------------------------------------------------------------

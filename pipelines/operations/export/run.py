@@ -12,6 +12,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 from pipelines.local.private_files import written_whole
 from pipelines.operations.export.events import event_lines
 from pipelines.operations.export.graphml import graphml
+from pipelines.operations.export.parquet import event_table
 from pipelines.operations.export.prov import prov_json
 from pipelines.operations.export.selection import ExportReport, Format, Selection
 from pipelines.operations.export.transcript import transcript
@@ -60,6 +61,12 @@ FORMS: Final[Mapping[Format, Form]] = {
         ("tenant", "session_id", "since_ms", "until_ms"),
         (),
         lambda services, *wanted: event_lines(services.ledger, *wanted),
+    ),
+    Format.PARQUET: Form(
+        "events as a table (needs pyarrow)",
+        ("tenant", "session_id", "since_ms", "until_ms"),
+        (),
+        lambda services, *wanted: event_table(services.ledger, *wanted),
     ),
     Format.GRAPHML: Form("the graph as GraphML", ("tenant",), (), _of_graph(graphml)),
     Format.PROV: Form("the graph as PROV-JSON", ("tenant",), (), _of_graph(prov_json)),

@@ -21,6 +21,7 @@ class Format(StrEnum):
     """What a file holds."""
 
     EVENTS = "events"
+    PARQUET = "parquet"
     GRAPHML = "graphml"
     PROV = "prov"
     MARKDOWN = "markdown"

@@ -2,7 +2,7 @@
 
 A trajectory is a conversation in the OpenAI chat shape: an object whose `messages` (tau-bench
 calls it `traj`) is a list of messages with `role`, `content`, `tool_calls`, `tool_call_id`,
-`name`; a bare list of messages is one too. `docs/reference/chat-import.md` is the table.
+`name`; a bare list of messages is one too. `docs/reference/import.md` is the table.
 
 Nothing here depends on the file, the place in it or the clock: the same conversation gives the
 same bytes wherever it comes from, so that importing it twice adds nothing.

@@ -12,11 +12,13 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from projections.errors import InvalidInput
-from projections.events import DEFAULT_TENANT, LAST_MS, canonical_json
+from projections.events import DEFAULT_TENANT, canonical_json
 
 _MS_PER_S: Final = 1_000
 _SECONDS_BELOW: Final = 100_000_000_000
 """Numbers below are seconds since the epoch (until the year 5138), and so on by thousands."""
+_NUMBERS_BELOW: Final = 1e20
+_TIME_RULE: Final = "a time: ISO 8601, or a number since the epoch"
 
 
 class Given(NamedTuple):
@@ -70,6 +72,10 @@ class Fields:
         self._place = place
         self._read: set[str] = set()
 
+    def place(self, name: str) -> str:
+        """Where a field stands in the record."""
+        return self._place + name
+
     def __contains__(self, name: str) -> bool:
         return self._raw.get(name) is not None
 
@@ -88,7 +94,7 @@ class Fields:
         if value is None and not required:
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise InvalidInput(((self._place + names[0], "a text" + " (required)" * required),))
+            raise InvalidInput(((self.place(names[0]), "a text" + " (required)" * required),))
         return str(value)
 
     def ms(self, given: Given, *names: str, required: bool = False) -> int | None:
@@ -103,7 +109,7 @@ class Fields:
         try:
             return moment_ms(value, given.zone)
         except ValueError as error:
-            raise InvalidInput(((self._place + names[0], str(error)),)) from None
+            raise InvalidInput(((self.place(names[0]), str(error)),)) from None
 
     def list(self, name: str) -> list[Any]:
         """A list, empty where there is none.
@@ -115,7 +121,7 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise InvalidInput(((self._place + name, "a list"),))
+            raise InvalidInput(((self.place(name), "a list"),))
         return value
 
     def inner(self, name: str) -> Fields:
@@ -146,30 +152,32 @@ def moment_ms(value: Any, zone: tzinfo = UTC) -> int:
     Raises:
         ValueError: it is none.
     """
-    rule = "a time: ISO 8601, or a number since the epoch"
-    if isinstance(value, str):
+    seconds = _seconds(value, zone) if isinstance(value, str) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise ValueError(_TIME_RULE)
+    if not 0 <= seconds < _NUMBERS_BELOW:  # what is no number fails this, too
+        raise ValueError(_TIME_RULE)
+    while seconds >= _SECONDS_BELOW:
+        seconds /= _MS_PER_S
+    return int(seconds * _MS_PER_S)
+
+
+def _seconds(text: str, zone: tzinfo) -> float:
+    """What a text says; at most the largest that is taken for seconds."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
         try:
-            moment = datetime.fromisoformat(value.strip())
+            return float(text)
         except ValueError:
-            try:
-                value = float(value)
-            except ValueError:
-                raise ValueError(rule) from None
-        else:
-            if moment.tzinfo is None:
-                moment = moment.replace(tzinfo=zone)
-            try:
-                return int(moment.timestamp() * _MS_PER_S)
-            except (OverflowError, ValueError):
-                raise ValueError(rule) from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e20:
-        raise ValueError(rule)
-    while value >= _SECONDS_BELOW:
-        value /= _MS_PER_S
-    ms = int(value * _MS_PER_S)
-    if ms > LAST_MS:
-        raise ValueError(rule)
-    return ms
+            raise ValueError(_TIME_RULE) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    try:
+        seconds = moment.timestamp()
+    except (OverflowError, ValueError):
+        seconds = -1.0
+    return seconds if seconds < _SECONDS_BELOW else -1.0
 
 
 def digest_of(value: Any) -> str:

@@ -123,7 +123,7 @@ def grouped(items: list[Any]) -> list[Any]:
             continue
         is_result = str(item.get("type")).endswith("_output")
         role = "tool" if is_result else "assistant"
-        last = messages[-1] if messages else {}
+        last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
         if role == "tool" or last.get("role") != role or not isinstance(last.get("content"), list):
             messages.append({"role": role, "content": []})
         messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], _part(item)]}
@@ -140,7 +140,8 @@ def _part(item: dict[str, Any]) -> dict[str, Any]:
         case "function_call_output" | "custom_tool_call_output":
             return {"type": "tool_result", "id": item.get("call_id"), "output": item.get("output")}
         case "reasoning":
-            parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            listed = [item.get(name) for name in ("summary", "content")]
+            parts = [part for parts in listed if isinstance(parts, list) for part in parts]
             words = [str(part.get("text", "")) for part in parts if isinstance(part, dict)]
             return {"type": "reasoning", "text": "\n".join(words)}
         case kind:  # a search, code, a picture: a tool of the platform

@@ -17,6 +17,7 @@ from typing import Any, Final
 from pipelines.operations.formats.chat import STEP_MS, invented_begin_ms
 from pipelines.operations.formats.mapped import Fields, Given, Told, Unmapped, digest_of
 from pipelines.operations.formats.turns import Talk, Turn, conversation
+from projections.errors import InvalidInput
 from projections.traces.messages import (
     INSTRUCTING,
     MODEL,
@@ -28,6 +29,7 @@ from projections.traces.messages import (
 )
 
 FORM: Final = "swe-agent"
+MAX_STEP_S: Final = 86_400
 _SETTINGS: Final = ("replay_config", "environment", "environment_name", "attempts", "attempt_data")
 _OF_A_STEP: Final = ("response", "state", "query", "extra_info", "tool_calls", "tool_call_ids")
 """What a step was made from: the thought, the action and the next observation say the same."""
@@ -62,7 +64,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     for number, raw in enumerate(steps):
         step = Fields(raw, f"trajectory[{number}].")
         turns.append(Turn(f"step.{number}", at_ms, _done(step)))
-        at_ms += STEP_MS + int(1_000 * float(step.get("execution_time") or 0))
+        at_ms += STEP_MS + _lasts_ms(step)
         turns.append(Turn(f"seen.{number}", at_ms, _seen(step)))
         left_out += step.unread(_OF_A_STEP)
     info = fields.inner("info")
@@ -74,6 +76,13 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     yield from left_out
     yield from info.unread(_OF_THE_RUN)
     yield from fields.unread(_SETTINGS)
+
+
+def _lasts_ms(step: Fields) -> int:
+    seconds = step.get("execution_time") or 0
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_STEP_S:
+        raise InvalidInput(((step.place("execution_time"), f"seconds, 0 to {MAX_STEP_S:,}"),))
+    return int(1_000 * seconds)
 
 
 def _asked(raw: dict[str, Any]) -> Message:

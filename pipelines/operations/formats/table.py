@@ -27,15 +27,19 @@ from pipelines.operations.formats import (
 from pipelines.operations.formats.chat import MESSAGES, conversation_events
 from pipelines.operations.formats.mapped import Given, Mapped, Told
 from pipelines.operations.sources import (
+    PEEKED_BYTES,
     Item,
     Note,
     Record,
+    beginning,
     elements,
     first_record,
     json_lines,
     records,
 )
 from projections.errors import InvalidInput
+from projections.events import MAX_PAYLOAD_DEPTH
+from projections.traces.messages import is_shallow
 
 
 class Format(StrEnum):
@@ -132,12 +136,18 @@ def _mapped(
         if isinstance(value, InvalidInput):
             yield Item(where, None, value)
             continue
+        if not is_shallow(value, MAX_PAYLOAD_DEPTH):
+            rule = f"nested at most {MAX_PAYLOAD_DEPTH} levels deep"
+            yield Item(where, None, InvalidInput((("(record)", rule),)))
+            continue
         try:
             # all of it at once: a record is whole in the ledger, or not at all
             told = list(map_record(value, given))
         except InvalidInput as error:
             yield Item(where, None, error)
             continue
+        if not told:
+            yield Note(where, "(record)", "nothing is said in it")
         for part in told:
             if isinstance(part, Mapped):
                 yield Item(where, part.envelope, is_shared=part.is_shared)
@@ -206,8 +216,15 @@ FORMS: Final[Mapping[Format, Form]] = {
 
 
 def sniffed(stream: io.BufferedReader) -> Format:
-    """The format of a file, by its first record; events where that tells nothing."""
+    """The format of a file, by its first record; events where that tells nothing.
+
+    Raises:
+        InvalidInput: the record is too long to be looked at.
+    """
     record = first_record(stream)
+    if record is None and len(beginning(stream)) > PEEKED_BYTES // 2:
+        rule = "required: the first record is too long to tell it by"
+        raise InvalidInput((("--format", rule),))
     page = record if isinstance(record, dict) else {}
     lists = [value for value in page.values() if isinstance(value, list) and value]
     inside = [value[0] for value in lists if isinstance(value[0], dict)]

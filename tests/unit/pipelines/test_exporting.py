@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -141,6 +142,29 @@ def test_what_is_held_in_memory_does_not_grow_with_the_ledger() -> None:
         tracemalloc.stop()
     assert size > 40 * 2**20
     assert peak < 12 * 2**20
+
+
+def test_parquet_holds_the_same_events_in_columns(world: World, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet`")
+    file = tmp_path / "events.parquet"
+    report = written(world, file, Format.PARQUET)
+    rows = parquet.read_table(file).to_pylist()
+    assert report.size == file.stat().st_size
+    assert [row["event_id"] for row in rows] == ids(exported(world.ledger))
+    first = json.loads(exported(world.ledger)[0])
+    assert json.loads(rows[0]["payload"]) == first["payload"]
+    assert rows[0]["occurred_at"].isoformat(timespec="milliseconds") == first[
+        "occurred_at"
+    ].replace("Z", "+00:00")
+
+
+def test_without_pyarrow_parquet_says_what_it_needs(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(OperationFailed, match="pip install pyarrow"):
+        written(world, tmp_path / "events.parquet", Format.PARQUET)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- files -----------------------------------------------------------------------------------------

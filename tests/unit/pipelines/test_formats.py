@@ -9,11 +9,14 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipelines.operations.formats.mapped import Given
 from pipelines.operations.formats.table import FORMS, Format, sniffed
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.operations.sources import Item, Note, peekable
+from projections.errors import InvalidInput
 from projections.events import as_envelope
 from tests.fakes.ledger import FakeLedger
 from tests.format_samples import SAMPLES, Sample, completion, run
@@ -226,3 +229,71 @@ def test_an_outcome_is_appended_or_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert report.problems[0].rule.startswith("at most")
     (event,) = events(ledger)
     assert event["payload"]["content"].endswith("… [cut: 600,000 characters]")
+
+
+# -- whatever stands in a record -------------------------------------------------------------------
+
+ODD: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1e300,
+    "",
+    "x",
+    "2026-13-45",
+    "9999-12-31T23:59:59.999Z",
+]
+ODD += [[], {}, [1], [None], {"a": 1}, [["x"]], {"role": 5}, {"type": []}, "\ud800", "\x00"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths to everything in a record."""
+    if not isinstance(value, dict | list):
+        return [path]
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    return [path, *(p for key, item in inside for p in places(item, (*path, key)))]
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    other = dict(value) if isinstance(value, dict) else list(value)
+    other[path[0]] = replaced(value[path[0]], path[1:], new)
+    return other
+
+
+@given(st.data())
+@settings(max_examples=400)
+def test_whatever_a_record_holds_it_is_mapped_or_told(data: st.DataObject) -> None:
+    sample = data.draw(st.sampled_from(SAMPLES))
+    record = data.draw(st.sampled_from(sample.records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        odd = data.draw(st.sampled_from(ODD))
+        record = replaced(record, data.draw(st.sampled_from(places(record))), odd)
+    ledger = FakeLedger()
+    told = list(
+        FORMS[sample.form].items(peekable(io.BytesIO(json.dumps([record]).encode())), GIVEN)
+    )
+    assert told
+    report = import_events(ledger, told, tenant="default", clock=lambda: LATER_MS / 1_000)
+    assert report.read == report.new + report.duplicates + report.retold + report.refused
+    assert report.halted == report.conflicts == 0
+
+
+def test_a_record_that_is_nested_too_deep_is_told() -> None:
+    deep: Any = "x"
+    for _ in range(150):
+        deep = [deep]
+    report = imported(FakeLedger(), jsonl([{**completion(), "deep": deep}]), Format.OPENAI)
+    assert [problem.rule for problem in report.problems] == ["nested at most 100 levels deep"]
+
+
+def test_a_first_record_that_cannot_be_looked_at_asks_for_the_format(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("sources", "formats.table"):
+        monkeypatch.setattr(f"pipelines.operations.{module}.PEEKED_BYTES", 1_000)
+    with pytest.raises(InvalidInput, match="--format: required"):
+        sniffed(peekable(io.BytesIO(jsonl([{"long": "x" * 5_000}]))))
