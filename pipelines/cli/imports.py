@@ -159,6 +159,8 @@ def _items(
         except OSError as error:
             raise typer.BadParameter(str(error), param_hint="--mapping") from None
     form = form or sniffed(stream)
+    if given.user_id is not None and form in (Format.EVENTS, Format.CHAT):
+        raise typer.BadParameter(f"not with --format {form}", param_hint="--user")
     return form, FORMS[form].items(stream, given)
 
 

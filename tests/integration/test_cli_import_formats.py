@@ -44,5 +44,8 @@ def test_rows_need_a_mapping_that_is_right(recollect: Recollect, tmp_path: Path)
     mapping.write_text("[columns]\ntime = 'when'\n")
     refused = recollect(*arguments[:4], stdin=rows.encode())
     assert (refused.returncode, "columns.text" in refused.stderr) == (4, True)
+    envelope = b'{"event_type": "note.written"}'
+    wrong = recollect("import", "-", "--user", "ann", stdin=envelope)
+    assert (wrong.returncode, "not with --format events" in wrong.stderr) == (2, True)
     wrong = recollect("import", "-", "--timezone", "Mars/Olympus", stdin=LINES)
     assert (wrong.returncode, "Mars/Olympus" in wrong.stderr) == (2, True)
