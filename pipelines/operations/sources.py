@@ -24,8 +24,10 @@ MAX_LINE_BYTES = 8 * 2**20
 """A line beyond this is refused unread: a file without line ends must not fill the memory."""
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Of a file that is one object, which has to be held as a whole."""
-PEEKED_BYTES = MAX_LINE_BYTES
-"""What is looked at to tell what a file holds: a line fits."""
+PEEKED_BYTES = 1 << 20
+"""What is looked at to tell what a file holds, at most; of a packed file, or of a pipe, less."""
+TELLING_BYTES = 1 << 12
+"""Of which a file shows at least so many, without an end of its first record: it is too long."""
 _CHUNK_CHARACTERS = 1 << 18
 
 
@@ -64,7 +66,7 @@ class Source:
         raw = open(0, "rb", 0, closefd=False) if standard_input else path.open("rb", 0)  # noqa: SIM115 - closed with `stream`
         self.size = None if standard_input else path.stat().st_size
         self._counted = _Counted(raw)
-        buffered = io.BufferedReader(self._counted, 1 << 16)
+        buffered = io.BufferedReader(self._counted, PEEKED_BYTES)
         # By its first bytes, not by its name: standard input has none.
         packed = buffered.peek(2)[:2] == b"\x1f\x8b"
         self.stream = cast(IO[bytes], gzip.GzipFile(fileobj=buffered) if packed else buffered)
@@ -98,12 +100,30 @@ class _Counted(io.RawIOBase):
 
 def peekable(stream: IO[bytes]) -> io.BufferedReader:
     """The same, whose beginning can be looked at."""
-    return io.BufferedReader(cast(io.RawIOBase, stream), PEEKED_BYTES)
+    return io.BufferedReader(_AsItComes(stream), PEEKED_BYTES)
+
+
+class _AsItComes(io.RawIOBase):
+    """Reads what is there, and no more: a packed file may end too early, and a pipe may wait."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = cast(io.BufferedReader, stream)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read1(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def beginning(stream: io.BufferedReader) -> bytes:
     """The first bytes behind a byte order mark and blanks, as many as can be looked at."""
-    return stream.peek(PEEKED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    try:
+        return stream.peek(PEEKED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except _UNREADABLE:  # whoever reads it says so
+        return b""
 
 
 def first_record(stream: io.BufferedReader) -> Any:
@@ -132,7 +152,7 @@ def records(stream: io.BufferedReader, lists: Collection[str] = ()) -> Iterator[
             yield {"record": number}, _as_in_lines(value)
         return
     whole = {"record": 1}
-    for where, value in [(whole, document(stream))] if _is_document(start) else json_lines(stream):
+    for where, value in [(whole, document(stream))] if is_document(start) else json_lines(stream):
         listed = _listed(value, lists)
         if listed is None:
             yield where, value
@@ -151,7 +171,7 @@ def _as_in_lines(value: Any) -> Any:
         return InvalidInput((("(record)", f"JSON: {error}"),))
 
 
-def _is_document(start: bytes) -> bool:
+def is_document(start: bytes) -> bool:
     """Whether a file is one object over several lines: no line of the first two is an object."""
     first_lines = [line for line in start.split(b"\n", 3)[:3] if line.strip()][:2]
     return len(first_lines) == 2 and not any(_is_object(line) for line in first_lines)

@@ -27,13 +27,14 @@ from pipelines.operations.formats import (
 from pipelines.operations.formats.chat import MESSAGES, conversation_events
 from pipelines.operations.formats.mapped import Given, Mapped, Told
 from pipelines.operations.sources import (
-    PEEKED_BYTES,
+    TELLING_BYTES,
     Item,
     Note,
     Record,
     beginning,
     elements,
     first_record,
+    is_document,
     json_lines,
     records,
 )
@@ -222,7 +223,9 @@ def sniffed(stream: io.BufferedReader) -> Format:
         InvalidInput: the record is too long to be looked at.
     """
     record = first_record(stream)
-    if record is None and len(beginning(stream)) > PEEKED_BYTES // 2:
+    start = beginning(stream)
+    is_cut = b"\n" not in start or is_document(start)
+    if record is None and is_cut and len(start) >= TELLING_BYTES:
         rule = "required: the first record is too long to tell it by"
         raise InvalidInput((("--format", rule),))
     page = record if isinstance(record, dict) else {}

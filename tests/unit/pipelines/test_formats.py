@@ -290,10 +290,8 @@ def test_a_record_that_is_nested_too_deep_is_told() -> None:
     assert [problem.rule for problem in report.problems] == ["nested at most 100 levels deep"]
 
 
-def test_a_first_record_that_cannot_be_looked_at_asks_for_the_format(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for module in ("sources", "formats.table"):
-        monkeypatch.setattr(f"pipelines.operations.{module}.PEEKED_BYTES", 1_000)
-    with pytest.raises(InvalidInput, match="--format: required"):
-        sniffed(peekable(io.BytesIO(jsonl([{"long": "x" * 5_000}]))))
+def test_a_first_record_that_cannot_be_looked_at_asks_for_the_format() -> None:
+    for indent in (None, 2):
+        record = {"long": ["x"] * 1_000_000}
+        with pytest.raises(InvalidInput, match="--format: required"):
+            sniffed(peekable(io.BytesIO(json.dumps(record, indent=indent).encode())))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from pipelines.operations.formats.mapped import Given, moment_ms
 from pipelines.operations.formats.rows import read_mapping
-from pipelines.operations.formats.table import row_items
+from pipelines.operations.formats.table import Format, row_items, sniffed
 from pipelines.operations.imports import ImportReport, import_events
 from pipelines.operations.sources import document, peekable, records
 from projections.errors import InvalidInput
@@ -202,6 +204,19 @@ def test_records_are_lines_elements_or_one_object() -> None:
         assert read(data, "data") == [one, two]
     assert read(b'{\n "a": 1\n}') == [one]
     assert read(b"") == []
+
+
+def test_a_packed_file_that_ends_too_early_is_told_after_what_could_be_read() -> None:
+    lines = b"".join(b'{"a": "%s"}\n' % os.urandom(300).hex().encode() for _ in range(500))
+    packed = gzip.compress(lines)
+    for kept_bytes, least in ((5, 0), (len(packed) // 2, 100)):
+        stream = gzip.GzipFile(fileobj=io.BytesIO(packed[:kept_bytes]))
+        opened = peekable(cast(IO[bytes], stream))
+        assert sniffed(opened) is Format.EVENTS
+        *values, last = (value for _, value in records(opened))
+        assert len(values) >= least
+        assert isinstance(last, InvalidInput)
+        assert last.errors[0][1].startswith("gzip: ")
 
 
 def test_the_first_line_may_be_the_broken_one() -> None:
