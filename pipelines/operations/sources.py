@@ -108,12 +108,19 @@ class _AsItComes(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = cast(io.BufferedReader, stream)
+        self._broken: Exception | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read1(len(buffer))
+        if self._broken is not None:  # whoever looked at the beginning has kept it to himself
+            raise self._broken
+        try:
+            data = self._stream.read1(len(buffer))
+        except _UNREADABLE as error:
+            self._broken = error
+            raise
         buffer[: len(data)] = data
         return len(data)
 
