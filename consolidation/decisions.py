@@ -30,11 +30,21 @@ from enrichment.payloads import (
     DECIDER,
     FEEDBACK_EVENT,
     REQUESTED_EVENT,
+    SAME_AS_FOUND,
     Feedback,
+    offered_event,
     parse_feedback,
     parse_request,
+    parse_statement,
 )
-from projections.events import PARTITION_KEY, Event, canonical_json, derived_event_id
+from projections.events import (
+    PARTITION_KEY,
+    SYSTEM_EVENTS,
+    Event,
+    canonical_json,
+    derived_event_id,
+    parse_event,
+)
 from projections.identity import START, Position, SessionKey
 from projections.operations import MergeNode, Operation, RemoveNode
 from projections.schema import CONSOLIDATION_REQUEST, PASS, SCOPE
@@ -102,6 +112,29 @@ def recall_events(
 
 
 # -- and back --------------------------------------------------------------------------------------
+
+
+def recorded_event(raw: Any, *, now_ms: int, tenant: str | None = None) -> Event:
+    """The event of an envelope that a ledger held: a producer's, or what was decided there.
+
+    Args:
+        raw: the decoded JSON of the envelope.
+        now_ms: the receiver's clock, for the rule on events of the future.
+        tenant: of all events; None: the envelope's own, or the default.
+
+    Raises:
+        InvalidEvent: with every broken rule, each by field, so that nobody finds a dead letter.
+    """
+    event_type = raw.get("event_type") if isinstance(raw, Mapping) else None
+    row = SYSTEM_EVENTS.get(event_type) if isinstance(event_type, str) else None
+    if row is None or row.public:
+        return offered_event(raw, now_ms=now_ms, tenant=tenant)
+    event = parse_event(raw, now_ms=now_ms, tenant=tenant)
+    if event.event_type == SAME_AS_FOUND:
+        parse_statement(event.event_type, event.payload)
+    else:
+        parse_decision(event)
+    return event
 
 
 def parse_decision(event: Event) -> Decision | None:

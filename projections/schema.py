@@ -545,7 +545,7 @@ SIMILAR_TO: Final = EdgeRow(
     stage="enrichment",
     certainty=Certainty.APPROXIMATE,
     view=View.SEMANTIC,
-    prov="(none; alternateOf is narrower)",
+    prov="wasDerivedFrom (loose)",
     weights=_weights(why=1.5, when=0.5, what=2.0, related=5.0, general=2.0),
     meaning="plain cosine of the two texts above the threshold; one edge a pair, "
     "smaller event_id first, read as undirected",

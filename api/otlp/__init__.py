@@ -1,1 +1,1 @@
-"""OpenTelemetry in: GenAI traces become events. All of it is pure: bytes in, envelopes out."""
+"""OpenTelemetry in, pure: bytes become spans, and `projections.traces` makes events of them."""

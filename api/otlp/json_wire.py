@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from api.otlp.protobuf import MAX_DEPTH
-from api.otlp.telemetry import (
+from projections.traces.telemetry import (
     MAX_OCCURRENCES,
     MAX_RECORDS,
     Attributes,

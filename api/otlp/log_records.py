@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from api.otlp.attributes import SESSION, text_of
-from api.otlp.conversations import CONTENT_EVENTS
-from api.otlp.telemetry import SPAN_ID_CHARACTERS, TRACE_ID_CHARACTERS, LogRecord, Occurrence, Span
+from projections.traces.attributes import SESSION, text_of
+from projections.traces.conversations import CONTENT_EVENTS
+from projections.traces.telemetry import (
+    SPAN_ID_CHARACTERS,
+    TRACE_ID_CHARACTERS,
+    LogRecord,
+    Occurrence,
+    Span,
+)
 
 _EVENT_NAME: Final = "event.name"
 """Where the name of an event stood before records had a field for it."""

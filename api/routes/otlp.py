@@ -12,10 +12,7 @@ from starlette.responses import Response
 
 from api.dependencies import ServicesOf, Writer
 from api.errors import PROBLEMS, ApiProblem, current_request_id
-from api.otlp.drafts import Draft
 from api.otlp.log_records import spans_of
-from api.otlp.mapping import Mapped, map_spans
-from api.otlp.telemetry import TooLarge
 from api.otlp.wire import ENCODINGS, JSON, Encoding, encoding_of, status_code, unpacked
 from api.routes.events import admit, count_outcomes, record_appended
 from api.schemas import Problem
@@ -24,6 +21,9 @@ from pipelines.ledger.ledger import Appended, Ledger
 from pipelines.observe import metrics
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
+from projections.traces.drafts import Draft
+from projections.traces.mapping import Mapped, map_spans
+from projections.traces.telemetry import TooLarge
 
 MAX_EVENTS: Final = 20_000
 """Of one request."""

@@ -24,7 +24,9 @@ from pipelines.local.workers import Processes
 from pipelines.operations import demo as scenario
 from pipelines.operations.api import RunningApi
 from pipelines.operations.demo import Happening, Lineage
-from pipelines.operations.imports import Source, event_items, import_events
+from pipelines.operations.formats.table import event_items
+from pipelines.operations.imports import import_events
+from pipelines.operations.sources import Source
 from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from pipelines.work.stages import ENRICHMENT

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Mapping
-from enum import StrEnum
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.cli.invocation import Invocation, command
 from pipelines.cli.outcome import FAILED, OK, REFUSED
 from pipelines.cli.rendering import Progress
-from pipelines.operations.imports import (
-    ImportReport,
-    Source,
-    chat_items,
-    event_items,
-    import_events,
-)
+from pipelines.operations.formats.mapped import Given
+from pipelines.operations.formats.rows import read_mapping
+from pipelines.operations.formats.table import FORMS, Format, Items, row_items, sniffed
+from pipelines.operations.imports import ImportReport, import_events
+from pipelines.operations.sources import Source, peekable
 from pipelines.work.services import Services
+from projections.events import DEFAULT_TENANT
 from projections.identity import Position
 
 _POLL_S = 0.1
+UTC_NAME = "UTC"
 
 app = typer.Typer()
-
-
-class Format(StrEnum):
-    """What a file holds."""
-
-    EVENTS = "events"
-    CHAT = "chat"
 
 
 @command(app, "import", example="recollect import events.jsonl.gz --tenant acme --wait")
@@ -47,17 +43,44 @@ def import_(
         ),
     ],
     form: Annotated[
-        Format,
+        Format | None,
         typer.Option(
             "--format",
-            help="events: one JSON envelope a line; chat: a JSON list of conversations in the "
-            "OpenAI format",
+            help="; ".join(f"{name}: {row.meaning}" for name, row in FORMS.items())
+            + "; by default what its first record looks like",
         ),
-    ] = Format.EVENTS,
+    ] = None,
     tenant: Annotated[
         str | None,
         typer.Option(help="tenant of all events; an envelope that names another is refused"),
     ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="whom events of a foreign format concern that name nobody")
+    ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option(
+            "--mapping",
+            metavar="FILE",
+            help="which column is what, TOML or JSON; the file holds rows then",
+        ),
+    ] = None,
+    timezone: Annotated[
+        str,
+        typer.Option(help="of times in foreign formats that name none, such as Europe/Berlin"),
+    ] = UTC_NAME,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit code 4, too, when a part could not be mapped")
+    ] = False,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions",
+            help="take what a ledger decided itself, too (summaries, what was forgotten …), as "
+            "`recollect export` wrote it: into an empty ledger; then `recollect rebuild`, then "
+            "workers",
+        ),
+    ] = False,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="events in one append")] = 500,
     wait: Annotated[
         bool, typer.Option("--wait", help="return once the projection has folded the events")
@@ -69,17 +92,19 @@ def import_(
         ),
     ] = 300.0,
 ) -> int:
-    """Append events, or chat conversations, to the ledger.
+    """Append events to the ledger: ours, or those of conversations, traces and memories of others.
 
-    Each line is checked on its own: one that breaks a rule is reported with its line number, field
-    and rule, and the others go in. Importing the same file again adds nothing.
+    Each event is checked on its own: one that breaks a rule is reported with its line number, field
+    and rule, and the others go in. What no event has a place for is counted by field and reason.
+    Importing the same file again adds nothing.
     """
+    given = Given(tenant or DEFAULT_TENANT, user, _zone(timezone))
     try:
         source = Source(file)
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="FILE") from None
-    items = (event_items if form is Format.EVENTS else chat_items)(source.stream)
     with source.stream, invocation.progress() as progress:
+        form, items = _items(peekable(source.stream), form, mapping, given)
 
         def on_batch(report: ImportReport) -> None:
             count = f"{report.read:,} events"
@@ -89,6 +114,7 @@ def import_(
             invocation.services.ledger,
             items,
             tenant=tenant,
+            decisions=decisions,
             batch=batch,
             on_problem=lambda problem: invocation.note(f"refused {problem}"),
             on_batch=on_batch,
@@ -96,10 +122,12 @@ def import_(
         passed = not wait or wait_until_passed(
             invocation.services, report.last, progress, wait_timeout_s
         )
-    document = report.as_dict()
+    document = {"format": form, **report.as_dict()}
     if wait:
         document["projected"] = passed
-    invocation.answer(document, lambda out: show(out, report))
+    invocation.answer(document, lambda out: show(out, report, form))
+    if not decisions and any(row.field == "event_type" for row in report.problems):
+        invocation.note("of an export: --decisions takes what the other ledger decided itself")
     if not passed:
         invocation.note(
             f"not projected: no progress for {wait_timeout_s:g} s; is a worker running "
@@ -107,14 +135,42 @@ def import_(
         )
     if report.refused:
         return FAILED if report.halted else REFUSED
+    if strict and report.unmapped:
+        return REFUSED
     return OK if passed else FAILED
 
 
-def show(out: Console, report: ImportReport) -> None:
+def _zone(name: str) -> tzinfo:
+    try:
+        return UTC if name == UTC_NAME else ZoneInfo(name)  # a small image has no other
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(f"{name} is no time zone", param_hint="--timezone") from None
+
+
+def _items(
+    stream: io.BufferedReader, form: Format | None, mapping: Path | None, given: Given
+) -> tuple[Format, Items]:
+    """What a file holds, by its format, or by what it looks like."""
+    if mapping is not None:
+        if form not in (None, Format.ROWS):
+            raise typer.BadParameter(f"not with --format {form}", param_hint="--mapping")
+        try:
+            return Format.ROWS, row_items(stream, given, read_mapping(mapping))
+        except OSError as error:
+            raise typer.BadParameter(str(error), param_hint="--mapping") from None
+    form = form or sniffed(stream)
+    if given.user_id is not None and form in (Format.EVENTS, Format.CHAT):
+        raise typer.BadParameter(f"not with --format {form}", param_hint="--user")
+    return form, FORMS[form].items(stream, given)
+
+
+def show(out: Console, report: ImportReport, form: Format) -> None:
     """For a person: the counts, only those that matter."""
     parts = [f"[bold]{report.new:,}[/bold] new"]
     if report.duplicates:
         parts.append(f"{report.duplicates:,} already there")
+    if report.retold:
+        parts.append(f"{report.retold:,} told in other words before")
     for count, word in (
         (report.conflicts, "in conflict"),
         (report.invalid, "invalid"),
@@ -122,10 +178,17 @@ def show(out: Console, report: ImportReport) -> None:
     ):
         if count:
             parts.append(f"[red]{count:,} {word}[/red]")
+    source = "" if form is Format.EVENTS else f" of {form}"
     out.print(
-        f"{report.read:,} events: {', '.join(parts)}; "
+        f"{report.read:,} events{source}: {', '.join(parts)}; "
         f"{report.seconds:.1f} s, {report.rate:,.0f} events/s"
     )
+    for row in report.unmapped.values():
+        place = ", ".join(f"{name} {number}" for name, number in row.first.items())
+        field = escape(row.field)
+        out.print(f"  [yellow]{row.count:,} x {field}: {row.reason}[/yellow] [dim]({place})[/dim]")
+    if report.unmapped_left_out:
+        out.print(f"  [yellow]{report.unmapped_left_out:,} x other parts[/yellow]")
 
 
 def wait_until_passed(

@@ -86,7 +86,17 @@ COMMANDS: dict[str, Listed] = {
         RUNNING,
         "Start everything, import a payment agent's incident, ask why, and stop.",
     ),
-    "import": Listed("imports", EVENTS, "Append events, or chat conversations, to the ledger."),
+    "import": Listed(
+        "imports",
+        EVENTS,
+        "Append events to the ledger: ours, or those of conversations, traces and memories of "
+        "others.",
+    ),
+    "export": Listed(
+        "exports",
+        EVENTS,
+        "Write events, the graph or a session to a file, for other programs and for people.",
+    ),
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),

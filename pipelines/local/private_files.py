@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal
 
@@ -28,13 +28,32 @@ def open_private(path: Path, mode: Literal["ab", "wb"]) -> IO[bytes]:
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, _FILE_MODE))
 
 
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file for its user alone that is there once all of it is on the disk.
+
+    Whatever is raised meanwhile leaves what was there before, and no part of the new one.
+
+    Raises:
+        OSError: it cannot be written; no space is left.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new.unlink(missing_ok=True)
+    try:
+        with open_private(new, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its user can read, whole or not at all."""
-    new = path.with_suffix(f".{os.getpid()}.new")
-    new.unlink(missing_ok=True)
-    with open_private(new, "wb") as out:
+    with written_whole(path) as out:
         out.write(text.encode())
-    new.replace(path)
 
 
 def write_json(path: Path, document: object) -> None:

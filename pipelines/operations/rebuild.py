@@ -26,7 +26,7 @@ from pipelines.operations.consolidate import ConsolidationReport, redecide
 from pipelines.proof.compare import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
-from pipelines.work.catch_up import bring_back, fold_partition
+from pipelines.work.catch_up import bring_back, fold_partition, fold_unserved
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
@@ -192,7 +192,9 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     target = services.active()
     graph = services.graph(target)
     entries = 0
-    for stage in _stages_of(services):
+    if not graph.checkpoints():
+        entries = _fold_from_nothing(services, target)
+    for stage in _stages_of(services) if not entries else ():
         rules = make_fold(stage, services, target)
         for checkpoint in graph.checkpoints(stage.name):
             if (checkpoint.fold_version, checkpoint.models) != (stage.fold_version, rules.models):
@@ -217,6 +219,32 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
         duration_s=time.perf_counter() - begun,
         verified=verified,
     )
+
+
+def _fold_from_nothing(services: Services, target: Target) -> int:
+    """Fold all stages where none has begun, as a ledger was that an import has filled.
+
+    Workers that began there would decide anew what the ledger has recorded further on.
+    """
+    graph, ledger = services.graph(target), services.ledger
+    graph.ensure_schema()
+    runners: dict[str, Runner] = {}
+
+    def runner_of(stage: Stage) -> Runner:
+        if stage.name not in runners:
+            runner = Runner(
+                make_fold(stage, services, target),
+                graph,
+                target=target.name,
+                policy=PoisonPolicy.of_command(services.settings),
+            )
+            runner.prepare(ledger.partitions)
+            runners[stage.name] = runner
+        return runners[stage.name]
+
+    fold_unserved(services, target, runner_of)
+    bring_back(services, target)
+    return sum(checkpoint.seq for checkpoint in graph.checkpoints(PROJECTION.name))
 
 
 class _Rebuild:

@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.formats.chat import conversation_events
 from pipelines.operations.status import status
 from pipelines.work.services import Services
 from pipelines.work.settings import load_settings

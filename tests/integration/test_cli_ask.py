@@ -16,7 +16,9 @@ from pipelines.cli.main import app
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.api import MARKDOWN, SUBGRAPH, RunningApi
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, ROOT, scenario_path
-from pipelines.operations.imports import Source, event_items, import_events
+from pipelines.operations.formats.table import event_items
+from pipelines.operations.imports import import_events
+from pipelines.operations.sources import Source
 from projections.errors import InvalidInput, OperationFailed
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
 from tests.integration.enrichment_support import Enriched

@@ -14,7 +14,7 @@ import orjson
 
 from enrichment.similarity import CAP
 from pipelines.observe import metrics
-from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.formats.chat import conversation_events
 from pipelines.operations.rebuild import replay
 from pipelines.work.stages import ENRICHMENT
 from projections.events import Event, parse_event

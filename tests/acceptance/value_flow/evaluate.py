@@ -23,7 +23,7 @@ from enrichment.causality import (
     inferred_causes,
     value_origins,
 )
-from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.formats.chat import conversation_events
 from projections.events import parse_event
 from tests.acceptance.value_flow import label
 

@@ -26,7 +26,7 @@ import orjson
 
 from enrichment.payloads import offered_event
 from pipelines.local.servers import Neo4jServer, ValkeyServer
-from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.formats.chat import conversation_events
 from projections.events import Event
 from tests.bench.retrieval_methods.label import INTENTS, Place, Question, sampled
 from tests.integration.api_support import Api, running_api

@@ -10,10 +10,10 @@ import pytest
 
 from api.otlp.log_records import spans_of
 from api.otlp.protobuf import read_log_records
-from api.otlp.telemetry import STATUS_ERROR, Occurrence, Span
 from enrichment.event_kinds import EventKind, event_kind
 from enrichment.payloads import offered_event
 from enrichment.text import event_text
+from projections.traces.telemetry import STATUS_ERROR, Occurrence, Span
 from tests.otlp_factories import (
     BEGIN_NS,
     TRACE,

@@ -24,7 +24,7 @@ from enrichment.text import (
     stored_text,
 )
 from enrichment.vocabulary import cut, word_set
-from pipelines.operations.chat_trajectories import conversation_events
+from pipelines.operations.formats.chat import conversation_events
 from projections.events import Event
 from tests import strategies
 from tests.factories import event, trajectory

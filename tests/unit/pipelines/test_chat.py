@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.operations.chat_trajectories import (
+from pipelines.operations.formats.chat import (
     BASE_MS,
     SPREAD_MINUTES,
     STEP_MS,

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from pipelines.ledger.ledger import Outcome
-from pipelines.operations.imports import Item, Problem, chat_items, event_items, import_events
+from pipelines.operations.formats.table import chat_items, event_items
+from pipelines.operations.imports import Problem, import_events
+from pipelines.operations.sources import Item
 from projections.errors import GraphAhead
 from projections.events import Event
 from tests.fakes.ledger import FakeLedger
@@ -124,7 +126,7 @@ def test_a_report_keeps_some_problems_and_counts_all(ledger: FakeLedger) -> None
 def test_a_line_that_is_too_long_is_refused_and_the_next_one_read(
     ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.operations.imports.MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr("pipelines.operations.sources.MAX_LINE_BYTES", 1_000)
     source = jsonl(envelope(1, payload="x" * 5_000), envelope(2))
     told: list[Problem] = []
     report = import_events(ledger, event_items(source), on_problem=told.append)
@@ -141,7 +143,7 @@ def talk(number: int, length: int = 2) -> dict[str, Any]:
 def test_conversations_are_read_one_by_one_whatever_the_buffer(
     monkeypatch: pytest.MonkeyPatch, indent: int | None
 ) -> None:
-    monkeypatch.setattr("pipelines.operations.imports._CHUNK_CHARACTERS", 37)
+    monkeypatch.setattr("pipelines.operations.sources._CHUNK_CHARACTERS", 37)
     conversations = [talk(number, 1 + number % 5) for number in range(30)]
     source = json.dumps(conversations, indent=indent, ensure_ascii=False).encode()
     items = list(chat_items(io.BytesIO(b"\xef\xbb\xbf  " + source + b"\n")))

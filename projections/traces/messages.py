@@ -23,6 +23,10 @@ _ROLES: Final = {
     "function": "tool",
     "developer": "developer",
 }
+MODEL: Final = "assistant"
+"""Role of the model."""
+USER: Final = "user"
+"""Role of who speaks to it."""
 INSTRUCTING: Final = ("system", "developer")
 _WRAPPERS: Final = ("message", "data", "kwargs")
 """Fields that hold a whole message: OpenInference's and Langfuse's, LangChain's."""
@@ -91,15 +95,16 @@ def parsed(value: Any) -> Any:
             read = orjson.loads(value)
         except ValueError:
             return value
-        if value.count("{") + value.count("[") > MAX_DEPTH and not _is_shallow(read):
+        if value.count("{") + value.count("[") > MAX_DEPTH and not is_shallow(read, MAX_DEPTH):
             return value
         return read
     return value
 
 
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
+def is_shallow(value: Any, levels: int) -> bool:
+    """Whether a JSON value is nested less deep than so many levels."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
         inside = [item.values() if isinstance(item, dict) else item for item in level]
         level = [item for items in inside for item in items if isinstance(item, dict | list)]
         if not level:
@@ -324,3 +329,27 @@ def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def role_word(role: str) -> str:
+    """The role as a word of an event's type; some frameworks have roles of their own."""
+    return role if role.isascii() and role.isalpha() and role.islower() else "other"
+
+
+def message_payload(message: Message) -> dict[str, Any]:
+    """The message in the chat shape: words as one text, media beside them by what is shown."""
+    parts = [part for part in message.parts if part.kind != "result"]
+    name = {"name": message.name} if message.name else {}
+    if all(part.kind in ("text", "thought") for part in parts):
+        content: Any = "\n".join(part.text for part in parts)
+    else:
+        content = [_content_part(part) for part in parts]
+    return {"role": message.role, "content": content, **name}
+
+
+def _content_part(part: Part) -> dict[str, Any]:
+    if part.kind == "media":
+        return {**part.value, **({"text": part.text} if part.text else {})}
+    if part.kind == "call":
+        return {"type": "tool_use", "name": part.name, "input": part.value}
+    return {"type": "text", "text": part.text}

@@ -19,12 +19,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from api.otlp.attributes import SpanKind, span_kind
-from api.otlp.chats import chat_drafts, trigger_of
-from api.otlp.context import Context, Whose, whose_is_it
-from api.otlp.drafts import Draft, merged
-from api.otlp.steps import SINGLES, STEPS, scope_drafts, single_drafts, step_drafts, step_id
-from api.otlp.telemetry import SPAN_ID_CHARACTERS, TRACE_ID_CHARACTERS, Span
+from projections.traces.attributes import SpanKind, span_kind
+from projections.traces.chats import chat_drafts, trigger_of
+from projections.traces.context import Context, Whose, whose_is_it
+from projections.traces.drafts import Draft, merged
+from projections.traces.steps import (
+    SINGLES,
+    STEPS,
+    scope_drafts,
+    single_drafts,
+    step_drafts,
+    step_id,
+)
+from projections.traces.telemetry import SPAN_ID_CHARACTERS, TRACE_ID_CHARACTERS, Span
 
 _NOTHING: Final = "0" * TRACE_ID_CHARACTERS
 

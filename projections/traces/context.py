@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from api.otlp.attributes import (
+from projections.traces.attributes import (
     AGENT,
     AGENT_OF_RESOURCE,
     SESSION,
@@ -14,8 +14,8 @@ from api.otlp.attributes import (
     SpanKind,
     text_of,
 )
-from api.otlp.drafts import NS_PER_MS, Draft, envelope, otlp_id
-from api.otlp.telemetry import Span
+from projections.traces.drafts import NS_PER_MS, Draft, envelope, otlp_id
+from projections.traces.telemetry import Span
 
 
 class Whose(NamedTuple):

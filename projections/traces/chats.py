@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from api.otlp.attributes import MODEL, TOKENS, failure, said, text_of
-from api.otlp.calls import call_event_id, call_key, outcome, result_event_id
-from api.otlp.context import Context
-from api.otlp.conversations import (
+from projections.events import timestamp_text
+from projections.traces.attributes import MODEL, TOKENS, failure, said, text_of
+from projections.traces.calls import call_event_id, call_key, call_payload, outcome, result_event_id
+from projections.traces.context import Context
+from projections.traces.conversations import (
     Conversation,
     NewMessage,
     conversation,
     is_instruction,
 )
-from api.otlp.drafts import Draft, otlp_id
-from api.otlp.messages import Message, Part, value_digest
-from projections.events import timestamp_text
+from projections.traces.drafts import Draft, otlp_id
+from projections.traces.messages import (
+    USER,
+    Message,
+    Part,
+    message_payload,
+    role_word,
+    value_digest,
+)
 
-_USER: Final = "user"
 _RETOLD: Final = 1
 """Rank of what the tool itself tells better: its result."""
 
@@ -84,7 +90,7 @@ def _instruction(context: Context, message: Message) -> Draft:
         max(context.start_ms - _BEFORE_MS, 0),
         is_shared=True,
         agent_id=role,
-        payload=_payload(message),
+        payload=message_payload(message),
     )
 
 
@@ -110,21 +116,16 @@ def _sent_drafts(context: Context, talk: Conversation) -> list[Draft]:
 
 def _message(context: Context, item: NewMessage, time_ms: int) -> Draft:
     role = item.message.role
-    speaker = context.whose.user_id or _USER if role == _USER else item.message.name or role
+    speaker = context.whose.user_id or USER if role == USER else item.message.name or role
     return context.draft(
         _message_id(context, item),
-        f"message.{_word(role)}",
+        f"message.{role_word(role)}",
         time_ms,
         is_shared=True,
         agent_id=speaker,
         parent_event_id=context.cause(),
-        payload=_payload(item.message),
+        payload=message_payload(item.message),
     )
-
-
-def _word(role: str) -> str:
-    """The role as a word of an event's type; some frameworks have roles of their own."""
-    return role if role.isascii() and role.isalpha() and role.islower() else "other"
 
 
 def _message_id(context: Context, item: NewMessage) -> str:
@@ -216,7 +217,7 @@ def _thought(context: Context, part: Part, place: str, cause: str | None) -> Dra
 
 
 def _assistant(context: Context, answer: Message, place: str, cause: str | None) -> Draft:
-    payload = _payload(answer)
+    payload = message_payload(answer)
     return context.draft(
         context.span_event_id(place),
         "message.assistant",
@@ -240,27 +241,5 @@ def _call(context: Context, part: Part, place: str, cause: str | None) -> Draft:
         is_shared=key is not None,
         tool_name=part.name,
         parent_event_id=cause,
-        payload={
-            "arguments": {} if part.value is None else part.value,
-            **({"call_id": part.call_id} if part.call_id else {}),
-        },
+        payload=call_payload(part),
     )
-
-
-def _payload(message: Message) -> dict[str, Any]:
-    """The message in the chat shape: words as one text, media beside them by what is shown."""
-    parts = [part for part in message.parts if part.kind != "result"]
-    name = {"name": message.name} if message.name else {}
-    if all(part.kind in ("text", "thought") for part in parts):
-        content: Any = "\n".join(part.text for part in parts)
-    else:
-        content = [_content_part(part) for part in parts]
-    return {"role": message.role, "content": content, **name}
-
-
-def _content_part(part: Part) -> dict[str, Any]:
-    if part.kind == "media":
-        return {**part.value, **({"text": part.text} if part.text else {})}
-    if part.kind == "call":
-        return {"type": "tool_use", "name": part.name, "input": part.value}
-    return {"type": "text", "text": part.text}

@@ -2,7 +2,7 @@
 
 A trajectory is a conversation in the OpenAI chat shape: an object whose `messages` (tau-bench
 calls it `traj`) is a list of messages with `role`, `content`, `tool_calls`, `tool_call_id`,
-`name`; a bare list of messages is one too. `docs/reference/chat-import.md` is the table.
+`name`; a bare list of messages is one too. `docs/reference/import.md` is the table.
 
 Nothing here depends on the file, the place in it or the clock: the same conversation gives the
 same bytes wherever it comes from, so that importing it twice adds nothing.
@@ -113,14 +113,19 @@ def _conversation(fields: Mapping[str, Any], messages: Sequence[Any]) -> Convers
         session_id = "-".join(["chat", *labels, digest[:12]])
         identity = "-".join([*labels, digest])
     agent = fields.get("agent_id") or fields.get("agent")
-    minutes = int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest())
     return Conversation(
         session_id=session_id,
         identity=identity,
         agent_id=agent if isinstance(agent, str) else "assistant",
         user_id=_user_id(fields),
-        begins_ms=BASE_MS + minutes % SPREAD_MINUTES * 60_000,
+        begins_ms=invented_begin_ms(identity),
     )
+
+
+def invented_begin_ms(identity: str) -> int:
+    """When a conversation begins that does not say it: its identity decides."""
+    minutes = int.from_bytes(blake2b(identity.encode("utf-8", "replace"), digest_size=8).digest())
+    return BASE_MS + minutes % SPREAD_MINUTES * 60_000
 
 
 def _user_id(fields: Mapping[str, Any]) -> str | None:

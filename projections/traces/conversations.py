@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from api.otlp.attributes import INPUT, OUTPUT, said
-from api.otlp.messages import (
+from projections.traces.attributes import INPUT, OUTPUT, said
+from projections.traces.messages import (
     INSTRUCTING,
+    MODEL,
     Message,
     Part,
     is_plain,
@@ -26,10 +27,8 @@ from api.otlp.messages import (
     value_digest,
     written_in,
 )
-from api.otlp.telemetry import Attributes, Occurrence, Span
+from projections.traces.telemetry import Attributes, Occurrence, Span
 
-_MODEL: Final = "assistant"
-"""Role of the model."""
 _INPUTS: Final = ("langfuse.observation.input", "gen_ai.input.messages")
 _OUTPUTS: Final = ("langfuse.observation.output", "gen_ai.output.messages")
 _INDEXED_INPUTS: Final = ("gen_ai.prompt", "llm.input_messages", "llm.prompts")
@@ -85,18 +84,18 @@ def conversation(span: Span) -> Conversation:
     attributes = _with_details(span)
     instructions = messages_in(attributes.get("gen_ai.system_instructions"), "system")
     sent = _told(attributes, _INPUTS, _INDEXED_INPUTS, "user")
-    answers = _told(attributes, _OUTPUTS, _INDEXED_OUTPUTS, _MODEL)
+    answers = _told(attributes, _OUTPUTS, _INDEXED_OUTPUTS, MODEL)
     if not sent and not answers:
         sent, answers = _from_occurrences(span.occurrences)
     if not sent and not answers:
         sent = written_in(said(attributes, INPUT), "user")
-        answers = written_in(said(attributes, OUTPUT), _MODEL)
+        answers = written_in(said(attributes, OUTPUT), MODEL)
     new = new_messages(sent)
     return Conversation(
         tuple(instructions),
         tuple(new),
         _answered_calls(sent, new),
-        tuple(message_of(answer, _MODEL)._replace(role=_MODEL) for answer in answers),
+        tuple(message_of(answer, MODEL)._replace(role=MODEL) for answer in answers),
     )
 
 
@@ -112,10 +111,10 @@ def new_messages(sent: Sequence[Any]) -> list[NewMessage]:
         items = [message_of(item, "user") for item in items]
         roles, words = [item.role for item in items], [(item.digest(),) for item in items]
     end = len(items)
-    while end and roles[end - 1] == _MODEL:
+    while end and roles[end - 1] == MODEL:
         end -= 1
     start = end
-    while start and roles[start - 1] != _MODEL:
+    while start and roles[start - 1] != MODEL:
         start -= 1
     before = _repetitions(words, range(start, end))
     new = (
@@ -150,7 +149,7 @@ def _answered_calls(sent: Sequence[Any], new: Sequence[NewMessage]) -> dict[str,
     for item in reversed(sent):
         if len(calls) == len(wanted):
             break
-        if not is_plain(item) or plain_role(item) == _MODEL:
+        if not is_plain(item) or plain_role(item) == MODEL:
             for part in message_of(item, "user").parts:
                 if part.kind == "call" and part.call_id in wanted:
                     calls.setdefault(part.call_id, part)
@@ -193,11 +192,11 @@ def _from_occurrences(occurrences: tuple[Occurrence, ...]) -> tuple[list[Any], l
         if (role := _EVENT_INPUTS.get(name)) is not None:
             sent.append(message_of(_event_body(attributes), role))
         elif name == _EVENT_OUTPUT:
-            answers.append(message_of(_event_body(attributes), _MODEL))
+            answers.append(message_of(_event_body(attributes), MODEL))
         elif name == _EVENT_PROMPT:
             sent.extend(written_in(attributes.get("gen_ai.prompt"), "user"))
         elif name == _EVENT_COMPLETION:
-            answers.extend(written_in(attributes.get("gen_ai.completion"), _MODEL))
+            answers.extend(written_in(attributes.get("gen_ai.completion"), MODEL))
     return sent, answers
 
 

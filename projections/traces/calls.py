@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.otlp.drafts import otlp_id
-from api.otlp.messages import Part, value_digest
+from projections.traces.drafts import otlp_id
+from projections.traces.messages import Part, value_digest
 
 _UNIQUE_CHARACTERS: Final = 9
 """Letters and digits of an id that no other call of a trace has: Mistral's have 9, others more.
@@ -39,6 +39,12 @@ def result_event_id(tenant: str, trace_id: str, key: str, result: Part) -> str:
     if not _is_unique(result.call_id or ""):
         parts.append("failed" if result.failed else value_digest(result.value))
     return otlp_id(tenant, trace_id, *parts)
+
+
+def call_payload(call: Part) -> dict[str, Any]:
+    """The payload of a call: what the tool is asked for."""
+    call_id = {"call_id": call.call_id} if call.call_id else {}
+    return {"arguments": {} if call.value is None else call.value, **call_id}
 
 
 def outcome(result: Part) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from api.otlp.telemetry import plain_float, plain_integer
 from projections.events import MAX_PAYLOAD_BYTES, derived_event_id, timestamp_text
+from projections.traces.telemetry import plain_float, plain_integer
 
 NS_PER_MS: Final = 1_000_000
 TEXT_LIMITS: Final = (100_000, 30_000, 8_000, 2_000, 200)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from api.otlp.attributes import (
+from projections.events import timestamp_text
+from projections.traces.attributes import (
     ARGUMENTS,
     INPUT,
     OUTPUT,
@@ -20,12 +21,11 @@ from api.otlp.attributes import (
     said,
     text_of,
 )
-from api.otlp.calls import call_event_id, call_key, outcome, result_event_id
-from api.otlp.context import Context
-from api.otlp.conversations import conversation, nested
-from api.otlp.drafts import Draft
-from api.otlp.messages import Part, message_of, parsed, returned
-from projections.events import timestamp_text
+from projections.traces.calls import call_event_id, call_key, outcome, result_event_id
+from projections.traces.context import Context
+from projections.traces.conversations import conversation, nested
+from projections.traces.drafts import Draft
+from projections.traces.messages import Part, message_of, parsed, returned
 
 
 class Step(NamedTuple):

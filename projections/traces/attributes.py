@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from api.otlp.telemetry import STATUS_ERROR, Attributes, Span
+from projections.traces.telemetry import STATUS_ERROR, Attributes, Span
 
 
 class SpanKind(StrEnum):

@@ -1,0 +1,1 @@
+"""Spans of calls of models and tools become envelopes: pure, whoever brings them."""
