@@ -107,7 +107,7 @@ class AsyncMemory(Recorder):
             RecollectError: see `recollect.errors`.
         """
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.ask(who, question, text, options))
+        return await self.carry_out(questions.ask(who, question, text, options))
 
     async def why(
         self,
@@ -125,7 +125,7 @@ class AsyncMemory(Recorder):
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.why(who, question, options))
+        return await self.carry_out(questions.why(who, question, options))
 
     async def context(
         self,
@@ -144,7 +144,7 @@ class AsyncMemory(Recorder):
             NotFound: the graph has no event of the session.
         """
         who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.context(who, question, text, options))
+        return await self.carry_out(questions.context(who, question, text, options))
 
     async def facts(
         self,
@@ -160,7 +160,7 @@ class AsyncMemory(Recorder):
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.facts(who, question, text, options))
+        return await self.carry_out(questions.facts(who, question, text, options))
 
     async def entities(
         self,
@@ -173,7 +173,7 @@ class AsyncMemory(Recorder):
     ) -> AsyncIterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
         who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
-        first = await self._carry_out(questions.entities(who, name, type, page))
+        first = await self.carry_out(questions.entities(who, name, type, page))
         async for each in self.pages(first):
             for item in each:
                 yield item
@@ -183,7 +183,7 @@ class AsyncMemory(Recorder):
         page: PageT | None = first
         while page is not None:
             yield page
-            page = await self._carry_out(questions.next_page(page))
+            page = await self.carry_out(questions.next_page(page))
 
     # -- what was logged ---------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class AsyncMemory(Recorder):
             NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
-        await self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
+        await self.carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
 
     async def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
@@ -243,7 +243,8 @@ class AsyncMemory(Recorder):
             fresh=fresh,
         )
 
-    async def _carry_out(self, plan: Plan[T]) -> T:
+    async def carry_out(self, plan: Plan[T]) -> T:
+        """Do the steps of a plan; adapters of frameworks have plans of their own."""
         try:
             step = next(plan)
             while True:

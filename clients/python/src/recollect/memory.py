@@ -127,7 +127,7 @@ class Memory(Recorder):
             RecollectError: see `recollect.errors`.
         """
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.ask(who, question, text, options))
+        return self.carry_out(questions.ask(who, question, text, options))
 
     def why(
         self,
@@ -145,7 +145,7 @@ class Memory(Recorder):
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.why(who, question, options))
+        return self.carry_out(questions.why(who, question, options))
 
     def context(
         self,
@@ -164,7 +164,7 @@ class Memory(Recorder):
             NotFound: the graph has no event of the session.
         """
         who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.context(who, question, text, options))
+        return self.carry_out(questions.context(who, question, text, options))
 
     def facts(
         self,
@@ -180,7 +180,7 @@ class Memory(Recorder):
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
         who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.facts(who, question, text, options))
+        return self.carry_out(questions.facts(who, question, text, options))
 
     def entities(
         self,
@@ -193,7 +193,7 @@ class Memory(Recorder):
     ) -> Iterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
         who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
-        first = self._carry_out(questions.entities(who, name, type, page))
+        first = self.carry_out(questions.entities(who, name, type, page))
         for each in self.pages(first):
             yield from each
 
@@ -202,7 +202,7 @@ class Memory(Recorder):
         page: PageT | None = first
         while page is not None:
             yield page
-            page = self._carry_out(questions.next_page(page))
+            page = self.carry_out(questions.next_page(page))
 
     # -- what was logged ---------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Memory(Recorder):
             NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
-        self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
+        self.carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
 
     def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
@@ -261,7 +261,8 @@ class Memory(Recorder):
             fresh=fresh,
         )
 
-    def _carry_out(self, plan: Plan[T]) -> T:
+    def carry_out(self, plan: Plan[T]) -> T:
+        """Do the steps of a plan; adapters of frameworks have plans of their own."""
         try:
             step = next(plan)
             while True:
