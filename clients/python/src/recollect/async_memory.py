@@ -106,7 +106,7 @@ class AsyncMemory(Recorder):
         Raises:
             RecollectError: see `recollect.errors`.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return await self.carry_out(questions.ask(who, question, text, options))
 
     async def why(
@@ -124,7 +124,7 @@ class AsyncMemory(Recorder):
 
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return await self.carry_out(questions.why(who, question, options))
 
     async def context(
@@ -143,7 +143,7 @@ class AsyncMemory(Recorder):
         Raises:
             NotFound: the graph has no event of the session.
         """
-        who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
         return await self.carry_out(questions.context(who, question, text, options))
 
     async def facts(
@@ -159,7 +159,7 @@ class AsyncMemory(Recorder):
         **options: Unpack[FactsOptions],
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return await self.carry_out(questions.facts(who, question, text, options))
 
     async def entities(
@@ -172,7 +172,7 @@ class AsyncMemory(Recorder):
         timeout_s: float = TIMEOUT_S,
     ) -> AsyncIterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
-        who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
+        who = self.asker(None, None, user, timeout_s=timeout_s, fresh=False)
         first = await self.carry_out(questions.entities(who, name, type, page))
         async for each in self.pages(first):
             for item in each:
@@ -224,15 +224,16 @@ class AsyncMemory(Recorder):
 
     # -- the shell ---------------------------------------------------------------------------------
 
-    def _asker(
+    def asker(
         self,
-        session: str | None,
-        agent: str | None,
-        user: str | None,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
         *,
-        timeout_s: float,
-        fresh: bool,
+        timeout_s: float = TIMEOUT_S,
+        fresh: bool = False,
     ) -> questions.Asker:
+        """Who asks, where and how, for plans of questions."""
         return questions.asker(
             self,
             self._outbox,

@@ -110,9 +110,7 @@ def model_reader(model: type[ModelT]) -> Callable[[bytes], ModelT]:
     return model.model_validate_json
 
 
-def exchange(
-    call: Call[T], attempts: int = ATTEMPTS, *, is_repeatable: bool = False
-) -> Plan[T]:
+def exchange(call: Call[T], attempts: int = ATTEMPTS, *, is_repeatable: bool = False) -> Plan[T]:
     """Carry out a call, again where that may help.
 
     Args:

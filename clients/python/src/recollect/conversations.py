@@ -11,12 +11,22 @@ its own (a tombstone), behind which the conversation is read without them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json
 
 from recollect.calls import Plan
-from recollect.histories import BESIDE, AnyMemory, Draft, History, Stored, beside, new_id
+from recollect.histories import (
+    BESIDE,
+    AnyMemory,
+    Draft,
+    History,
+    Stored,
+    beside,
+    new_id,
+    plain,
+)
 
 CALL: Final = "tool.call"
 RESULT: Final = "tool.result"
@@ -25,6 +35,7 @@ CLEARED: Final = "conversation.cleared"
 LOOK_BACK: Final = 100
 """Events in which the call of a result is looked for."""
 _ITEMS: Final = "items"
+_OTHER: Final = "other"
 
 
 class Part(NamedTuple):
@@ -45,6 +56,10 @@ class Part(NamedTuple):
     status: str | None = None
     call_id: str | None = None
     holds: bool = True
+
+    def is_of_conversation(self) -> bool:
+        """Whether it is caused by what was said before."""
+        return self.kind != _OTHER
 
 
 def said(role: str, content: Any, **more: Any) -> Part:
@@ -73,19 +88,12 @@ def returned(tool: str | None, value: Any, call_id: str, *, is_failed: bool = Fa
     status = "failed" if is_failed or told else "completed"
     payload = {"role": "tool", "tool_call_id": call_id, "content": value}
     named = {} if tool is None else {"name": tool}
-    return Part(
-        "result", RESULT, {**named, **payload}, tool=tool, status=status, call_id=call_id
-    )
+    return Part("result", RESULT, {**named, **payload}, tool=tool, status=status, call_id=call_id)
 
 
 def happened(event_type: str, payload: Mapping[str, Any]) -> Part:
     """Anything else."""
-    return Part("other", event_type, payload, holds=False)
-
-
-def is_chat_message(value: Mapping[str, Any]) -> bool:
-    """Whether a value has the shape of a chat message, as `message_parts` reads it."""
-    return isinstance(value.get("role"), str) and ("content" in value or "tool_calls" in value)
+    return Part(_OTHER, event_type, payload, holds=False)
 
 
 def message_parts(message: Mapping[str, Any]) -> list[Part]:
@@ -196,8 +204,7 @@ class Conversation:
         popped, place = 0, end
         while place and (most is None or len(standing) < most):
             place -= 1
-            last = yield from self._history.read(place)
-            assert last is not None, place
+            last = yield from self._history.at(place)
             if last["event_type"] == CLEARED:
                 break
             if last["event_type"] == POPPED:
@@ -215,8 +222,8 @@ def _values(event: Stored) -> list[Any]:
     """The items that ride on an event."""
     told = beside(event)
     if _ITEMS in told:
-        return list(told[_ITEMS])
-    return [{name: value for name, value in event["payload"].items() if name != BESIDE}]
+        return deepcopy(list(told[_ITEMS]))  # theirs to change
+    return [deepcopy(plain(event))]
 
 
 def laid_out(items: Sequence[Item]) -> list[tuple[Part, dict[str, Any]]]:

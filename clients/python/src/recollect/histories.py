@@ -103,12 +103,17 @@ class History:
             self._places[place] = event
         return self._places[place]
 
+    def at(self, place: int) -> Plan[Stored]:
+        """The event at a place that is taken."""
+        event = yield from self.read(place)
+        assert event is not None, place
+        return event
+
     def events(self, place: int) -> Plan[list[Stored]]:
         """All events that were added together with the one at the place, in order."""
-        last = yield from self.read(place)
-        assert last is not None, place
+        last = yield from self.at(place)
         before = []
-        for event_id in beside(last).get(_WITH, ()):
+        for event_id in added_with(last):
             if event_id not in self._events:
                 event = yield from self._event(event_id)
                 if event is None:  # erased since
@@ -135,9 +140,7 @@ class History:
             place = yield from self.end()
             begin_ns = yield from self._begin_ns()
 
-    def add(
-        self, drafts: Sequence[Draft], place: int, begin_ns: int | None = None
-    ) -> Plan[bool]:
+    def add(self, drafts: Sequence[Draft], place: int, begin_ns: int | None = None) -> Plan[bool]:
         """Write the last draft at the place, naming the others; False: the place is taken.
 
         Raises:
@@ -183,10 +186,9 @@ class History:
         What is added together is a millisecond apart, as times are what orders a session.
         """
         begin_ns = now_ns()
-        last = (yield from self.read(self._taken - 1)) if self._taken else None
-        if last is not None:
-            told = datetime.fromisoformat(last["occurred_at"].replace("Z", "+00:00"))
-            begin_ns = max(begin_ns, (round(told.timestamp() * 1000) + 1) * _NS_PER_MS)
+        if self._taken:
+            last_ms = round(happened_at((yield from self.at(self._taken - 1))).timestamp() * 1000)
+            begin_ns = max(begin_ns, (last_ms + 1) * _NS_PER_MS)
         return begin_ns
 
     def _event(self, event_id: str) -> Plan[Stored | None]:
@@ -226,11 +228,27 @@ class History:
 _AT_ONCE: Final = 100
 
 
+def added_with(event: Stored) -> Sequence[str]:
+    """Ids of the events that were added together with that at a place, before it."""
+    ids: Sequence[str] = beside(event).get(_WITH, ())
+    return ids
+
+
+def happened_at(event: Stored) -> datetime:
+    """When it happened."""
+    return datetime.fromisoformat(event["occurred_at"].replace("Z", "+00:00"))
+
+
 def beside(event: Stored) -> Mapping[str, Any]:
     """What the history needs to know of an event."""
     payload = event.get("payload")
     told = payload.get(BESIDE) if isinstance(payload, Mapping) else None
     return told if isinstance(told, Mapping) else {}
+
+
+def plain(event: Stored) -> dict[str, Any]:
+    """The payload without that."""
+    return {name: value for name, value in event["payload"].items() if name != BESIDE}
 
 
 def new_id() -> str:

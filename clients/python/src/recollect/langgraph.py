@@ -7,20 +7,22 @@ graph = builder.compile(store=RecollectStore(memory))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta, timezone
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any, Final, TypeAlias
 
 from recollect.calls import Plan
-from recollect.conversations import Part, happened, is_chat_message, linked, message_parts
+from recollect.conversations import happened, linked
 from recollect.frameworks import needed
-from recollect.histories import AnyMemory, History, Stored, awaited, beside, carry_out
+from recollect.histories import AnyMemory, History, awaited, carry_out
 from recollect.questions import ask
+from recollect.values import Row, Values
 
 with needed("langgraph"):
     from langgraph.store.base import (
         BaseStore,
         GetOp,
+        InvalidNamespaceError,
         Item,
         ListNamespacesOp,
         Op,
@@ -33,41 +35,26 @@ with needed("langgraph"):
     )
     from langgraph.store.memory import InMemoryStore
 
-Namespace: TypeAlias = "tuple[str, ...]"
-UserOf: TypeAlias = "Callable[[Namespace], str | None]"
-PUT: Final = "store.put"
-DELETED: Final = "store.deleted"
-REFRESHED: Final = "store.refreshed"
+Namespace: TypeAlias = tuple[str, ...]
+Name: TypeAlias = tuple[Namespace, str]
+Rows: TypeAlias = dict[Name, Row]
+UserOf: TypeAlias = Callable[[Namespace], "str | None"]
 OPENED: Final = "store.namespace_opened"
 MOST_RANKED: Final = 500
-
-
-class _Row(NamedTuple):
-    """What a key holds."""
-
-    value: dict[str, Any]
-    event_ids: frozenset[str]
-    created_at: datetime
-    updated_at: datetime
-    ttl_minutes: float | None
-    expires_at: datetime | None
-
-    def is_expired(self) -> bool:
-        return self.expires_at is not None and self.expires_at <= datetime.now(timezone.utc)
+"""Nodes that the memory ranks for a query; what is beyond them has no score."""
 
 
 class RecollectStore(BaseStore):
     """A store whose every put is an event of the session that its namespace names.
 
-    A value that is a chat message (`role`, `content`, `tool_calls`) becomes that message's events,
-    with their causes, any other a `store.put`. `get` and `search` are read from the ledger, so they
-    know what was put by whomever; `search(query=…)` ranks by the memory, which reads all of a
-    value (`index` changes nothing). An item that is deleted, or whose TTL is over, is no more in
-    the store; the memory keeps that it was: nothing is erased here. Reading an item that has a TTL
-    writes an event, unless `refresh_ttl=False`.
+    `get` and `search` are read from the ledger, so they know what was put, by whomever;
+    `search(query=…)` is ranked by the memory, which reads all of a value: `index` changes nothing.
+    What is deleted, or whose TTL is over, is no more in the store, but the ledger and the memory
+    keep that it was there: erasing is another matter. Reading an item that has a TTL writes an
+    event (at most ten a TTL), unless with `refresh_ttl=False`.
 
     Args:
-        memory: a `Memory`, or an `AsyncMemory` for `aget`, `aput` … alone.
+        memory: a `Memory`; or an `AsyncMemory`, for `aget`, `aput` … alone.
         agent: who acts; default the memory's.
         user: whose the items are, or what tells that of a namespace; default the memory's.
         ttl: of LangGraph: minutes where nobody says, and whether reads refresh.
@@ -87,8 +74,8 @@ class RecollectStore(BaseStore):
         self._memory = memory
         self._agent = agent
         self._user_of: UserOf = user if callable(user) else lambda namespace: user
-        self._opened = self._history(("store",), "namespaces")
-        self._histories: dict[Namespace, History] = {}
+        self._spaces: dict[Namespace, Values] = {}
+        self._opened = History(memory, memory.session("store", agent=agent), "namespaces")
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations: reads see what was there before, of puts of a key the last wins."""
@@ -103,46 +90,114 @@ class RecollectStore(BaseStore):
             validate_op_namespace(op)
         results: list[Result] = []
         for op in ops:
-            match op:
-                case GetOp():
-                    results.append((yield from self._get(op)))
-                case SearchOp():
-                    results.append((yield from self._search(op)))
-                case ListNamespacesOp():
-                    rows = yield from self._rows(())
-                    results.append(_reference(rows).batch([op])[0])
-                case PutOp():
-                    results.append(None)
-                case _:
-                    raise ValueError(f"unknown operation: {type(op).__name__}")
+            if isinstance(op, GetOp):
+                results.append((yield from self._get(op)))
+            elif isinstance(op, SearchOp):
+                results.append((yield from self._search(op)))
+            elif isinstance(op, ListNamespacesOp):
+                rows = yield from self._rows(())
+                results.append(_reference(rows).batch([op])[0])
+            else:
+                results.append(None)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
         for put in puts.values():
             yield from self._put(put)
         return results
 
-    # -- reading -----------------------------------------------------------------------------------
-
     def _get(self, op: GetOp) -> Plan[Item | None]:
-        row = (yield from self._rows_of(op.namespace)).get(op.key)
+        space = self._space(op.namespace)
+        row = (yield from space.rows()).get(op.key)
         if row is None:
             return None
         if op.refresh_ttl:
-            yield from self._refresh(op.namespace, op.key, row)
-        return Item(**_item_fields(op.namespace, op.key, row))
+            yield from space.note_read(op.key, row)
+        return Item(key=op.key, namespace=op.namespace, **_shown(row))
 
     def _search(self, op: SearchOp) -> Plan[list[SearchItem]]:
         rows = yield from self._rows(op.namespace_prefix)
-        everything = op._replace(query=None, limit=len(rows), offset=0)
-        matching = [(item.namespace, item.key) for item in _reference(rows).batch([everything])[0]]
-        scores: Mapping[str, float] = {}
-        if op.query:
-            scores = yield from self._scores(op.query, {namespace for namespace, _ in matching})
-        found = [(key, max(map(scores.get, rows[key].event_ids & scores.keys()), default=None)) for key in matching]
-        found.sort(key=lambda pair: -1.0 if pair[1] is None else pair[1], reverse=True)
-        shown = found[op.offset : op.offset + op.limit]
-        if op.refresh_ttl:
-            for (namespace, key), _ in shown:
-                yield from self._refresh(namespace, key, rows[namespace, key])
-        return [
-            SearchItem(**_item_fields(*key, rows[key]), score=score) for key, score in shown
-        ]
+        names = [name for name, row in rows.items() if _fits(op, {name: row})]
+        scores: dict[Name, float] = {}
+        if op.query and names:
+            scores = yield from self._scores(op.query, {name: rows[name] for name in names})
+            names.sort(key=lambda name: scores.get(name, -1.0), reverse=True)
+        names = names[op.offset : op.offset + op.limit]
+        for namespace, key in names if op.refresh_ttl else ():
+            yield from self._space(namespace).note_read(key, rows[namespace, key])
+        return [SearchItem(*name, **_shown(rows[name]), score=scores.get(name)) for name in names]
+
+    def _scores(self, query: str, rows: Rows) -> Plan[dict[Name, float]]:
+        """How well items answer a query, where the memory finds them; a question for each user."""
+        spaces: dict[str | None, set[Namespace]] = {}
+        for namespace, _ in rows:
+            spaces.setdefault(self._user_of(namespace), set()).add(namespace)
+        ranks: dict[str, float] = {}
+        for user, namespaces in spaces.items():
+            who = self._memory.asker(agent=self._agent, user=user)
+            options: dict[str, Any] = {"max_nodes": MOST_RANKED, "record_access": False}
+            if len(namespaces) == 1:
+                options["session"] = _session_id(*namespaces)
+            answer = yield from ask(who, query, False, {**options, "proactive": False})
+            ranks.update((node.node_id, node.scores.rank_score) for node in answer.nodes)
+        found = {name: row.event_ids & ranks.keys() for name, row in rows.items()}
+        return {name: max(ranks[each] for each in ids) for name, ids in found.items() if ids}
+
+    def _rows(self, prefix: Namespace) -> Plan[Rows]:
+        """What is in all namespaces that begin so."""
+        rows: Rows = {}
+        for namespace in sorted((yield from self._namespaces())):
+            if namespace[: len(prefix)] == prefix:
+                held = yield from self._space(namespace).rows()
+                rows.update(((namespace, key), row) for key, row in held.items())
+        return rows
+
+    def _namespaces(self) -> Plan[set[Namespace]]:
+        opened: set[Namespace] = set()
+        for place in range((yield from self._opened.end())):
+            event = yield from self._opened.at(place)
+            opened.add(tuple(event["payload"]["namespace"]))
+        return opened
+
+    def _put(self, op: PutOp) -> Plan[None]:
+        space = self._space(op.namespace)
+        if op.value is None:
+            yield from space.delete(op.key)
+            return
+        if op.namespace not in (yield from self._namespaces()):
+            place = yield from self._opened.end()
+            opened = happened(OPENED, {"namespace": list(op.namespace)})
+            drafts = yield from linked(self._opened, place, [(opened, {})], None)
+            yield from self._opened.append(drafts, place)
+        yield from space.put(op.key, op.value, op.ttl)
+
+    def _space(self, namespace: Namespace) -> Values:
+        if not namespace:
+            raise InvalidNamespaceError("a namespace has at least one label")
+        if namespace not in self._spaces:
+            user = self._user_of(namespace)
+            session = self._memory.session(_session_id(namespace), agent=self._agent, user=user)
+            self._spaces[namespace] = Values(self._memory, session)
+        return self._spaces[namespace]
+
+
+def _session_id(namespace: Namespace) -> str:
+    return ".".join(namespace)  # labels hold no dots
+
+
+def _reference(rows: Rows) -> InMemoryStore:
+    """LangGraph's own store with the same items: what filters and conditions mean is its matter."""
+    store = InMemoryStore()
+    store.batch([PutOp(*name, row.value) for name, row in rows.items()])
+    return store
+
+
+def _fits(op: SearchOp, row: Rows) -> bool:
+    """Whether an item is as a search wants it, but for the query."""
+    try:
+        return bool(_reference(row).batch([SearchOp(op.namespace_prefix, op.filter)])[0])
+    except TypeError:  # compared with what the item does not have
+        return False
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    value = deepcopy(row.value)  # theirs to change
+    return {"value": value, "created_at": row.created_at, "updated_at": row.updated_at}

@@ -126,7 +126,7 @@ class Memory(Recorder):
         Raises:
             RecollectError: see `recollect.errors`.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return self.carry_out(questions.ask(who, question, text, options))
 
     def why(
@@ -144,7 +144,7 @@ class Memory(Recorder):
 
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return self.carry_out(questions.why(who, question, options))
 
     def context(
@@ -163,7 +163,7 @@ class Memory(Recorder):
         Raises:
             NotFound: the graph has no event of the session.
         """
-        who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
         return self.carry_out(questions.context(who, question, text, options))
 
     def facts(
@@ -179,7 +179,7 @@ class Memory(Recorder):
         **options: Unpack[FactsOptions],
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return self.carry_out(questions.facts(who, question, text, options))
 
     def entities(
@@ -192,7 +192,7 @@ class Memory(Recorder):
         timeout_s: float = TIMEOUT_S,
     ) -> Iterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
-        who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
+        who = self.asker(None, None, user, timeout_s=timeout_s, fresh=False)
         first = self.carry_out(questions.entities(who, name, type, page))
         for each in self.pages(first):
             yield from each
@@ -242,15 +242,16 @@ class Memory(Recorder):
 
     # -- the shell ---------------------------------------------------------------------------------
 
-    def _asker(
+    def asker(
         self,
-        session: str | None,
-        agent: str | None,
-        user: str | None,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
         *,
-        timeout_s: float,
-        fresh: bool,
+        timeout_s: float = TIMEOUT_S,
+        fresh: bool = False,
     ) -> questions.Asker:
+        """Who asks, where and how, for plans of questions."""
         return questions.asker(
             self,
             self._outbox,
