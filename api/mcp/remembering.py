@@ -20,9 +20,10 @@ MAX_CONTENT_CHARACTERS = 200_000
 MAX_JUDGED_AT_ONCE = 100
 
 
-_SPEAKERS: Final = {f"message.{role}": role for role in ("user", "system")}
-"""By type: whose words an event holds that are not the agent's own, as imports have it. "I" in them
-is the user, or nobody."""
+_USER: Final = "user"
+_SPEAKERS: Final = {f"message.{role}": role for role in (_USER, "system")}
+"""By type: whose words an event holds that are not the agent's own. "I" in them is the user, by
+whose id they are said where it is known, as at every door; or nobody."""
 
 
 class Told(NamedTuple):
@@ -121,10 +122,11 @@ async def _append(
 ) -> Told:
     agent_id, user_id = call.agent(given.agent_id), call.user(given.user_id)
     session_id = call.session(given.session_id, agent_id, user_id)
+    speaker = _SPEAKERS.get(event_type, agent_id)
     envelope = {
         "event_type": event_type,
         "session_id": session_id,
-        "agent_id": _SPEAKERS.get(event_type, agent_id),
+        "agent_id": user_id if speaker == _USER and user_id is not None else speaker,
         "trace_id": session_id,
         "user_id": user_id,
         "payload": payload,

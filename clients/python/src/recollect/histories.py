@@ -49,16 +49,18 @@ class Draft(NamedTuple):
         payload: of the event; an object.
         agent: who acts.
         event_id: unless it comes to stand at a place.
+        trace: that it belongs to; default the session's.
         beside: what the history needs to know of it.
     """
 
     event_type: str
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] | None
     agent: str
     event_id: str
     parent: str | None = None
     tool: str | None = None
     status: str | None = None
+    trace: str | None = None
     beside: Mapping[str, Any] = {}
 
 
@@ -206,13 +208,15 @@ class History:
         return str(uuid.uuid5(_NAMESPACE, "\x1f".join(parts)))
 
     def _json(self, draft: Draft, at_ns: int) -> bytes:
-        payload = {**draft.payload, BESIDE: dict(draft.beside)} if draft.beside else draft.payload
+        payload = draft.payload
+        if draft.beside:
+            payload = {**(payload or {}), BESIDE: dict(draft.beside)}
         envelope = {
             "event_id": draft.event_id,
             "event_type": draft.event_type,
             "occurred_at": moment_text(at_ns),
             "session_id": self.session.id,
-            "trace_id": self.session.trace,
+            "trace_id": draft.trace or self.session.trace,
             "agent_id": draft.agent,
             "user_id": self.session.user,
             "parent_event_id": draft.parent,

@@ -12,9 +12,8 @@ from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
 from recollect.calls import Plan
-from recollect.conversations import happened, linked
 from recollect.frameworks import needed
-from recollect.histories import AnyMemory, History, awaited, carry_out
+from recollect.histories import AnyMemory, Draft, History, awaited, carry_out, new_id
 from recollect.questions import ask
 from recollect.values import Row, Values
 
@@ -154,7 +153,7 @@ class RecollectStore(BaseStore):
         opened: set[Namespace] = set()
         for place in range((yield from self._opened.end())):
             event = yield from self._opened.at(place)
-            opened.add(tuple(event["payload"]["namespace"]))
+            opened.add(tuple(event["trace_id"].split(".")))
         return opened
 
     def _put(self, op: PutOp) -> Plan[None]:
@@ -164,9 +163,10 @@ class RecollectStore(BaseStore):
             return
         if op.namespace not in (yield from self._namespaces()):
             place = yield from self._opened.end()
-            opened = happened(OPENED, {"namespace": list(op.namespace)})
-            drafts = yield from linked(self._opened, place, [(opened, {})], None)
-            yield from self._opened.append(drafts, place)
+            # Told by the envelope alone, so that the memory has no words of it.
+            trace = _session_id(op.namespace)
+            draft = Draft(OPENED, None, self._opened.session.agent, new_id(), trace=trace)
+            yield from self._opened.append([draft], place)
         yield from space.put(op.key, op.value, op.ttl)
 
     def _space(self, namespace: Namespace) -> Values:
