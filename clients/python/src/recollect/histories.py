@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from recollect.async_memory import AsyncMemory
 from recollect.calls import Call, Plan, exchange, model_reader
-from recollect.errors import EventConflict, NotFound, api_error
+from recollect.errors import EventConflict, NotFound, RecollectError, api_error
 from recollect.events import moment_text, new_event_id, now_ns
 from recollect.memory import Memory
 from recollect.models import BatchAccepted
@@ -154,12 +154,14 @@ class History:
         names = {_WITH: [draft.event_id for draft in before]} if before else {}
         last = last._replace(event_id=self._id(place), beside={**last.beside, **names})
         body = self._json(last, begin_ns + len(before) * _NS_PER_MS)
-        call: Call[Any] = Call("POST", "/v1/events", from_json, body=body)
+        call: Call[dict[str, Any]] = Call("POST", "/v1/events", from_json, body=body)
         try:
-            accepted = yield from exchange(call, is_repeatable=True)
+            accepted = yield from _only_here(call)
         except EventConflict:
             if (yield from self.read(place)) is None:
                 raise
+            return False
+        if accepted is None:
             return False
         self._memory.note_accepted(self.session.id, accepted["global_position"])
         self._places[place] = from_json(body)
@@ -230,6 +232,20 @@ class History:
 
 
 _AT_ONCE: Final = 100
+
+
+def _only_here(call: Call[dict[str, Any]]) -> Plan[dict[str, Any] | None]:
+    """Append an event; None: another client has appended the very same before, as two do that pop.
+
+    When nothing answered, it is sent again, and then what is there already is taken for its own.
+    """
+    try:
+        accepted = yield from exchange(call, 1)
+    except RecollectError as error:
+        if not error.retryable:
+            raise
+        return (yield from exchange(call, is_repeatable=True))
+    return None if accepted["duplicate"] else accepted
 
 
 def added_with(event: Stored) -> Sequence[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from recollect.answers import Answer
+from recollect.calls import Plan
 from recollect.conversations import Conversation, Item, Part, message_parts
 from recollect.frameworks import needed
 from recollect.histories import BESIDE, AnyMemory, awaited, carry_out
@@ -111,18 +112,19 @@ class RecollectRetriever(BaseRetriever):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        return _documents(carry_out(self.memory, self._plan(query)))
+        return _documents(carry_out(self.memory, self._plan(query, k)))
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        return _documents(await awaited(self.memory, self._plan(query)))
+        return _documents(await awaited(self.memory, self._plan(query, k)))
 
-    def _plan(self, query: str) -> Any:
-        who = self.memory.asker(self.session, self.agent, self.user)
-        return ask(who, query, False, {**_OPTIONS, "max_nodes": self.k, **self.options})
+    def _plan(self, query: str, k: int | None) -> Plan[Answer]:
+        memory: AnyMemory = self.memory
+        who = memory.asker(self.session, self.agent, self.user)
+        return ask(who, query, False, {**_OPTIONS, "max_nodes": k or self.k, **self.options})
 
 
 def _items(messages: Sequence[BaseMessage]) -> list[Item]:

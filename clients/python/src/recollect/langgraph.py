@@ -7,7 +7,7 @@ graph = builder.compile(store=RecollectStore(memory))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
@@ -94,8 +94,7 @@ class RecollectStore(BaseStore):
             elif isinstance(op, SearchOp):
                 results.append((yield from self._search(op)))
             elif isinstance(op, ListNamespacesOp):
-                rows = yield from self._rows(())
-                results.append(_reference(rows).batch([op])[0])
+                results.append((yield from self._listed(op)))
             else:
                 results.append(None)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
@@ -113,8 +112,10 @@ class RecollectStore(BaseStore):
         return Item(key=op.key, namespace=op.namespace, **_shown(row))
 
     def _search(self, op: SearchOp) -> Plan[list[SearchItem]]:
-        rows = yield from self._rows(op.namespace_prefix)
-        names = [name for name, row in rows.items() if _fits(op, {name: row})]
+        prefix = op.namespace_prefix
+        opened = yield from self._namespaces()
+        rows = yield from self._rows([each for each in opened if each[: len(prefix)] == prefix])
+        names = [name for name, row in rows.items() if _fits(op, {name: row.value})]
         scores: dict[Name, float] = {}
         if op.query and names:
             scores = yield from self._scores(op.query, {name: rows[name] for name in names})
@@ -140,21 +141,30 @@ class RecollectStore(BaseStore):
         found = {name: row.event_ids & ranks.keys() for name, row in rows.items()}
         return {name: max(ranks[each] for each in ids) for name, ids in found.items() if ids}
 
-    def _rows(self, prefix: Namespace) -> Plan[Rows]:
-        """What is in all namespaces that begin so."""
+    def _listed(self, op: ListNamespacesOp) -> Plan[list[Namespace]]:
+        opened = yield from self._namespaces()
+        names: dict[Name, dict[str, Any]] = {(namespace, ""): {} for namespace in opened}
+        everything = op._replace(max_depth=None, offset=0, limit=len(opened))
+        rows = yield from self._rows(_reference(names).batch([everything])[0])
+        held = {name: row.value for name, row in rows.items()}
+        listed: list[Namespace] = _reference(held).batch([op])[0]
+        return listed
+
+    def _rows(self, namespaces: Iterable[Namespace]) -> Plan[Rows]:
+        """What is in namespaces."""
         rows: Rows = {}
-        for namespace in sorted((yield from self._namespaces())):
-            if namespace[: len(prefix)] == prefix:
-                held = yield from self._space(namespace).rows()
-                rows.update(((namespace, key), row) for key, row in held.items())
+        for namespace in namespaces:
+            held = yield from self._space(namespace).rows()
+            rows.update(((namespace, key), row) for key, row in held.items())
         return rows
 
-    def _namespaces(self) -> Plan[set[Namespace]]:
+    def _namespaces(self) -> Plan[list[Namespace]]:
+        """All in which something was put, in order."""
         opened: set[Namespace] = set()
         for place in range((yield from self._opened.end())):
             event = yield from self._opened.at(place)
             opened.add(tuple(event["trace_id"].split(".")))
-        return opened
+        return sorted(opened)
 
     def _put(self, op: PutOp) -> Plan[None]:
         space = self._space(op.namespace)
@@ -183,17 +193,17 @@ def _session_id(namespace: Namespace) -> str:
     return ".".join(namespace)  # labels hold no dots
 
 
-def _reference(rows: Rows) -> InMemoryStore:
+def _reference(values: Mapping[Name, dict[str, Any]]) -> InMemoryStore:
     """LangGraph's own store with the same items: what filters and conditions mean is its matter."""
     store = InMemoryStore()
-    store.batch([PutOp(*name, row.value) for name, row in rows.items()])
+    store.batch([PutOp(*name, value) for name, value in values.items()])
     return store
 
 
-def _fits(op: SearchOp, row: Rows) -> bool:
+def _fits(op: SearchOp, value: Mapping[Name, dict[str, Any]]) -> bool:
     """Whether an item is as a search wants it, but for the query."""
     try:
-        return bool(_reference(row).batch([SearchOp(op.namespace_prefix, op.filter)])[0])
+        return bool(_reference(value).batch([SearchOp(op.namespace_prefix, op.filter)])[0])
     except TypeError:  # compared with what the item does not have
         return False
 
