@@ -15,14 +15,20 @@ KEY = os.environ["RECOLLECT_TEST_KEY"]
 
 
 @pytest.fixture
-def memory() -> Iterator[Memory]:
-    with Memory(URL, KEY, agent="payments") as opened:
+def tenant() -> str:
+    """Of its own for each test, as questions are answered from all that a tenant has."""
+    return f"t-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def memory(tenant: str) -> Iterator[Memory]:
+    with Memory(URL, KEY, agent="payments", tenant=tenant) as opened:
         yield opened
 
 
 @pytest.fixture
-async def awaiting() -> AsyncIterator[AsyncMemory]:
-    async with AsyncMemory(URL, KEY, agent="payments") as opened:
+async def awaiting(tenant: str) -> AsyncIterator[AsyncMemory]:
+    async with AsyncMemory(URL, KEY, agent="payments", tenant=tenant) as opened:
         yield opened
 
 

@@ -131,7 +131,7 @@ def test_a_query_ranks_by_what_values_say(memory: Memory, name: str) -> None:
     store.put((name, "ben"), "3", {"text": "Ben rides a bicycle to work"})
     store.put((name, "ana"), "2", {"text": "The invoice of March was paid in time"})
     found = store.search((name,), query="Was the March invoice paid?")
-    assert [item.key for item in found][0] == "2"
+    assert found[0].key == "2"
     assert found[0].value == {"text": "The invoice of March was paid in time"}
     assert found[0].score is not None
     assert {item.key for item in found} == {"1", "2", "3"}

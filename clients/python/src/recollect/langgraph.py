@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from recollect.calls import Plan
 from recollect.frameworks import needed
@@ -145,10 +145,8 @@ class RecollectStore(BaseStore):
         opened = yield from self._namespaces()
         names: dict[Name, dict[str, Any]] = {(namespace, ""): {} for namespace in opened}
         everything = op._replace(max_depth=None, offset=0, limit=len(opened))
-        rows = yield from self._rows(_reference(names).batch([everything])[0])
-        held = {name: row.value for name, row in rows.items()}
-        listed: list[Namespace] = _reference(held).batch([op])[0]
-        return listed
+        rows = yield from self._rows(_listing(names, everything))
+        return _listing({name: row.value for name, row in rows.items()}, op)
 
     def _rows(self, namespaces: Iterable[Namespace]) -> Plan[Rows]:
         """What is in namespaces."""
@@ -198,6 +196,10 @@ def _reference(values: Mapping[Name, dict[str, Any]]) -> InMemoryStore:
     store = InMemoryStore()
     store.batch([PutOp(*name, value) for name, value in values.items()])
     return store
+
+
+def _listing(values: Mapping[Name, dict[str, Any]], op: ListNamespacesOp) -> list[Namespace]:
+    return cast("list[Namespace]", _reference(values).batch([op])[0])
 
 
 def _fits(op: SearchOp, value: Mapping[Name, dict[str, Any]]) -> bool:

@@ -45,7 +45,6 @@ class RecollectMemoryBlock(BaseMemoryBlock[str]):
 
     name: str = "recollect"
     description: str | None = "What the memory knows that helps with the latest message."
-    priority: int = 1
     memory: Any
     session: str
     agent: str | None = None
