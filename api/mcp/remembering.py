@@ -20,8 +20,8 @@ MAX_CONTENT_CHARACTERS = 200_000
 MAX_JUDGED_AT_ONCE = 100
 
 
-_USER: Final = "user"
-_SPEAKERS: Final = {f"message.{role}": role for role in (_USER, "system")}
+_OF_USER: Final = "message.user"
+_SPEAKERS: Final = {_OF_USER: "user", "message.system": "system"}
 """By type: whose words an event holds that are not the agent's own. "I" in them is the user, by
 whose id they are said where it is known, as at every door; or nobody."""
 
@@ -122,11 +122,10 @@ async def _append(
 ) -> Told:
     agent_id, user_id = call.agent(given.agent_id), call.user(given.user_id)
     session_id = call.session(given.session_id, agent_id, user_id)
-    speaker = _SPEAKERS.get(event_type, agent_id)
     envelope = {
         "event_type": event_type,
         "session_id": session_id,
-        "agent_id": user_id if speaker == _USER and user_id is not None else speaker,
+        "agent_id": (event_type == _OF_USER and user_id) or _SPEAKERS.get(event_type, agent_id),
         "trace_id": session_id,
         "user_id": user_id,
         "payload": payload,

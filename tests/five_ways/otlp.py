@@ -36,16 +36,16 @@ def run(door: Door) -> None:
 
 
 def _carry_out(tracer: Tracer, turn: Turn, conversation: list[Message]) -> None:
-    conversation.append(_message("user", {"type": "text", "content": turn.asked}))
+    conversation.append(message("user", {"type": "text", "content": turn.asked}))
     for call in turn.calls:
         asked = {"type": "tool_call", "id": call.call_id, "name": call.tool}
-        answer = _message("assistant", {**asked, "arguments": call.arguments})
+        answer = message("assistant", {**asked, "arguments": call.arguments})
         _call_model(tracer, conversation, answer)
         result = _execute(tracer, call)
         returned = {"type": "tool_call_response", "id": call.call_id, "response": result}
-        conversation.append(_message("tool", returned))
+        conversation.append(message("tool", returned))
     _call_model(
-        tracer, conversation, _message("assistant", {"type": "text", "content": turn.answer})
+        tracer, conversation, message("assistant", {"type": "text", "content": turn.answer})
     )
 
 
@@ -56,7 +56,7 @@ def _call_model(tracer: Tracer, conversation: list[Message], answer: Message) ->
     conversation.append(answer)
 
 
-def _message(role: str, part: dict[str, Any]) -> Message:
+def message(role: str, part: dict[str, Any]) -> Message:
     return {"role": role, "parts": [part]}
 
 

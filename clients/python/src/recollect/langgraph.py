@@ -138,8 +138,8 @@ class RecollectStore(BaseStore):
                 options["session"] = _session_id(*namespaces)
             answer = yield from ask(who, query, False, {**options, "proactive": False})
             ranks.update((node.node_id, node.scores.rank_score) for node in answer.nodes)
-        found = {name: row.event_ids & ranks.keys() for name, row in rows.items()}
-        return {name: max(ranks[each] for each in ids) for name, ids in found.items() if ids}
+        ranked = {name: row.event_ids & ranks.keys() for name, row in rows.items()}
+        return {name: max(ranks[each] for each in ids) for name, ids in ranked.items() if ids}
 
     def _listed(self, op: ListNamespacesOp) -> Plan[list[Namespace]]:
         opened = yield from self._namespaces()
