@@ -40,6 +40,15 @@ MESSAGES: list[dict[str, Any]] = [
     },
     {"role": "tool", "tool_call_id": "c1", "content": '{"error": "gateway timeout"}'},
 ]
+ODD_MESSAGES: list[dict[str, Any]] = [
+    {"role": "user"},
+    {"role": 7, "content": "no role"},
+    {"role": "assistant", "content": None},
+    {"role": "assistant", "tool_calls": [{"name": "refund", "args": {}}]},
+    {"role": "assistant", "tool_calls": "none"},
+    {"role": "tool", "content": {"done": True}},
+    {"role": "user", "content": "a", "history": {"key": "b", "with": ["c"]}},
+]
 
 
 def plain(result: Any) -> Any:
@@ -157,6 +166,13 @@ def test_messages_become_a_conversation_with_causes(memory: Memory, name: str) -
     causes = {e.source: e.target for e in context.edges if e.type == "CAUSED_BY"}
     ids = [node.node_id for node in order]
     assert [causes[effect] for effect in ids[1:]] == ids[:-1]
+
+
+def test_values_that_nearly_are_messages_come_back_as_they_were(memory: Memory, name: str) -> None:
+    store = RecollectStore(memory)
+    for number, value in enumerate(ODD_MESSAGES):
+        store.put((name,), str(number), value)
+    assert [item.value for item in RecollectStore(memory).search((name,))] == ODD_MESSAGES
 
 
 def test_what_is_over_is_out_of_the_store_and_reading_puts_that_off(

@@ -97,18 +97,22 @@ def happened(event_type: str, payload: Mapping[str, Any]) -> Part:
 
 
 def message_parts(message: Mapping[str, Any]) -> list[Part]:
-    """The parts of a message as chat completions have it."""
-    content, calls = message.get("content"), message.get("tool_calls") or ()
-    if message["role"] == "tool":
+    """The parts of a message as chat completions have it; none: it is no such message."""
+    role, content, calls = (message.get(name) for name in ("role", "content", "tool_calls"))
+    if not isinstance(role, str) or not ("content" in message or calls):
+        return []
+    if role == "tool":
         is_failed = message.get("status") == "error" or message.get("is_error") is True
         call_id = str(message.get("tool_call_id"))
         return [returned(message.get("name"), content, call_id, is_failed=is_failed)]
-    parts = [said(**message)] if content and not calls else []
-    if content and calls:
-        parts = [said(message["role"], content)]
-    for call in calls:
-        parts.append(called(call["function"]["name"], call["function"]["arguments"], call["id"]))
-    return parts or [said(**{"content": "", **message})]
+    if not calls:
+        return [said(**{"content": "", **message})]
+    try:
+        functions = [(call["id"], call["function"]) for call in calls]
+        parts = [called(each["name"], each["arguments"], call_id) for call_id, each in functions]
+    except (KeyError, TypeError):
+        return []
+    return [said(role, content), *parts] if content else parts
 
 
 def as_json(value: Any) -> Any:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from recollect.async_memory import AsyncMemory
-from recollect.calls import Call, Plan, exchange, model_reader
+from recollect.calls import Call, Pause, Plan, exchange, model_reader, pause_before
 from recollect.errors import EventConflict, NotFound, RecollectError, api_error
 from recollect.events import moment_text, new_event_id, now_ns
 from recollect.memory import Memory
@@ -200,10 +200,10 @@ class History:
         told = {name: value for name, value in query.items() if value is not None}
         path = f"/v1/events/{quote(event_id, safe='')}"
         try:
-            event: Stored = yield from exchange(Call("GET", path, from_json, query=told))
+            call: Call[Stored] = Call("GET", path, from_json, query=told)
+            return (yield from exchange(call, is_repeatable=True))
         except NotFound:
             return None
-        return event
 
     def _id(self, place: int) -> str:
         parts = (self.session.id, self.session.user or "", self._name, str(place))
@@ -244,6 +244,7 @@ def _only_here(call: Call[dict[str, Any]]) -> Plan[dict[str, Any] | None]:
     except RecollectError as error:
         if not error.retryable:
             raise
+        yield Pause(pause_before(error, 1))
         return (yield from exchange(call, is_repeatable=True))
     return None if accepted["duplicate"] else accepted
 

@@ -74,7 +74,9 @@ class RecollectStore(BaseStore):
         self._agent = agent
         self._user_of: UserOf = user if callable(user) else lambda namespace: user
         self._spaces: dict[Namespace, Values] = {}
-        self._opened = History(memory, memory.session("store", agent=agent), "namespaces")
+        owner = None if callable(user) else user
+        directory = memory.session("store", agent=agent, user=owner)
+        self._opened = History(memory, directory, "namespaces")
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Carry out operations: reads see what was there before, of puts of a key the last wins."""

@@ -59,12 +59,12 @@ class RecollectMemoryBlock(BaseMemoryBlock[str]):
         )
 
     async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> str:
-        asked = [each.content for each in messages or () if each.role == MessageRole.USER]
-        if not asked or not asked[-1]:
+        questions = [each.content for each in messages or () if each.role == MessageRole.USER]
+        if not questions or not questions[-1]:
             return ""
         who = self.memory.asker(self.session, self.agent, self.user)
         options = {"max_tokens": self.max_tokens}
-        return (await awaited(self.memory, ask(who, asked[-1], True, options))).text
+        return (await awaited(self.memory, ask(who, questions[-1], True, options))).text
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         items = [Item(each.model_dump(mode="json"), _parts(each)) for each in messages]

@@ -84,7 +84,7 @@ class Values:
             ApiError: it cannot be an event: `errors` names field and rule.
         """
         told: dict[str, Any] = {_KEY: key} | ({} if ttl_minutes is None else {_TTL: ttl_minutes})
-        parts = message_parts(value) if _is_chat_message(value) else []
+        parts = message_parts(value)
         if not parts:
             yield from self._add([happened(PUT, {**told, _VALUE: dict(value)})], {})
             return
@@ -122,10 +122,6 @@ class Values:
 
 
 _OF_STORE: Final = "store."
-
-
-def _is_chat_message(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("role"), str) and ("content" in value or "tool_calls" in value)
 
 
 def _apply(rows: dict[str, Row], event: Stored) -> None:
