@@ -198,12 +198,12 @@ def test_what_is_over_is_out_of_the_store_and_reading_puts_that_off(
 def test_who_puts_at_once_loses_nothing(memory: Memory, name: str) -> None:
     def put(writer: int) -> None:
         store = RecollectStore(memory)
-        for number in range(5):
+        for number in range(3):
             store.put((name, str(writer % 2)), f"{writer}.{number}", {"n": number})
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(put, range(4)))
-    assert len(RecollectStore(memory).search((name,), limit=100)) == 20
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(put, range(3)))
+    assert len(RecollectStore(memory).search((name,), limit=100)) == 9
 
 
 def test_items_are_of_the_user_whom_their_namespace_names(memory: Memory, name: str) -> None:

@@ -105,13 +105,13 @@ async def test_what_is_given_back_may_be_changed(memory: Memory, name: str) -> N
     assert (await session.get_items())[0]["content"][0]["text"] == "a"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_it_answers_as_the_session_of_the_sdk(memory: Memory, name: str, seed: int) -> None:
     """Any sequence of operations, by two sessions of one name that take turns."""
     chance = random.Random(seed)
     ours = [RecollectSession(name, memory) for _ in range(2)]
     theirs = SQLiteSession(name)
-    for number in range(40):
+    for number in range(25):
         session = chance.choice(ours)
         match chance.choice(("add", "add", "add", "pop", "get", "limit", "clear")):
             case "add":
@@ -145,26 +145,27 @@ async def test_the_settings_of_the_sdk_limit_what_is_read(memory: Memory, name: 
 async def test_who_adds_at_once_loses_nothing(memory: Memory, name: str) -> None:
     async def add(writer: int) -> None:
         session = RecollectSession(name, memory)
-        for number in range(5):
-            items = [{"role": "user", "content": f"{writer}.{number}.{part}"} for part in range(3)]
+        for number in range(3):
+            items = [{"role": "user", "content": f"{writer}.{number}.{part}"} for part in range(2)]
             await session.add_items(items)
 
-    await asyncio.gather(*map(add, range(4)))
+    await asyncio.gather(*map(add, range(3)))
     words = [item["content"] for item in await RecollectSession(name, memory).get_items()]
-    turns = [words[start : start + 3] for start in range(0, len(words), 3)]
-    assert all([f"{turn[0][:-1]}{part}" for part in range(3)] == turn for turn in turns)
-    for writer in range(4):
+    turns = [words[start : start + 2] for start in range(0, len(words), 2)]
+    assert len(turns) == 9
+    assert all([f"{turn[0][:-1]}{part}" for part in range(2)] == turn for turn in turns)
+    for writer in range(3):
         own = [turn[0] for turn in turns if turn[0].startswith(f"{writer}.")]
-        assert own == [f"{writer}.{number}.0" for number in range(5)]
+        assert own == [f"{writer}.{number}.0" for number in range(3)]
 
 
 async def test_who_pops_at_once_gets_different_items(memory: Memory, name: str) -> None:
     await RecollectSession(name, memory).add_items(
-        [{"role": "user", "content": str(number)} for number in range(6)]
+        [{"role": "user", "content": str(number)} for number in range(4)]
     )
-    sessions = [RecollectSession(name, memory) for _ in range(6)]
+    sessions = [RecollectSession(name, memory) for _ in range(4)]
     popped = await asyncio.gather(*(session.pop_item() for session in sessions))
-    assert sorted(item["content"] for item in popped if item) == list("012345")
+    assert sorted(item["content"] for item in popped if item) == list("0123")
     assert await sessions[0].get_items() == []
 
 
