@@ -7,6 +7,8 @@ JARS := $(VENV)/.jars
 PROMTOOL := $(VENV)/.promtool
 PEERS := $(VENV)/peers
 PEERS_LOCK := tests/bench/peers/requirements.txt
+ADAPTERS := $(VENV)/adapters
+ADAPTERS_LOCK := tests/adapters/requirements.txt
 # Checks the alert rules and tests them; no registry of Python packages has it.
 PROMTOOL_VERSION := v0.316.0
 CHAOS_FAULTS ?= 1000
@@ -25,7 +27,7 @@ BENCH_ARGS ?=
 MCP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-containers test-mcp-conformance test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-adapters test-containers test-mcp-conformance test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,12 +37,16 @@ setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j
 demo: setup ## start everything, import a scenario, explain a failure, verify, stop
 	$(BIN)/recollect demo
 
-test: lint setup promtool ## lint, then the tests, with real Valkey and Neo4j
+test: lint setup promtool $(ADAPTERS)/.installed ## lint, then the tests, with real Valkey and Neo4j
 	$(BIN)/python -m pytest -m "not acceptance_long" -n $(TEST_WORKERS) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 
 acceptance: setup ## whole deployments seen from outside, the long versions too
 	$(BIN)/python -m pytest -m "acceptance or acceptance_long" $(PYTEST_ARGS)
+
+test-adapters: setup $(ADAPTERS)/.installed ## adapters with the real frameworks, by their types too, in an environment of their own (300 MB)
+	$(BIN)/mypy --python-executable $(ADAPTERS)/bin/python --package recollect
+	$(BIN)/python -m pytest tests/integration/test_frameworks.py $(PYTEST_ARGS)
 
 test-containers: setup ## the contracts on the official images of Redis, Valkey and Neo4j; needs an engine
 	$(BIN)/python -m tests.containers $(PYTEST_ARGS)
@@ -101,6 +107,9 @@ lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest ve
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 		--python-version 3.11 $(if $(UPGRADE),--upgrade) --output-file $(PEERS_LOCK) \
 		$(PEERS_LOCK:.txt=.in)
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
+		--python-version 3.11 $(if $(UPGRADE),--upgrade) --output-file $(ADAPTERS_LOCK) \
+		$(ADAPTERS_LOCK:.txt=.in)
 
 clean: ## remove .venv and caches; data folders and the jar cache stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
@@ -116,6 +125,13 @@ $(STAMP): requirements.lock pyproject.toml clients/python/pyproject.toml
 $(PEERS)/.installed: $(PEERS_LOCK)
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --require-hashes --no-deps -r $(PEERS_LOCK)
+	@touch $@
+
+# Many files of many packages: uv takes seconds for what takes pip half a minute.
+$(ADAPTERS)/.installed: $(ADAPTERS_LOCK) $(STAMP)
+	$(PYTHON) -m venv --without-pip $(ADAPTERS)
+	$(BIN)/uv pip install --quiet --python $(ADAPTERS)/bin/python --require-hashes --no-deps \
+		-r $(ADAPTERS_LOCK)
 	@touch $@
 
 $(JARS): $(STAMP) pipelines/local/neo4j-jars.txt

@@ -27,6 +27,9 @@ settings.register_profile(
 )
 settings.load_profile("shared")
 
+# Of the frameworks, which have an environment of their own: `test_frameworks.py` runs these there.
+collect_ignore = ["adapters"]
+
 
 # Every Neo4j that a test or a process of a test starts compiles for a fast start: half the time of
 # the processor, which the tests share with it.

@@ -20,9 +20,10 @@ MAX_CONTENT_CHARACTERS = 200_000
 MAX_JUDGED_AT_ONCE = 100
 
 
-_SPEAKERS: Final = {f"message.{role}": role for role in ("user", "system")}
-"""By type: whose words an event holds that are not the agent's own, as imports have it. "I" in them
-is the user, or nobody."""
+_OF_USER: Final = "message.user"
+_SPEAKERS: Final = {_OF_USER: "user", "message.system": "system"}
+"""By type: whose words an event holds that are not the agent's own. "I" in them is the user, by
+whose id they are said where it is known, as at every door; or nobody."""
 
 
 class Told(NamedTuple):
@@ -124,7 +125,7 @@ async def _append(
     envelope = {
         "event_type": event_type,
         "session_id": session_id,
-        "agent_id": _SPEAKERS.get(event_type, agent_id),
+        "agent_id": (event_type == _OF_USER and user_id) or _SPEAKERS.get(event_type, agent_id),
         "trace_id": session_id,
         "user_id": user_id,
         "payload": payload,

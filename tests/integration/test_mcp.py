@@ -260,7 +260,7 @@ async def test_what_comes_with_a_key_of_a_user_is_theirs(world: World) -> None:
         assert said["session_id"].startswith("test-client-ana-")
         address = f"recollect://event/{said['event_id']}"
         stored = json.loads((await client.read_resource(address)).contents[0].text)  # type: ignore[union-attr]
-        assert (stored["user_id"], stored["agent_id"]) == ("ana", "user")
+        assert (stored["user_id"], stored["agent_id"]) == ("ana", "ana")
     async with connected(world) as stranger:
         with pytest.raises(MCPError, match="Resource not found"):
             await stranger.read_resource(address)

@@ -10,8 +10,7 @@ import sys
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ from recollect import (
 from recollect.local import LocalServices
 from tests.fakes.proxy import CuttingProxy
 from tests.integration.api_support import READ_KEY, WRITE_KEY, Api, running_api
-from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import Stack
+from tests.integration.workers import Workers
 from tests.memory_stack import PARTITIONS
 from tests.servers import emptied_neo4j, emptied_valkey
 from tests.waiting import wait_until
@@ -54,40 +53,6 @@ with memory.session({session!r}, agent="payments") as session:
     session.log("user", "My card was charged twice")
 print(memory.ask("why was the card charged twice?", timeout_s=30).text)
 """
-
-
-class Workers:
-    """Both stages, a step at a time."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self._enriched = Enriched(stack)
-
-    def project(self) -> None:
-        """Only the first stage."""
-        self._stack.fold()
-
-    def fold(self) -> None:
-        """Fold what is in the ledger; nobody appends meanwhile."""
-        self._stack.fold()
-        self._enriched.fold()
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Fold what comes, each stage in a thread of its own, until the block ends."""
-        with ExitStack() as ending:  # the second stage ends first: it waits for the first
-            for fold in (self._stack.fold, self._enriched.fold):
-                is_over = threading.Event()
-                thread = threading.Thread(target=_work, args=(fold, is_over))
-                thread.start()
-                ending.callback(thread.join, PATIENCE_S)
-                ending.callback(is_over.set)
-            yield
-
-
-def _work(fold: Callable[[], None], is_over: threading.Event) -> None:
-    while not is_over.wait(0.1):
-        fold()
 
 
 @pytest.fixture(scope="module")

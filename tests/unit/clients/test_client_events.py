@@ -166,7 +166,7 @@ def test_a_tool_that_raises_is_a_failure_and_raises_as_ever(
         fail()
 
     result = ledger.order[1]
-    told = {"type": type(error).__name__, "message": str(error)}
+    told = {"exception_type": type(error).__name__, "message": str(error)}
     assert (result.status, result.payload["error"]) == (status, told)
     assert event_kind(result) is EventKind.FAILURE
 

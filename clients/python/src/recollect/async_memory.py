@@ -108,8 +108,8 @@ class AsyncMemory(Recorder):
         Raises:
             RecollectError: see `recollect.errors`.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.ask(who, question, text, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return await self.carry_out(questions.ask(who, question, text, options))
 
     async def why(
         self,
@@ -126,8 +126,8 @@ class AsyncMemory(Recorder):
 
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.why(who, question, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return await self.carry_out(questions.why(who, question, options))
 
     async def context(
         self,
@@ -145,8 +145,8 @@ class AsyncMemory(Recorder):
         Raises:
             NotFound: the graph has no event of the session.
         """
-        who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.context(who, question, text, options))
+        who = self.asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
+        return await self.carry_out(questions.context(who, question, text, options))
 
     async def facts(
         self,
@@ -161,8 +161,8 @@ class AsyncMemory(Recorder):
         **options: Unpack[FactsOptions],
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return await self._carry_out(questions.facts(who, question, text, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return await self.carry_out(questions.facts(who, question, text, options))
 
     async def entities(
         self,
@@ -174,8 +174,8 @@ class AsyncMemory(Recorder):
         timeout_s: float = TIMEOUT_S,
     ) -> AsyncIterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
-        who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
-        first = await self._carry_out(questions.entities(who, name, type, page))
+        who = self.asker(None, None, user, timeout_s=timeout_s, fresh=False)
+        first = await self.carry_out(questions.entities(who, name, type, page))
         async for each in self.pages(first):
             for item in each:
                 yield item
@@ -185,7 +185,7 @@ class AsyncMemory(Recorder):
         page: PageT | None = first
         while page is not None:
             yield page
-            page = await self._carry_out(questions.next_page(page))
+            page = await self.carry_out(questions.next_page(page))
 
     async def changes(
         self,
@@ -237,7 +237,7 @@ class AsyncMemory(Recorder):
             NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
-        await self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
+        await self.carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
 
     async def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
@@ -262,15 +262,16 @@ class AsyncMemory(Recorder):
 
     # -- the shell ---------------------------------------------------------------------------------
 
-    def _asker(
+    def asker(
         self,
-        session: str | None,
-        agent: str | None,
-        user: str | None,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
         *,
-        timeout_s: float,
-        fresh: bool,
+        timeout_s: float = TIMEOUT_S,
+        fresh: bool = False,
     ) -> questions.Asker:
+        """Who asks, where and how, for plans of questions."""
         return questions.asker(
             self,
             self._outbox,
@@ -281,7 +282,8 @@ class AsyncMemory(Recorder):
             fresh=fresh,
         )
 
-    async def _carry_out(self, plan: Plan[T]) -> T:
+    async def carry_out(self, plan: Plan[T]) -> T:
+        """Do the steps of a plan; adapters of frameworks have plans of their own."""
         try:
             step = next(plan)
             while True:

@@ -110,8 +110,14 @@ def model_reader(model: type[ModelT]) -> Callable[[bytes], ModelT]:
     return model.model_validate_json
 
 
-def exchange(call: Call[T], attempts: int = ATTEMPTS) -> Plan[T]:
+def exchange(call: Call[T], attempts: int = ATTEMPTS, *, is_repeatable: bool = False) -> Plan[T]:
     """Carry out a call, again where that may help.
+
+    Args:
+        call: to carry out.
+        attempts: in all.
+        is_repeatable: whether it may be made again when nothing answered in time: it costs little,
+            and if the first did arrive, the second changes nothing.
 
     Raises:
         RecollectError: as the API, or nobody, answered in the end.
@@ -121,7 +127,8 @@ def exchange(call: Call[T], attempts: int = ATTEMPTS) -> Plan[T]:
             reply = yield call
             return answer_of(call, reply)
         except RecollectError as error:
-            if not error.retryable or isinstance(error, NoAnswer) or attempt == attempts:
+            late = isinstance(error, NoAnswer) and not is_repeatable
+            if not error.retryable or late or attempt == attempts:
                 raise
             pause_s = pause_before(error, attempt)
         yield Pause(pause_s)

@@ -204,6 +204,16 @@ class Outbox:
             rows = self._positions.items()
             return {name: place for name, place in rows if self._read.get(name) != place}
 
+    def note_accepted(self, session_id: str, position: str | None) -> None:
+        """An event of the session is in the ledger, whether or not it went through this queue."""
+        with self._lock:
+            self._counts = replace(self._counts, accepted=self._counts.accepted + 1)
+            if position is not None:
+                self._positions[session_id] = position
+                self._positions.move_to_end(session_id)
+                while len(self._positions) > SESSIONS_REMEMBERED:
+                    self._read.pop(self._positions.popitem(last=False)[0], None)
+
     def note_read(self, session_id: str, position: str) -> None:
         """The graph has the session until there."""
         with self._lock:
@@ -335,13 +345,7 @@ class Outbox:
             self._decide(late)
 
     def _accepted(self, event: Made, result: BatchResult) -> None:
-        with self._lock:
-            self._counts = replace(self._counts, accepted=self._counts.accepted + 1)
-            if result.global_position is not None:
-                self._positions[event.session_id] = result.global_position
-                self._positions.move_to_end(event.session_id)
-                while len(self._positions) > SESSIONS_REMEMBERED:
-                    self._read.pop(self._positions.popitem(last=False)[0], None)
+        self.note_accepted(event.session_id, result.global_position)
 
     def _decide(self, batch: Sequence[_Waiting]) -> None:
         with self._lock:

@@ -129,8 +129,8 @@ class Memory(Recorder):
         Raises:
             RecollectError: see `recollect.errors`.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.ask(who, question, text, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return self.carry_out(questions.ask(who, question, text, options))
 
     def why(
         self,
@@ -147,8 +147,8 @@ class Memory(Recorder):
 
         Arguments are those of `ask`; as causes are edges, it waits for the graph.
         """
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.why(who, question, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return self.carry_out(questions.why(who, question, options))
 
     def context(
         self,
@@ -166,8 +166,8 @@ class Memory(Recorder):
         Raises:
             NotFound: the graph has no event of the session.
         """
-        who = self._asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.context(who, question, text, options))
+        who = self.asker(session, None, user, timeout_s=timeout_s, fresh=fresh)
+        return self.carry_out(questions.context(who, question, text, options))
 
     def facts(
         self,
@@ -182,8 +182,8 @@ class Memory(Recorder):
         **options: Unpack[FactsOptions],
     ) -> Facts:
         """Facts about what a question names; made of events by the enrichment, soon after them."""
-        who = self._asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
-        return self._carry_out(questions.facts(who, question, text, options))
+        who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
+        return self.carry_out(questions.facts(who, question, text, options))
 
     def entities(
         self,
@@ -195,8 +195,8 @@ class Memory(Recorder):
         timeout_s: float = TIMEOUT_S,
     ) -> Iterator[EntityItem]:
         """All entities of that name, or that begin so, page by page as they are needed."""
-        who = self._asker(None, None, user, timeout_s=timeout_s, fresh=False)
-        first = self._carry_out(questions.entities(who, name, type, page))
+        who = self.asker(None, None, user, timeout_s=timeout_s, fresh=False)
+        first = self.carry_out(questions.entities(who, name, type, page))
         for each in self.pages(first):
             yield from each
 
@@ -205,7 +205,7 @@ class Memory(Recorder):
         page: PageT | None = first
         while page is not None:
             yield page
-            page = self._carry_out(questions.next_page(page))
+            page = self.carry_out(questions.next_page(page))
 
     def changes(
         self,
@@ -263,7 +263,7 @@ class Memory(Recorder):
             NoAnswer: nor does the API take what was logged.
         """
         end_s = time.monotonic() + timeout_s
-        self._carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
+        self.carry_out(questions.wait(self._outbox, lambda: end_s - time.monotonic()))
 
     def close(self, timeout_s: float = TIMEOUT_S) -> None:
         """Send what waits, tell what cannot be sent, stop what `local` started."""
@@ -287,15 +287,16 @@ class Memory(Recorder):
 
     # -- the shell ---------------------------------------------------------------------------------
 
-    def _asker(
+    def asker(
         self,
-        session: str | None,
-        agent: str | None,
-        user: str | None,
+        session: str | None = None,
+        agent: str | None = None,
+        user: str | None = None,
         *,
-        timeout_s: float,
-        fresh: bool,
+        timeout_s: float = TIMEOUT_S,
+        fresh: bool = False,
     ) -> questions.Asker:
+        """Who asks, where and how, for plans of questions."""
         return questions.asker(
             self,
             self._outbox,
@@ -306,7 +307,8 @@ class Memory(Recorder):
             fresh=fresh,
         )
 
-    def _carry_out(self, plan: Plan[T]) -> T:
+    def carry_out(self, plan: Plan[T]) -> T:
+        """Do the steps of a plan; adapters of frameworks have plans of their own."""
         try:
             step = next(plan)
             while True:

@@ -155,14 +155,15 @@ class Session:
             "user_id": self.user,
             "status": happened.status,
             **fields,
-            "agent_id": fields.get("agent_id") or self._actor(kind),
+            "agent_id": fields.get("agent_id") or self.actor(kind),
             "payload": happened.payload,
         }
         is_of_tool = envelope["tool_name"] is not None
         self._recorder.deliver(Made(event_id, self.id, event_json(envelope, is_cut=is_of_tool)))
         return event_id
 
-    def _actor(self, kind: str) -> str:
+    def actor(self, kind: str) -> str:
+        """Who acts in an event of the kind."""
         if kind == "user":
             return self.user or "user"
         return kind if kind in ROLES and kind != "assistant" else self.agent
@@ -333,6 +334,10 @@ class Recorder:
             return logged(plain, lambda: self.current_session, name=name, hide=frozenset(hide))
 
         return decorate if function is None else decorate(function)
+
+    def note_accepted(self, session_id: str, position: str | None) -> None:
+        """An event that was sent without `deliver` is in the ledger; `wait` waits for it, too."""
+        self._outbox.note_accepted(session_id, position)
 
     def deliver(self, event: Made) -> None:
         """Send an event: soon, or now."""

@@ -79,5 +79,5 @@ def logged(
 def _failure(error: BaseException) -> tuple[dict[str, Any], str]:
     """Payload and status of a call that raised."""
     status = "timeout" if isinstance(error, _TIMEOUTS) else "failed"
-    told = {"type": type(error).__name__, "message": str(error)[:MESSAGE_CHARACTERS]}
+    told = {"exception_type": type(error).__name__, "message": str(error)[:MESSAGE_CHARACTERS]}
     return {"error": told}, status
