@@ -206,7 +206,7 @@ class AsyncMemory(Recorder):
         user = user or self.current_session.user
         following = Following(session=session, kinds=kinds, user=user, since=since)
         while not wait and not following.is_end:
-            for change in await self._carry_out(following.page()):
+            for change in await self.carry_out(following.page()):
                 yield change
         while wait and not self._http.is_closed:
             failure: RecollectError | None = None

@@ -235,7 +235,7 @@ class Memory(Recorder):
         user = user or self.current_session.user
         following = Following(session=session, kinds=kinds, user=user, since=since)
         while not wait and not following.is_end:
-            yield from self._carry_out(following.page())
+            yield from self.carry_out(following.page())
         while wait and not self._http.is_closed:
             failure: RecollectError | None = None
             try:
