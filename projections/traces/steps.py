@@ -84,7 +84,8 @@ def step_drafts(context: Context) -> list[Draft]:
     result = context.draft(
         _result_id(context, told),
         f"{word}.result",
-        max(context.end_ms, context.start_ms + 1),  # later than its call
+        # Later than its call, which the model that asks for it tells a millisecond after its end.
+        max(context.end_ms, context.start_ms + 2),
         is_shared=is_shared,
         own_id=context.span_event_id("result") if is_shared else None,
         tool_name=told.name,

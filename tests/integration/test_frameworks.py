@@ -148,8 +148,10 @@ def test_every_door_tells_the_same_events_with_the_same_causes(
     ]
     chain = {(effect, effect - 1) for effect in range(1, 10)}
     assert causes["python_client"] >= chain
-    for same in (events, causes, texts):
-        assert same == dict.fromkeys(DOORS, same["python_client"])
+    for name in DOORS:
+        assert (name, events[name]) == (name, events["python_client"])
+        assert (name, causes[name]) == (name, causes["python_client"])
+        assert (name, texts[name]) == (name, texts["python_client"])
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

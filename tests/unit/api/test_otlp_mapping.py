@@ -694,3 +694,11 @@ def test_one_record_of_a_whole_call_is_read_and_its_span_adds_nothing() -> None:
     assert types([*spans]) == ["message.system", "message.user"]
     assert "llm.call" in types([bare])
     assert whose(spans) == {("s-1", None)}
+
+
+def test_a_tool_that_fails_at_once_comes_after_its_call() -> None:
+    """Begun and over in the millisecond in which the model had asked for it."""
+    asked = chat("asks", [text("user", "Refund")], [asks(CALL, "refund", {})], at=0, lasts=1)
+    failed = tool("refund", CALL, {}, at=1, lasts=0, error="no")
+    told = {event["event_type"]: event["occurred_at"] for event in envelopes([asked, failed])}
+    assert told["message.user"] < told["tool.call"] < told["tool.result"]

@@ -74,6 +74,7 @@ class RecollectStore(BaseStore):
         self._agent = agent
         self._user_of: UserOf = user if callable(user) else lambda namespace: user
         self._spaces: dict[Namespace, Values] = {}
+        self._named: set[Namespace] = set()
         owner = None if callable(user) else user
         directory = memory.session("store", agent=agent, user=owner)
         self._opened = History(memory, directory, "namespaces")
@@ -160,18 +161,17 @@ class RecollectStore(BaseStore):
 
     def _namespaces(self) -> Plan[list[Namespace]]:
         """All in which something was put, in order."""
-        opened: set[Namespace] = set()
         for place in range((yield from self._opened.end())):
             event = yield from self._opened.at(place)
-            opened.add(tuple(event["trace_id"].split(".")))
-        return sorted(opened)
+            self._named.add(tuple(event["trace_id"].split(".")))
+        return sorted(self._named)
 
     def _put(self, op: PutOp) -> Plan[None]:
         space = self._space(op.namespace)
         if op.value is None:
             yield from space.delete(op.key)
             return
-        if op.namespace not in (yield from self._namespaces()):
+        if not (op.namespace in self._named or op.namespace in (yield from self._namespaces())):
             place = yield from self._opened.end()
             # Told by the envelope alone, so that the memory has no words of it.
             trace = _session_id(op.namespace)
