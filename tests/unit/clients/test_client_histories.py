@@ -230,3 +230,24 @@ def test_a_value_is_what_was_put_last(memory: Memory) -> None:
     assert {key: row.value for key, row in rows.items()} == {"k": {"n": 2}, "other": {"n": 9}}
     carried_out(values.delete("k"), ledger)
     assert list(carried_out(values.rows(), ledger)) == ["other"]
+
+
+def test_two_that_do_the_same_at_once_do_it_twice_though_a_request_was_lost(
+    memory: Memory,
+) -> None:
+    ledger = Ledger()
+    conversations = [Conversation(memory, SESSION) for _ in range(2)]
+    for plans in (
+        [each.add([words("yes")]) for each in conversations],
+        [each.pop() for each in conversations],
+    ):
+        late, other = (Running(plan, ledger) for plan in plans)
+        while late.step.method != "POST":
+            late.go()
+        late.go("request")
+        while not other.is_over:
+            other.go()
+        while not late.is_over:
+            late.go()
+        left = carried_out(Conversation(memory, SESSION).items(), ledger)
+        assert len(left) == (2 if late.result is None else 0)

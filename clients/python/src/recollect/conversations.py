@@ -35,6 +35,7 @@ CLEARED: Final = "conversation.cleared"
 LOOK_BACK: Final = 100
 """Events in which the call of a result is looked for."""
 _ITEMS: Final = "items"
+_BY: Final = "by"
 _OTHER: Final = "other"
 
 
@@ -200,7 +201,10 @@ class Conversation:
             yield from self._history.append([draft], end)
 
     def _tombstone(self, event_type: str, words: str, parent: str) -> Draft:
-        return Draft(event_type, {"text": words}, self.session.agent, new_id(), parent=parent)
+        # Two that pop at once are two, though they do the same in the same millisecond. The id is
+        # where the memory looks for no words.
+        payload = {"text": words, "call_id": new_id()}
+        return Draft(event_type, payload, self.session.agent, new_id(), parent=parent)
 
     def _standing(self, end: int, most: int | None) -> Plan[list[Standing]]:
         """What was said before a place and not taken back, the latest first."""
@@ -245,7 +249,9 @@ def laid_out(items: Sequence[Item]) -> list[tuple[Part, dict[str, Any]]]:
         part = parts[-1]
         is_item = waiting == [part.payload] and BESIDE not in part.payload
         if is_item or part.holds:
-            rows[-1] = (part, {} if is_item else {_ITEMS: waiting})
+            # Two that say the same at once have said it twice.
+            by = {_BY: new_id()} if part.holds else {}
+            rows[-1] = (part, by if is_item else {_ITEMS: waiting, **by})
             waiting = []
     if waiting:
         left = happened("conversation.item", {"text": "more of the conversation"})

@@ -22,8 +22,8 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from recollect.async_memory import AsyncMemory
-from recollect.calls import Call, Pause, Plan, exchange, model_reader, pause_before
-from recollect.errors import EventConflict, NotFound, RecollectError, api_error
+from recollect.calls import Call, Plan, exchange, model_reader
+from recollect.errors import EventConflict, NotFound, api_error
 from recollect.events import moment_text, new_event_id, now_ns
 from recollect.memory import Memory
 from recollect.models import BatchAccepted
@@ -145,6 +145,9 @@ class History:
     def add(self, drafts: Sequence[Draft], place: int, begin_ns: int | None = None) -> Plan[bool]:
         """Write the last draft at the place, naming the others; False: the place is taken.
 
+        The very same event by another client counts as this one: what must not be done twice for
+        one event says who did it.
+
         Raises:
             EventConflict: it is taken by something that this client may not see.
             ApiError: the API refuses it: `errors` names field and rule.
@@ -156,12 +159,10 @@ class History:
         body = self._json(last, begin_ns + len(before) * _NS_PER_MS)
         call: Call[dict[str, Any]] = Call("POST", "/v1/events", from_json, body=body)
         try:
-            accepted = yield from _only_here(call)
+            accepted = yield from exchange(call, is_repeatable=True)
         except EventConflict:
             if (yield from self.read(place)) is None:
                 raise
-            return False
-        if accepted is None:
             return False
         self._memory.note_accepted(self.session.id, accepted["global_position"])
         self._places[place] = from_json(body)
@@ -232,21 +233,6 @@ class History:
 
 
 _AT_ONCE: Final = 100
-
-
-def _only_here(call: Call[dict[str, Any]]) -> Plan[dict[str, Any] | None]:
-    """Append an event; None: another client has appended the very same before, as two do that pop.
-
-    When nothing answered, it is sent again, and then what is there already is taken for its own.
-    """
-    try:
-        accepted = yield from exchange(call, 1)
-    except RecollectError as error:
-        if not error.retryable:
-            raise
-        yield Pause(pause_before(error, 1))
-        return (yield from exchange(call, is_repeatable=True))
-    return None if accepted["duplicate"] else accepted
 
 
 def added_with(event: Stored) -> Sequence[str]:
