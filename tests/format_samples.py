@@ -550,7 +550,7 @@ SAMPLES: list[Sample] = [
             ("message.user", "2026-01-05T12:00:00.000Z", "ann", None, None, None),
             ("record.imported", "2026-01-05T12:00:05.000Z", "ann", None, None, None),
         ],
-        {"(record)"},
+        {"(record)", "name", "source_description"},
     ),
     Sample(
         Format.MEM0,

@@ -126,7 +126,11 @@ def import_(
     if wait:
         document["projected"] = passed
     invocation.answer(document, lambda out: show(out, report, form))
-    if not decisions and any(row.field == "event_type" for row in report.problems):
+    if (
+        form is Format.EVENTS
+        and not decisions
+        and any(row.field == "event_type" for row in report.problems)
+    ):
         invocation.note("of an export: --decisions takes what the other ledger decided itself")
     if not passed:
         invocation.note(

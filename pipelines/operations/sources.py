@@ -29,9 +29,9 @@ PEEKED_BYTES = 1 << 20
 TELLING_BYTES = 1 << 12
 """Of which a file shows at least so many, without an end of its first record: it is too long."""
 _CHUNK_CHARACTERS = 1 << 18
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
-_UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
+UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
 """What a truncated or damaged .gz raises, at any read."""
 
 
@@ -118,7 +118,7 @@ class _AsItComes(io.RawIOBase):
             raise self._broken
         try:
             data = self._stream.read1(len(buffer))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._broken = error
             raise
         buffer[: len(data)] = data
@@ -128,8 +128,8 @@ class _AsItComes(io.RawIOBase):
 def beginning(stream: io.BufferedReader) -> bytes:
     """The first bytes behind a byte order mark and blanks, as many as can be looked at."""
     try:
-        return stream.peek(PEEKED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except _UNREADABLE:  # whoever reads it says so
+        return stream.peek(PEEKED_BYTES).removeprefix(_BYTE_ORDER_MARK).lstrip()
+    except UNREADABLE:  # whoever reads it says so
         return b""
 
 
@@ -200,8 +200,8 @@ def document(stream: IO[bytes]) -> Any:
                 f"at most {MAX_DOCUMENT_BYTES // 2**20} MiB in one object: write a list, or lines"
             )
             return InvalidInput((("(file)", rule),))
-        return orjson.loads(data.removeprefix(b"\xef\xbb\xbf"))
-    except (orjson.JSONDecodeError, *_UNREADABLE) as error:
+        return orjson.loads(data.removeprefix(_BYTE_ORDER_MARK))
+    except (orjson.JSONDecodeError, *UNREADABLE) as error:
         return InvalidInput((("(file)", f"JSON: {error}"),))
 
 
@@ -226,7 +226,7 @@ def json_lines(stream: IO[bytes]) -> Iterator[Record]:
                     yield where, orjson.loads(line)
                 except orjson.JSONDecodeError as error:
                     yield where, InvalidInput((("(line)", f"JSON: {error}"),))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         yield {"line": number + 1}, InvalidInput((("(file)", f"gzip: {error}"),))
 
 
@@ -240,7 +240,7 @@ def lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
                 line = stream.readline(MAX_LINE_BYTES)
             yield number, None
         else:
-            yield number, line
+            yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
 
 
 def elements(
@@ -270,12 +270,12 @@ def elements(
                 return
             if separator:
                 if not buffer.startswith(separator):
-                    raise ValueError("',' or ']' expected after a conversation")
+                    raise ValueError("',' or ']' expected after an element")
                 buffer = buffer[1:].lstrip() or _after_space(text)
             element, buffer = _decode_next(decode, buffer, text)
             separator = ","
             yield element
-    except (ValueError, RecursionError, *_UNREADABLE) as error:
+    except (ValueError, RecursionError, *UNREADABLE) as error:
         yield InvalidInput((("(file)", f"JSON: {error}"),))
 
 

@@ -42,7 +42,9 @@ def events(record: Any, given: Given) -> Iterator[Told]:
         return
     content = fields.text("content", required=True) or ""
     source = fields.text("source") or "text"
-    about = {"name": fields.text("name"), "source": fields.text("source_description")}
+    about = {}
+    if source != "json":  # whose event is the record alone
+        about = {"name": fields.text("name"), "source": fields.text("source_description")}
     extra: dict[str, Any] = {name: value for name, value in about.items() if value}
     role, actor = source, None
     if source == "message":

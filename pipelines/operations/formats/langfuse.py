@@ -61,7 +61,7 @@ def events(record: Any, given: Given) -> Iterator[Told]:
         return
     inside = [Fields(item, f"observations[{n}].") for n, item in enumerate(listed)]
     if inside:
-        for name in ("timestamp", "name", "input", "output", "metadata"):
+        for name in ("timestamp", "name", "input", "output"):
             fields.get(name)  # the observations say the same
     yield from _observations(fields, inside or [fields], given)
     if inside:
@@ -86,8 +86,9 @@ def _step(
     kind = (fields.text("type") or "generation").lower()
     failed = fields.text("level") == "ERROR"
     begin_ms = fields.ms(given, "startTime", "start_time", "timestamp", required=True) or 0
-    usage = fields.inner("usageDetails" if "usageDetails" in fields else "usage")
-    fields.get("usageDetails", "usage_details", "usage")
+    names = ("usageDetails", "usage_details", "usage")
+    usage = fields.inner(next(filter(fields.__contains__, names), names[0]))
+    fields.get(*names)
     return Step(
         form=FORM,
         trace=fields.text("traceId", "trace_id") or trace_id,

@@ -131,7 +131,7 @@ class Fields:
 
     def unread(self, but: Collection[str] = ()) -> Iterator[Unmapped]:
         """What has a value and nobody asked for; `but`: fields that tell nothing that happened."""
-        for name in self.others().keys() - set(but):
+        for name in filter(lambda name: name not in but, self.others()):
             yield Unmapped(f"{self._place}{name}"[:MAX_PLACE_CHARACTERS], NOT_MAPPED)
 
     def others(self) -> dict[str, Any]:

@@ -48,7 +48,13 @@ from pipelines.operations.formats.mapped import (
     digest_of,
     moment_ms,
 )
-from pipelines.operations.sources import MAX_LINE_BYTES, Record, beginning, records
+from pipelines.operations.sources import (
+    MAX_LINE_BYTES,
+    UNREADABLE,
+    Record,
+    beginning,
+    records,
+)
 from projections.errors import InvalidInput
 from projections.events import derived_event_id, timestamp_text
 from projections.traces.drafts import fitting
@@ -151,6 +157,8 @@ def rows(stream: io.BufferedReader, mapping: RowMapping) -> Iterator[Record]:
                 yield where, InvalidInput((("(line)", rule),))
             else:
                 yield where, dict(zip(names, cells, strict=False))
+    except UNREADABLE as error:
+        yield {"line": reader.line_num + 1}, InvalidInput((("(file)", f"gzip: {error}"),))
     except (csv.Error, ValueError) as error:
         yield {"line": reader.line_num}, InvalidInput((("(file)", f"CSV: {error}"),))
 
@@ -192,6 +200,7 @@ class _Row:
 
     def __init__(self, record: Any, mapping: RowMapping) -> None:
         self.fields = Fields(record)
+        self._record = record
         self._mapping = mapping
 
     def value(self, name: str) -> Any:
@@ -216,7 +225,9 @@ class _Row:
         if column in self.fields or "." not in column:
             return self.fields.get(column)
         first, _, inside = column.partition(".")
-        value: Any = self.fields.get(first)
+        value: Any = self._record.get(first)
+        if isinstance(value, Mapping) and len(value) == 1:
+            self.fields.get(first)  # nothing else is in it
         for name in inside.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
         return value

@@ -120,9 +120,10 @@ def record_items(
 
     Args:
         map_record: a format's mapper; what it refuses is told, and the next record read.
-        lists: fields that hold records, where a file is a page of an API.
+        lists: fields that hold records, where a file is a page of an API, beside `data`.
     """
-    return lambda stream, given: _mapped(records(stream, lists), map_record, given)
+    named = (*lists, "data")
+    return lambda stream, given: _mapped(records(stream, named), map_record, given)
 
 
 def row_items(stream: io.BufferedReader, given: Given, mapping: rows.RowMapping) -> Items:
@@ -179,7 +180,7 @@ FORMS: Final[Mapping[Format, Form]] = {
         "runs of LangSmith", langsmith.sniff, record_items(langsmith.events, "runs")
     ),
     Format.LANGFUSE: Form(
-        "traces or observations of Langfuse", langfuse.sniff, record_items(langfuse.events, "data")
+        "traces or observations of Langfuse", langfuse.sniff, record_items(langfuse.events)
     ),
     Format.SWE_AGENT: Form(
         "a trajectory of SWE-agent (.traj)", swe_agent.sniff, record_items(swe_agent.events)
@@ -187,15 +188,15 @@ FORMS: Final[Mapping[Format, Form]] = {
     Format.OPENAI: Form(
         "chat completions and responses of OpenAI, with their times",
         openai.sniff,
-        record_items(openai.events, "data"),
+        record_items(openai.events),
     ),
     Format.ANTHROPIC: Form(
         "messages of Anthropic with a time beside them, or an export of claude.ai",
         anthropic.sniff,
-        record_items(anthropic.events, "data"),
+        record_items(anthropic.events),
     ),
     Format.GRAPHITI: Form(
-        "episodes of Graphiti", graphiti.sniff, record_items(graphiti.events, "episodes", "data")
+        "episodes of Graphiti", graphiti.sniff, record_items(graphiti.events, "episodes")
     ),
     Format.ZEP: Form(
         "threads, messages or episodes of Zep",

@@ -68,7 +68,10 @@ def events(record: Any, given: Given) -> Iterator[Told]:
 def _turn(message: Fields, raw: Any, given: Given) -> Turn:
     role = (message.text("role_type", "source") or "text").removesuffix("_role")
     content = message.text("content", required=True) or ""
-    where = {"source": message.text("source_description"), "metadata": message.get("metadata")}
+    is_json = message.text("source") == "json"
+    where = {}
+    if not is_json:  # whose event is the record alone
+        where = {"source": message.text("source_description"), "metadata": message.get("metadata")}
     return Turn(
         turn_id=message.text("uuid") or digest_of(raw),
         at_ms=message.ms(given, "created_at", required=True) or 0,
@@ -78,5 +81,5 @@ def _turn(message: Fields, raw: Any, given: Given) -> Turn:
             message.text("name", "role"),
         ),
         extra={name: value for name, value in where.items() if value},
-        record=parsed(content) if message.text("source") == "json" else None,
+        record=parsed(content) if is_json else None,
     )

@@ -78,6 +78,8 @@ def test_lines_a_list_and_a_page_hold_the_same(sample: Sample) -> None:
     for indent in (None, 2):
         data = json.dumps(sample.records, indent=indent).encode()
         assert [item[1:] for item in items(data)] == lines
+    page = json.dumps({"data": sample.records}).encode()
+    assert [item[1:] for item in items(page, sample.form)] == lines
 
 
 @each

@@ -17,7 +17,7 @@ from pipelines.operations.formats.mapped import Given, moment_ms
 from pipelines.operations.formats.rows import read_mapping
 from pipelines.operations.formats.table import Format, row_items, sniffed
 from pipelines.operations.imports import ImportReport, import_events
-from pipelines.operations.sources import document, peekable, records
+from pipelines.operations.sources import Item, document, peekable, records
 from projections.errors import InvalidInput
 from projections.events import as_envelope, timestamp_text
 from tests.fakes.ledger import FakeLedger
@@ -228,3 +228,32 @@ def test_the_first_line_may_be_the_broken_one() -> None:
 def test_an_object_that_is_too_large_to_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.operations.sources.MAX_DOCUMENT_BYTES", 10)
     assert isinstance(document(io.BytesIO(b'{"a": "0123456789"}')), InvalidInput)
+
+
+def test_a_packed_table_that_ends_too_early_is_told_after_its_rows(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{n};2026-03-01 10:00;T-1;in;;C-7;{os.urandom(99).hex()};\n" for n in range(999)
+    )
+    packed = gzip.compress((CSV.splitlines()[0] + "\n" + rows).encode())
+    stream = gzip.GzipFile(fileobj=io.BytesIO(packed[: len(packed) // 2]))
+    opened = peekable(cast(IO[bytes], stream))
+    *told, last = row_items(opened, GIVEN, read_mapping(mapping_file(tmp_path)))
+    assert len(told) > 100
+    assert isinstance(last, Item)
+    assert last.error is not None
+    assert last.error.errors[0][1].startswith("gzip: ")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    assert read(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}\n') == [{"a": 1}, {"a": 2}]
+
+
+def test_what_stands_beside_a_field_inside_a_column_is_kept(tmp_path: Path) -> None:
+    ledger = FakeLedger()
+    file = mapping_file(tmp_path, MAPPING.replace('user = "customer"', 'user = "customer.id"'))
+    row = {"created": "2026-03-01 10:00", "body": "Hi", "ticket": "T", "author": "a"}
+    row |= {"direction": "in", "number": "1"}
+    imported(ledger, json.dumps({**row, "customer": {"id": "C-7", "name": "Ann"}}), file)
+    (event,) = events(ledger)
+    assert event["user_id"] == "C-7"
+    assert event["payload"]["customer"] == {"id": "C-7", "name": "Ann"}
