@@ -18,6 +18,7 @@ from api.retrieval.operators import Operator
 from api.retrieval.plan import Plan
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_features import Features, features_of
+from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DecayWeights
@@ -50,7 +51,6 @@ _TYPES: Final[Mapping[Operator, AnswerType]] = {
     Operator.VALUE_AT: "value",
     Operator.SUMMARY: "summary",
 }
-_EXACT: Final = frozenset((Operator.LAST, Operator.FIRST))
 
 
 class StoryAnswer(NamedTuple):
@@ -150,7 +150,7 @@ def _decides(stories: Stories, features: Features, plan: Plan) -> bool:
     acts = features.roles.call | features.roles.worked | stories.failed
     if acts.mean() >= ACTS_SHARE:
         return True
-    if plan.operator in _EXACT and features.is_bare:
+    if plan.operator in ORDER and features.is_bare:
         return True
     return plan.operator is Operator.SUMMARY and bool(stories.in_session.any())
 

@@ -15,7 +15,7 @@ import numpy
 from api.retrieval.operators import Operator
 from api.retrieval.plan import Plan
 from api.retrieval.story_facts import facts_asked
-from api.retrieval.story_limits import within_limits
+from api.retrieval.story_limits import in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DAY_MS
@@ -236,8 +236,7 @@ class _Making:
         behind = match - float(match.max())
         within = numpy.zeros(self._count)
         if self._plan.spans:
-            inside = self._within()
-            within = numpy.where(inside, 1.0, -1.0)
+            within = numpy.where(in_time(self._told, self._plan), 1.0, -1.0)
         age_ms = numpy.maximum(0, self._now_ms - self._told.occurred_ms)
         close = numpy.flatnonzero(behind > -_LIKE_THE_BEST[0])
         self._columns |= {
@@ -255,11 +254,6 @@ class _Making:
         leads = self._told.leads_to
         fits = numpy.maximum(0.0, 1.0 + behind)[self._story]
         return numpy.where(leads >= 0, fits[leads], 0.0)
-
-    def _within(self) -> Array:
-        at = self._told.occurred_ms
-        inside = [(at >= span.first_ms) & (at < span.end_ms) for span in self._plan.spans]
-        return numpy.asarray(numpy.any(inside, axis=0))
 
     def _places(self, stories: Array, at_ms: Array, *, newest: bool) -> Array:
         """1 for the newest (or oldest) of some stories, then a half, a third; 0 for all others."""

@@ -33,7 +33,8 @@ _OF_SESSIONS: Final = frozenset(
     )
 )
 """Limited to the session that the question names."""
-_ORDER: Final = {Operator.FIRST: 0, Operator.LAST: -1}
+ORDER: Final = {Operator.FIRST: 0, Operator.LAST: -1}
+"""Operators that ask for a place in time, and which place that is."""
 
 
 def within_limits(
@@ -60,12 +61,12 @@ def within_limits(
     saying = {fact.event_id for fact in facts}
     for applies, limit in (
         (bool(facts), numpy.array([one in saying for one in stories.ids], dtype=bool)),
-        (bool(plan.spans) and operator is Operator.WINDOW, _in_time(stories, plan)),
+        (operator is Operator.WINDOW, in_time(stories, plan)),
         (operator is Operator.CALLS, roles.call | roles.failed_call),
         (operator is Operator.FAILURES, stories.failed),
         (operator in (Operator.COUNT, Operator.USERS) and plan.failed is True, stories.failed),
         (operator is Operator.SIMILAR and plan.failed is not False, stories.failed),
-        (operator in _ORDER, stories.named & roles.says),
+        (operator in ORDER, stories.named & roles.says),
         (operator is Operator.PROMISE, roles.says & ~stories.person & ~stories.asks),
         (operator is Operator.PROMISE, stories.marks > 0),
         (operator in _OF_AGENTS, stories.acted),
@@ -74,14 +75,15 @@ def within_limits(
     ):
         if applies and (within & limit).any():
             within &= limit
-    if is_bare and operator in _ORDER:
+    if is_bare and operator in ORDER:
         places = numpy.flatnonzero(within)
         order = numpy.argsort(stories.occurred_ms[places], kind="stable")
-        within[numpy.delete(places, order[_ORDER[operator]])] = False
+        within[numpy.delete(places, order[ORDER[operator]])] = False
     return within
 
 
-def _in_time(stories: Stories, plan: Plan) -> Array:
+def in_time(stories: Stories, plan: Plan) -> Array:
+    """Which events occurred in the times that a plan limits its answer to; none without such."""
     at = stories.occurred_ms
     inside = [(at >= span.first_ms) & (at < span.end_ms) for span in plan.spans]
-    return numpy.asarray(numpy.any(inside, axis=0) if inside else numpy.ones(len(at), dtype=bool))
+    return numpy.asarray(numpy.any([numpy.zeros(len(at), dtype=bool), *inside], axis=0))

@@ -26,22 +26,21 @@ _IDENTIFIER: Final = re.compile(
 )
 _MEASURE: Final = re.compile(r"\d+[a-z]{1,3}")
 _SESSION: Final = re.compile(r"[\w.:/-]{4,}")
-_BY_SPEAKER: Final = frozenset(
+VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
+"""Operators that ask what something is or was set to."""
+_BY_SPEAKER: Final = VALUES | frozenset(
     (
         *(Operator.LAST, Operator.FIRST, Operator.PREFERENCE, Operator.PROFILE, Operator.PROMISE),
-        *(Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT, Operator.SEARCH),
+        Operator.SEARCH,
     )
 )
-_BY_FAILURE: Final = frozenset(
+BY_FAILURE: Final = frozenset(
     (
         *(Operator.COUNT, Operator.USERS, Operator.FAILURES, Operator.SIMILAR, Operator.CAUSE),
         Operator.LESSON,
     )
 )
-
-
-VALUES: Final = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
-"""Operators that ask what something is or was set to."""
+"""Operators that ask about what failed."""
 
 
 class StoryTerms(NamedTuple):
@@ -145,7 +144,7 @@ def stories_asked(
         marks=sorted({stem(word) for word in MARKS.get(operator, "").split()}),
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
-        by_failure=operator in _BY_FAILURE,
+        by_failure=operator in BY_FAILURE,
         by_fact=operator in VALUES,
         by_cause=operator is Operator.CAUSE,
     )

@@ -40,12 +40,15 @@ class Fact(NamedTuple):
     expired_at: int | None
     user_id: str | None
 
+    @property
+    def until_ms(self) -> int | None:
+        """Up to when it was so, by what ended it; None: it is so."""
+        return self.valid_to if self.valid_to is not None else self.expired_at
+
     def holds(self, at_ms: int) -> bool:
-        """Whether it is so at a moment; what ends it says until when it was."""
-        if self.valid_from > at_ms:
-            return False
-        until = self.valid_to if self.valid_to is not None else self.expired_at
-        return until is None or until > at_ms
+        """Whether it is so at a moment."""
+        until = self.until_ms
+        return self.valid_from <= at_ms and (until is None or until > at_ms)
 
 
 class Entity:

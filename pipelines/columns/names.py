@@ -123,7 +123,7 @@ class ColumnNames:
         names = (entity.canonical_name, name, entity.display_name)
         return EntityName(
             entity_id=entity.entity_id,
-            name=entity.display_name or name or entity.canonical_name,
+            name=self._view.name_of(entity),
             entity_type=entity.corrected_type or entity.entity_type,
             subtype=entity.subtype if first else None,
             names=tuple(dict.fromkeys(one for one in names if one)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import chain, islice
 from typing import Final
 
@@ -88,7 +89,7 @@ class _Telling:
             name = (self._events.names.text(number) or "").lower()
             parts = set(_NAME_PART.findall(name))
             shared = 0 if number in acts else len(parts & capitalised)
-            if not shared and (words := _apart(name)) != " " and words in self._text:
+            if not shared and _apart(name) in self._text:
                 shared = len(parts)
             if shared:
                 matched[number] = shared
@@ -126,10 +127,8 @@ class _Telling:
         sources.append([rows[fact.event_id] for fact in self._facts])
         self._take(chain(*sources))
         if question.by_cause:
-            failed = self._failures()
-            self._leads_to = causes_elsewhere(
-                self._view, (row for row in self._story_of if failed[row])
-            )
+            failures = (row for row in self._story_of if self._failures[row])
+            self._leads_to = causes_elsewhere(self._view, failures)
             self._take(self._leads_to)
 
     def _take(self, rows: Iterable[int]) -> None:
@@ -200,11 +199,13 @@ class _Telling:
     def _failed(self) -> list[int]:
         """What failed and says something of it, the best first."""
         scores = self._events.texts.scores(self._question.stems, self._events.table.size)
-        rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures())
+        rows = numpy.flatnonzero((scores > 0) & self._view.seen & self._failures)
         chosen: list[int] = rows[best(scores[rows], MAX_FAILED)].tolist()
         return chosen
 
+    @cached_property
     def _failures(self) -> Bits:
+        """Of each event whether it did not do what it was to do."""
         table, names = self._events.table, self._events.names
         statuses = [number for one in FAILED if (number := names.find(one)) != NOBODY]
         of_kind = numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.FAILURE,)))
@@ -238,7 +239,7 @@ class _Telling:
             tool=names["tool"][1],
             user=names["user"][1],
             kind=kind,
-            failed=self._failures()[rows],
+            failed=self._failures[rows],
             leads_to=self._leads(rows),
             person=(kind == MESSAGE) & ~numpy.isin(author, self._acting),
             named=spoken,
@@ -272,7 +273,7 @@ class _Telling:
         for column in ("session", "agent"):
             different, places = numpy.unique(table[column][rows], return_inverse=True)
             names = (self._events.names.text(one) or "" for one in different.tolist())
-            parts = [{stem_in(word) for word in words_in(_apart(name.lower()))} for name in names]
+            parts = [{stem_in(word) for word in words_in(name.lower())} for name in names]
             held = [[one in of_name for one in stems] for of_name in parts]
             if held:
                 labels |= numpy.array(held, dtype=bool).reshape(len(parts), len(stems))[places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from pipelines.columns.story_records import StoryFact
@@ -22,9 +23,8 @@ def facts_named(view: View, words: Sequence[str]) -> list[StoryFact]:
     entities = view.tenant.entities
     scored = entities.with_words(words)
     named = sorted(scored, key=lambda row: (-scored[row], entities.all[row].entity_id))
-    seen = [row for row in named if view.sees_entity(row)][:MAX_NAMED]
     told: dict[StoryFact, None] = {}
-    for row in seen:
+    for row in islice(filter(view.sees_entity, named), MAX_NAMED):
         name = entities.all[row].display_name or entities.all[row].canonical_name
         for same in _same(view, row):
             told |= dict.fromkeys(_facts(view, same, name))
@@ -42,15 +42,11 @@ def _facts(view: View, row: int, name: str) -> Iterator[StoryFact]:
     for fact in sorted(facts, key=lambda fact: -fact.valid_from)[:MAX_OF_ONE]:
         event, target = rows.get(fact.event_id), entities[fact.target]
         if event is not None and view.seen[event] and target.stands:
-            until = fact.valid_to if fact.valid_to is not None else fact.expired_at
-            # as whoever met it first spells it, if the viewer may know that
-            spelled = target.name if view.scope.sees_user(target.first_user_id) else None
-            value = target.display_name or spelled or target.canonical_name
             yield StoryFact(
                 fact.event_id,
                 source=name,
                 relation=fact.relation,
-                value=value,
+                value=view.name_of(target),
                 from_ms=fact.valid_from,
-                until_ms=until,
+                until_ms=fact.until_ms,
             )

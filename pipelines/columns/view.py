@@ -116,6 +116,11 @@ class View:
             )
         return self._met[row]
 
+    def name_of(self, entity: Entity) -> str:
+        """How an entity is called: as whoever met it first spells it, where that may be known."""
+        name = entity.name if self.scope.sees_user(entity.first_user_id) else None
+        return entity.display_name or name or entity.canonical_name
+
     def sees_made(self, node: Made | None) -> bool:
         """Whether the viewer sees what consolidation made."""
         if node is None or not node.stands:

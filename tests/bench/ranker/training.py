@@ -9,6 +9,7 @@ import numpy
 
 from api.retrieval.operators import Operator
 from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
+from api.retrieval.story_terms import BY_FAILURE, VALUES
 from tests.bench.ranker.world import Asked
 
 OPERATORS = tuple(Operator)
@@ -23,13 +24,6 @@ _FEW = 0.25
 Array = Any
 
 _ALL = frozenset(Operator)
-_VALUES = frozenset((Operator.VALUE, Operator.VALUE_BEFORE, Operator.VALUE_AT))
-_OF_FAILURES = frozenset(
-    (
-        *(Operator.CAUSE, Operator.LESSON, Operator.FAILURES, Operator.SIMILAR),
-        *(Operator.COUNT, Operator.USERS),
-    )
-)
 _OF_STEPS = frozenset((Operator.AFTER, Operator.BEFORE))
 _OF_SPANS = frozenset((Operator.WINDOW, Operator.SUMMARY))
 _OF_SPEECH = frozenset(
@@ -56,14 +50,14 @@ MEANINGFUL: Sequence[tuple[frozenset[Operator], tuple[str, ...]]] = (
     (_ALL, ("person_says", "agent_says", "call", "worked", "failed", "other")),
     (_OF_SPEECH, ("last_said", "first_said")),
     (
-        _VALUES | {Operator.PROFILE, Operator.TIME},
+        VALUES | {Operator.PROFILE, Operator.TIME},
         (
             *("newest_before", "second_before", "set_last", "set_before", "set_earlier", "sets"),
             *("sets_last", "set_once"),
         ),
     ),
     (
-        _OF_FAILURES | _OF_STEPS | _OF_SPANS,
+        BY_FAILURE | _OF_STEPS | _OF_SPANS,
         (
             *("failed_call", "fixing_call", "fixing_result", "helped", "person_helped"),
             *("asked_for_help", "retried", "story_failed", "story_fixed"),
