@@ -18,6 +18,7 @@ from api.access_log import AccessLog
 from api.caches import ResultCache
 from api.changes import LONGEST_BELL_MS, Changes
 from api.connections import Connections
+from api.edge import EdgeLimits
 from api.errors import ApiProblem
 from api.limits import Limits
 from api.retrieval.graph_scores import ActivationConfig
@@ -154,7 +155,7 @@ class Services:
         bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
         self.changes = Changes(self.ledger, bell_ms=bell_ms)
         self._slots = StreamSlots(settings.max_streams, share.streams)
-        self._most_streams = max(1, share.of(settings.max_connections) // 2)
+        self._most_streams = max(1, EdgeLimits.of(settings, share).connections // 2)
         self._read_threads = CapacityLimiter(32)
         self._query_threads = CapacityLimiter(QUERIES_AT_ONCE)
         self._append_threads = CapacityLimiter(16)

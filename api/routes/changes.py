@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -110,24 +111,31 @@ class _Stream(StreamingResponse):
     media_type = EVENT_STREAM
 
     def __init__(
-        self, frames: AsyncIterator[bytes], at_stop: Callable[[], None], over: Callable[[], None]
+        self,
+        frames: AsyncGenerator[bytes, None],
+        at_stop: Callable[[], None],
+        over: Callable[[], None],
     ) -> None:
         # A proxy that gathers an answer would keep it for ever.
         super().__init__(frames, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._frames = frames
         self._at_stop = at_stop
         self._over = over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"][AT_STOP] = self._at_stop
-        if scope["state"].get(STOPPED):
-            self._at_stop()
         try:
-            await super().__call__(scope, receive, send)
+            async with aclosing(self._frames):  # a client that hangs up stops them anywhere
+                scope["state"][AT_STOP] = self._at_stop
+                if scope["state"].get(STOPPED):
+                    self._at_stop()
+                await super().__call__(scope, receive, send)
         finally:
             self._over()
 
 
-async def _frames(services: Services, wanted: Wanted, after: Position) -> AsyncIterator[bytes]:
+async def _frames(
+    services: Services, wanted: Wanted, after: Position
+) -> AsyncGenerator[bytes, None]:
     """A stream: where it begins, changes, signs of life, and where it ends."""
     settings, changes = services.settings, services.changes
     clock = asyncio.get_running_loop().time

@@ -19,10 +19,7 @@ from recollect.models import Node
 from tests.five_ways import mcp, otlp, python_client
 from tests.five_ways.story import AGENT, QUESTIONS, SESSION, USER, Door
 from tests.integration.api_support import ADMIN_KEY, Api, running_api
-from tests.integration.stack import Stack
-from tests.integration.workers import PATIENCE_S, Workers
-from tests.memory_stack import PARTITIONS
-from tests.servers import emptied_neo4j, emptied_valkey
+from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers, working
 
 pytestmark = pytest.mark.integration
 
@@ -42,21 +39,13 @@ if not PYTHON.exists():
 
 @pytest.fixture(scope="module")
 def workers(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
-    stack = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
-    stack.graph.ensure_schema()
-    yield Workers(stack)
-    stack.close()
+    with working(valkey, neo4j) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def api(workers: Workers, valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
-    options: dict[str, Any] = {
-        "partitions": PARTITIONS,
-        "id_buckets": 64,
-        "channel_timeout_ms": 30_000,
-        "record_accesses": False,
-    }
-    with running_api(valkey.url, neo4j.url, **options) as running:
+    with running_api(valkey.url, neo4j.url, **OF_CLIENTS) as running:
         yield running
 
 

@@ -35,17 +35,13 @@ from recollect import (
 from recollect.local import LocalServices
 from tests.fakes.proxy import CuttingProxy
 from tests.integration.api_support import READ_KEY, WRITE_KEY, Api, running_api
-from tests.integration.stack import Stack
-from tests.integration.workers import Workers
-from tests.memory_stack import PARTITIONS
-from tests.servers import emptied_neo4j, emptied_valkey
+from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers, working
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients" / "python"
-PATIENCE_S = 30.0
 FIVE_LINES = """
 from recollect import Memory
 memory = Memory({url!r}, {key!r})
@@ -57,22 +53,13 @@ print(memory.ask("why was the card charged twice?", timeout_s=30).text)
 
 @pytest.fixture(scope="module")
 def workers(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
-    stack = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
-    stack.graph.ensure_schema()
-    yield Workers(stack)
-    stack.close()
+    with working(valkey, neo4j) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def api(workers: Workers, valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
-    options: dict[str, Any] = {
-        "partitions": PARTITIONS,
-        "id_buckets": 64,
-        "channel_timeout_ms": 30_000,
-        "record_accesses": False,
-        "stream_life_s": 0.1,
-    }
-    with running_api(valkey.url, neo4j.url, **options) as running:
+    with running_api(valkey.url, neo4j.url, **OF_CLIENTS, stream_life_s=0.1) as running:
         yield running
 
 

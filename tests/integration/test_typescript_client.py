@@ -9,14 +9,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.integration.api_support import WRITE_KEY, Api, running_api
 from tests.integration.stack import Stack
-from tests.memory_stack import PARTITIONS, Worker
+from tests.integration.workers import OF_CLIENTS
+from tests.memory_stack import Worker
 from tests.servers import emptied_neo4j, emptied_valkey
 from tests.typescript_models import CLIENT, TARGET, generated
 
@@ -63,14 +63,10 @@ def api(installed: None, valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[A
     """An API whose graph a worker of the first stage keeps up, and whose streams end soon."""
     stack = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
     stack.graph.ensure_schema()
-    options: dict[str, Any] = {
-        "partitions": PARTITIONS,
-        "id_buckets": 64,
-        "channel_timeout_ms": 30_000,
-        "record_accesses": False,
-        "stream_life_s": 0.1,
-    }
-    with running_api(valkey.url, neo4j.url, **options) as running, Worker(stack):
+    with (
+        running_api(valkey.url, neo4j.url, **OF_CLIENTS, stream_life_s=0.1) as running,
+        Worker(stack),
+    ):
         yield running
     stack.close()
 
@@ -82,7 +78,7 @@ def test_the_types_are_those_of_the_api(installed: None) -> None:
 
 def test_its_own_tests_pass(api: Api) -> None:
     printed = npm("test", RECOLLECT_API_URL=api.url, RECOLLECT_API_KEY=WRITE_KEY)
-    assert re.search(r"^# pass 9$", printed, re.MULTILINE), printed
+    assert re.search(r"^# pass 10$", printed, re.MULTILINE), printed
 
 
 def test_the_package_is_used_as_its_page_says(api: Api, tmp_path: Path) -> None:

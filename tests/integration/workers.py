@@ -5,11 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, Final
 
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.integration.enrichment_support import Enriched
 from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
+from tests.servers import emptied_neo4j, emptied_valkey
 
 PATIENCE_S = 30.0
+OF_CLIENTS: Final[dict[str, Any]] = {
+    "partitions": PARTITIONS,
+    "id_buckets": 64,
+    "channel_timeout_ms": 30_000,
+    "record_accesses": False,
+}
+"""Settings of an API that is asked by clients."""
 
 
 class Workers:
@@ -44,3 +55,14 @@ class Workers:
 def _work(fold: Callable[[], None], is_over: threading.Event) -> None:
     while not is_over.wait(0.1):
         fold()
+
+
+@contextmanager
+def working(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Workers]:
+    """Workers over servers that are emptied first."""
+    stack = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j))
+    stack.graph.ensure_schema()
+    try:
+        yield Workers(stack)
+    finally:
+        stack.close()

@@ -56,7 +56,7 @@ export async function* changes(
     if (signal?.aborted) return;
     failures += 1;
     if (!isRetryable(failure) || (!hasBegun && failures >= ATTEMPTS)) throw failure;
-    await pause(pauseBefore(failure, failures));
+    await pause(pauseBefore(failure, failures), signal);
   }
 }
 

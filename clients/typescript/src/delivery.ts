@@ -162,8 +162,8 @@ export class Outbox {
         throw new UnexpectedAnswer(`${batch.length} events sent, ${results.length} answered`);
       }
       return this.#settle(batch, results);
-    } catch (error) {
-      if (!(error instanceof RecollectError)) throw error;
+    } catch (failure) {
+      const error = failure instanceof RecollectError ? failure : misunderstood(failure);
       if (maySucceed(error)) {
         this.#waitAgain(batch, error, true);
         return error;
@@ -189,13 +189,14 @@ export class Outbox {
   #settle(batch: Waiting[], results: BatchResult[]): RecollectError | undefined {
     const again: Waiting[] = [];
     let failure: RecollectError | undefined;
+    // All of it is understood before any of it counts.
+    const errors = results.map((result) => (result.error == null ? null : apiError(result.error)));
     batch.forEach((waiting, index) => {
-      const result = results[index];
-      if (result?.error == null) {
-        this.#accept(waiting.event, result?.global_position);
+      const error = errors[index];
+      if (error == null) {
+        this.#accept(waiting.event, results[index]?.global_position);
         return;
       }
-      const error = apiError(result.error);
       if (maySucceed(error)) {
         again.push(waiting);
         failure = error;
@@ -256,6 +257,11 @@ export class Outbox {
       console.error("recollect: what is called for undelivered events failed", failure);
     }
   }
+}
+
+/** Of an answer that has another form than any that is known. */
+function misunderstood(cause: unknown): RecollectError {
+  return new UnexpectedAnswer("What answered is not the API that is known here", { cause });
 }
 
 /** Whether the same events may be accepted later; to send them again harms nothing. */

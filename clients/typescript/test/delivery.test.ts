@@ -53,6 +53,18 @@ test("a batch whose answer is lost is sent again, the same to the byte", async (
   server[Symbol.dispose]();
 });
 
+test("an answer of another form is told, and ends nothing", async () => {
+  const broken = (body: string): Answer => (_, response) => response.end(body);
+  const server = await serving(broken("null"), broken('{"results":[{"error":{}}]}'), accept);
+  const memory = new Memory(server.url);
+  for (const text of ["one", "two", "three"]) {
+    memory.log("user", text);
+    assert.equal(await memory.flush(), true);
+  }
+  assert.deepEqual(memory.counts, { waiting: 0, accepted: 1, refused: 2, dropped: 0 });
+  server[Symbol.dispose]();
+});
+
 test("what does not fit into the queue is dropped, counted and told", async () => {
   const server = await serving(accept);
   const told: { reason: string; wasRefused: boolean }[] = [];

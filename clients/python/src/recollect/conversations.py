@@ -234,6 +234,28 @@ def _values(event: Stored) -> list[Any]:
     return [deepcopy(plain(event))]
 
 
+class Kept:
+    """What frameworks keep a conversation in.
+
+    Args:
+        session_id: of the conversation.
+        memory: a `Memory` or an `AsyncMemory`.
+        agent: who acts; default the memory's.
+        user: the person concerned; default the memory's.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        memory: AnyMemory,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+    ) -> None:
+        self._memory = memory
+        self._conversation = Conversation(memory, session_id, agent=agent, user=user)
+
+
 def laid_out(items: Sequence[Item]) -> list[tuple[Part, dict[str, Any]]]:
     """The parts of items, each with what rides on it.
 

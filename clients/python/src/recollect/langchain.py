@@ -16,7 +16,7 @@ from pydantic import Field
 
 from recollect.answers import Answer
 from recollect.calls import Plan
-from recollect.conversations import Conversation, Item, Part, message_parts
+from recollect.conversations import Item, Kept, Part, message_parts
 from recollect.frameworks import needed
 from recollect.histories import BESIDE, AnyMemory, awaited, carry_out
 from recollect.models import Node
@@ -39,28 +39,12 @@ with needed("langchain"):
     from langchain_core.retrievers import BaseRetriever
 
 
-class RecollectChatMessageHistory(BaseChatMessageHistory):
+class RecollectChatMessageHistory(Kept, BaseChatMessageHistory):
     """The messages of a chat. Whoever names the same session and user has the same ones.
 
-    What is cleared is no more in the history, but the ledger and the memory keep it.
-
-    Args:
-        session_id: of the chat.
-        memory: a `Memory`; or an `AsyncMemory`, for the methods that are awaited alone.
-        agent: who acts; default the memory's.
-        user: the person concerned; default the memory's.
+    What is cleared is no more in the history, but the ledger and the memory keep it. With an
+    `AsyncMemory` it has the methods that are awaited alone.
     """
-
-    def __init__(
-        self,
-        session_id: str,
-        memory: AnyMemory,
-        *,
-        agent: str | None = None,
-        user: str | None = None,
-    ) -> None:
-        self._memory = memory
-        self._conversation = Conversation(memory, session_id, agent=agent, user=user)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # as LangChain's own have it

@@ -206,6 +206,8 @@ def _listing(values: Mapping[Name, dict[str, Any]], op: ListNamespacesOp) -> lis
 
 def _fits(op: SearchOp, value: Mapping[Name, dict[str, Any]]) -> bool:
     """Whether an item is as a search wants it, but for the query."""
+    if not op.filter:
+        return True
     try:
         return bool(_reference(value).batch([SearchOp(op.namespace_prefix, op.filter)])[0])
     except TypeError:  # compared with what the item does not have

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect.conversations import (
-    Conversation,
     Item,
+    Kept,
     Part,
     called,
     happened,
@@ -36,7 +36,7 @@ _FAILED: Final = "An error occurred while running the tool"
 """What the SDK says instead of the result of a tool that raised, unless it is told otherwise."""
 
 
-class RecollectSession(SessionABC):
+class RecollectSession(Kept, SessionABC):
     """A conversation of an agent. Whoever names the same session and user has the same items.
 
     Words, thoughts, calls and results become events of the session, and the memory answers from
@@ -62,8 +62,7 @@ class RecollectSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = session_settings
-        self._memory = memory
-        self._conversation = Conversation(memory, session_id, agent=agent, user=user)
+        super().__init__(session_id, memory, agent=agent, user=user)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest items, the earliest of them first.
