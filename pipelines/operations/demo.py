@@ -27,6 +27,10 @@ ROOT = "019cb8a0-0088-7000-8000-000000000001"
 """What it goes back to: a question in session deploy-88."""
 CHANGE = "019cb8a0-0088-7000-8000-000000000006"
 """config.changed: a time limit that was shorter from then on."""
+_SUPPORT = "019cb8a0-0301-7000-8000-0000000000"
+"""How ids begin of the events of session support-301."""
+TOOLS = ["list_charges", "refund", "find_refund"]
+"""That the support agent called."""
 READ_TIMEOUT_MS = 30_000
 ASK_TIMEOUT_MS = 30_000
 _NEIGHBOURS = 50
@@ -56,17 +60,35 @@ class Lineage(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question of the tour, and in which session it is asked."""
+    """A question of the tour.
+
+    Attributes:
+        text: as it is asked.
+        session_id: in which it is asked.
+        intent: that is understood.
+        right: events one of which comes first; empty: its tree tells whether it is right.
+    """
 
     text: str
     session_id: str
     intent: str
+    right: frozenset[str] = frozenset()
 
 
 QUESTIONS: Final = (
     Question("Why was order 4711 charged twice?", "checkout-4711", "why"),
-    Question("What tools did the support agent use for order 4711?", "support-301", "what"),
-    Question("Find events similar to the refund that timed out", "support-301", "related"),
+    Question(
+        "What tools did the support agent use for order 4711?",
+        "support-301",
+        "what",
+        frozenset(f"{_SUPPORT}{call}" for call in ("03", "05", "07", "09", "11")),
+    ),
+    Question(
+        "Find events similar to the refund that timed out",
+        "support-301",
+        "related",
+        frozenset(f"{_SUPPORT}{failure}" for failure in ("06", "08")),
+    ),
 )
 
 
@@ -223,6 +245,7 @@ def checks(
     placeholders: int,
 ) -> Sequence[Check]:
     """What must hold at the end; `fresh`: the ledger held nothing else."""
+    right = [set(reply.node_ids[:1]) <= reply.question.right for reply in answered[1:]]
     understood = [reply.question.intent in _intents(reply) for reply in answered]
     return (
         Check(imported.read == EVENTS and not imported.refused, "every event was taken"),
@@ -238,6 +261,10 @@ def checks(
         Check(
             bool(answered) and {FAILURE, CHANGE} <= answered[0].explained_by,
             "the first answer leads from the failure to the change behind it",
+        ),
+        Check(
+            all(right) and answered[1].document["answer"]["value"] == TOOLS,
+            "the others begin with what is right, and the tools are those that were called",
         ),
         Check(placeholders == 0 or not fresh, "no event waits for its parent"),
         Check(
