@@ -143,7 +143,7 @@ def test_entries_cut_off_the_append_only_file(
     append(ledger, 200, count, batch)
     before = streams(ledger)
     held = some_checkpoints(before, random.Random(seed))
-    server.kill()
+    kill_synced(server)
     cut_entries(server, count, extra_bytes)
     server.start()
     server.wait_ready()
