@@ -143,7 +143,7 @@ def first_record(stream: io.BufferedReader) -> Any:
 
 
 Record = tuple[dict[str, int], Any]
-"""Where it is, and what it is: a value, or an InvalidInput."""
+"""Where it is, and what it is: a value, an InvalidInput, or a Note of what is not read."""
 
 
 def records(stream: io.BufferedReader, lists: Collection[str] = ()) -> Iterator[Record]:
@@ -166,6 +166,9 @@ def records(stream: io.BufferedReader, lists: Collection[str] = ()) -> Iterator[
         else:
             place = {} if where is whole else where
             yield from (({**place, "record": n}, item) for n, item in enumerate(listed, start=1))
+            for name, other in value.items():
+                if isinstance(other, list) and other and other is not listed:
+                    yield where, Note(where, name, "of a page one list is read: this is another")
 
 
 def _as_in_lines(value: Any) -> Any:

@@ -138,6 +138,9 @@ def _mapped(
         if isinstance(value, InvalidInput):
             yield Item(where, None, value)
             continue
+        if isinstance(value, Note):
+            yield value
+            continue
         if not is_shallow(value, MAX_PAYLOAD_DEPTH):
             rule = f"nested at most {MAX_PAYLOAD_DEPTH} levels deep"
             yield Item(where, None, InvalidInput((("(record)", rule),)))

@@ -257,3 +257,10 @@ def test_what_stands_beside_a_field_inside_a_column_is_kept(tmp_path: Path) -> N
     (event,) = events(ledger)
     assert event["user_id"] == "C-7"
     assert event["payload"]["customer"] == {"id": "C-7", "name": "Ann"}
+
+
+def test_another_list_of_a_page_is_told() -> None:
+    page = json.dumps({"relations": [1], "results": [{"id": "m"}], "next": None}).encode()
+    record, note = (value for _, value in records(peekable(io.BytesIO(page)), ("results",)))
+    assert record == {"id": "m"}
+    assert note.field == "relations"
