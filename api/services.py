@@ -42,6 +42,7 @@ from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
 from projections.events import EVERYONE, Event, timestamp_ms
 from projections.identity import START, Position
+from projections.traces.calls import ToldCalls
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound="CountedRead")
@@ -153,6 +154,7 @@ class Services:
             self.ledger, lambda: watch.sample.overloaded(settings), self.shown.count_read
         )
         bell_ms = min(LONGEST_BELL_MS, ceil(settings.redis_timeout_s * 500))
+        self.told_calls = ToldCalls()
         self.changes = Changes(self.ledger, bell_ms=bell_ms)
         self._slots = StreamSlots(settings.max_streams, share.streams)
         self._most_streams = max(1, EdgeLimits.of(settings, share).connections // 2)

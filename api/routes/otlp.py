@@ -132,7 +132,7 @@ async def take_log_records(caller: Writer, services: ServicesOf, body: SentBody)
 
 def _take_spans(services: Services, body: Sent, caller: Caller) -> Response:
     spans = _read(body, body.encoding.read_spans, services.settings.otlp_max_bytes)
-    mapped = map_spans(spans, caller.tenant, caller.user_id)
+    mapped = map_spans(spans, caller.tenant, caller.user_id, services.told_calls)
     refused = _appended(services, mapped.drafts, caller)
     refused.add_all(mapped.refused)
     rejected = set(refused.reasons)
@@ -145,7 +145,7 @@ def _take_spans(services: Services, body: Sent, caller: Caller) -> Response:
 def _take_log_records(services: Services, body: Sent, caller: Caller) -> Response:
     records = _read(body, body.encoding.read_log_records, services.settings.otlp_max_bytes)
     told = spans_of(records)
-    mapped = map_spans(told.spans, caller.tenant, caller.user_id)
+    mapped = map_spans(told.spans, caller.tenant, caller.user_id, services.told_calls)
     of_spans = _appended(services, mapped.drafts, caller)
     of_spans.add_all(mapped.refused)
     refused = _Refused()

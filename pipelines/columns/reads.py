@@ -140,7 +140,7 @@ class ColumnReads(NameReads, Protocol):
         ...
 
     def session_user(self, session_id: str) -> str | None:
-        """The user of a session, by its last events, whoever looks; None: they are of nobody."""
+        """Whose session it is, whoever looks: by its first event of a user; None: nobody's."""
         ...
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:

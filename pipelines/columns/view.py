@@ -25,8 +25,6 @@ from projections.events import LAST_MS
 
 CONTEXT_EVENTS: Final = 50
 """The last events of a session among which the most important are looked for."""
-SESSION_USERS: Final = 50
-"""The last events of a session among which its user is looked for."""
 NEIGHBOUR_STEPS: Final = 3
 """Events before and after a hit that are candidates too: an answer stands beside its question."""
 _BEHIND_ALL: Final = (LAST_MS, "")
@@ -332,12 +330,22 @@ class View:
         ]
 
     def session_user(self, session_id: str) -> str | None:
-        """The user of a session, by its last events, whoever looks; None: they are of nobody."""
+        """Whose session it is: the user of whom the ledger had an event first; None: nobody's.
+
+        The first, by a position that nobody can choose: who writes into the session of another
+        must not turn its view into their own.
+        """
         events = self.tenant.events
-        order = events.sessions.get(events.names.find(session_id), [])
-        numbers = events.table["user"][order[: -SESSION_USERS - 1 : -1]]
-        users = numbers[numbers != NOBODY]
-        return events.names.text(int(users[0])) if len(users) else None
+        rows = numpy.array(
+            events.sessions.get(events.names.find(session_id), ()), dtype=numpy.int32
+        )
+        rows = rows[events.table["user"][rows] != NOBODY]
+        if not len(rows):
+            return None
+        order = numpy.lexsort(
+            (events.table["position_seq"][rows], events.table["position_ms"][rows])
+        )
+        return events.names.text(int(events.table["user"][rows[order[0]]]))
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
         """Events among which the session's `limit` best by decay score are, and how many it has.

@@ -150,8 +150,8 @@ MODEL: Final = (
 TOOL_NAME: Final = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name")
 TOOL_CALL_ID: Final = ("gen_ai.tool.call.id", "tool.id", "tool_call.id")
 ARGUMENTS: Final = (
-    *("langfuse.observation.input", "gen_ai.tool.call.arguments", "tool.parameters"),
-    *("input.value", "traceloop.entity.input"),
+    *("langfuse.observation.input", "gen_ai.tool.call.arguments", "input.value"),
+    *("traceloop.entity.input", "tool.parameters"),  # some write the tool's schema into the last
 )
 RESULT: Final = (
     *("langfuse.observation.output", "gen_ai.tool.call.result", "output.value"),

@@ -6,7 +6,14 @@ from typing import Any, Final
 
 from projections.events import timestamp_text
 from projections.traces.attributes import MODEL, TOKENS, failure, said, text_of
-from projections.traces.calls import call_event_id, call_key, call_payload, outcome, result_event_id
+from projections.traces.calls import (
+    call_event_id,
+    call_key,
+    call_payload,
+    outcome,
+    result_event_id,
+    told_call,
+)
 from projections.traces.context import Context
 from projections.traces.conversations import (
     Conversation,
@@ -234,6 +241,7 @@ def _call(context: Context, part: Part, place: str, cause: str | None) -> Draft:
         event_id = context.span_event_id(place)
     else:
         event_id = call_event_id(context.tenant, context.span.trace_id, key)
+    context.calls.add(context.tenant, context.span.trace_id, told_call(event_id, key, part))
     return context.draft(
         event_id,
         "tool.call",

@@ -14,6 +14,7 @@ from projections.traces.attributes import (
     SpanKind,
     text_of,
 )
+from projections.traces.calls import ToldCalls
 from projections.traces.drafts import NS_PER_MS, Draft, envelope, otlp_id
 from projections.traces.telemetry import Span
 
@@ -56,6 +57,7 @@ class Context(NamedTuple):
         own: what it names itself; ids are made of this, which no other span can change.
         whose: the same, filled from spans above and beside it.
         cause: the event of the nearest span above it, computed when asked for.
+        calls: that models told of, in spans that began before.
     """
 
     span: Span
@@ -65,6 +67,7 @@ class Context(NamedTuple):
     own: Whose
     whose: Whose
     cause: Callable[[], str | None]
+    calls: ToldCalls
 
     @property
     def start_ms(self) -> int:

@@ -78,7 +78,7 @@ def envelope(event_type: str, time_ms: int, fields: Mapping[str, Any]) -> dict[s
 
 
 def merged(drafts: Iterable[Draft]) -> list[Draft]:
-    """One draft an event, in the order of time; optional fields are filled from other accounts."""
+    """One draft an event, by time and causes first; other accounts fill optional fields."""
     by_id: dict[str, list[Draft]] = {}
     for draft in drafts:
         by_id.setdefault(draft.event_id, []).append(draft)
@@ -88,7 +88,23 @@ def merged(drafts: Iterable[Draft]) -> list[Draft]:
         events[best.event_id] = best
         others = [draft for draft in accounts if not draft.ends_as(best.envelope.get("status"))]
         events.update((draft.event_id, draft) for draft in map(Draft.apart, others))
-    return sorted(events.values(), key=lambda draft: (draft.time_ms, draft.event_id))
+    return sorted(
+        events.values(), key=lambda draft: (draft.time_ms, _steps(draft, events), draft.event_id)
+    )
+
+
+def _steps(draft: Draft, events: Mapping[str, Draft]) -> int:
+    """How many of its causes stand in the same millisecond; they come before it."""
+    for steps in range(_MAX_STEPS):
+        cause = events.get(draft.envelope.get("parent_event_id", ""))
+        if cause is None or cause.time_ms != draft.time_ms:
+            return steps
+        draft = cause
+    return _MAX_STEPS
+
+
+_MAX_STEPS: Final = 64
+"""Also what ends a circle."""
 
 
 _FILLED: Final = ("parent_event_id", "ended_at", "user_id", "tool_name")

@@ -1,4 +1,4 @@
-"""Spans become envelopes: a pure function of the spans of one request.
+"""Spans become envelopes: a function of the spans of one request, and of calls told before.
 
 - A call of a model: `message.system`, `message.user` and `tool.result` of what is new in what was
   sent; `agent.thought`, `message.assistant` and `tool.call` of what came back; `llm.failed` when it
@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from projections.traces.attributes import SpanKind, span_kind
+from projections.traces.calls import ToldCalls
 from projections.traces.chats import chat_drafts, trigger_of
 from projections.traces.context import Context, Whose, whose_is_it
 from projections.traces.drafts import Draft, merged
@@ -52,20 +53,26 @@ class Mapped(NamedTuple):
     refused: list[tuple[int, str]]
 
 
-def map_spans(spans: Sequence[Span], tenant: str, user_id: str | None = None) -> Mapped:
+def map_spans(
+    spans: Sequence[Span],
+    tenant: str,
+    user_id: str | None = None,
+    calls: ToldCalls | None = None,
+) -> Mapped:
     """The events of spans, whatever their order.
 
     Args:
         spans: of one request.
         tenant: the caller's.
         user_id: the caller's; None: whom a span names, or nobody.
+        calls: that models told of in requests before; those of this one are added.
     """
-    request = _Request(spans, tenant, user_id)
+    request = _Request(spans, tenant, user_id, calls or ToldCalls())
     drafts: list[Draft] = []
     refused: list[tuple[int, str]] = []
     scopes = ignored = 0
-    for place, span in enumerate(spans):
-        kind = request.kinds[place]
+    for place in request.order:
+        span, kind = spans[place], request.kinds[place]
         if kind is None:
             ignored += 1
         elif (rule := _broken_rule(span)) is not None:
@@ -104,15 +111,22 @@ _DRAFTS: Final[dict[SpanKind, Callable[[Context], list[Draft]]]] = {
 class _Request:
     """The spans of a request, and what lies above each."""
 
-    def __init__(self, spans: Sequence[Span], tenant: str, user_id: str | None) -> None:
+    def __init__(
+        self, spans: Sequence[Span], tenant: str, user_id: str | None, calls: ToldCalls
+    ) -> None:
         self._spans = spans
         self._tenant = tenant
+        self._calls = calls
         self.kinds = [span_kind(span) for span in spans]
         self._places = {
             (span.trace_id, span.span_id): place
             for place, span in enumerate(spans)
             if not span.is_log
         }
+        # As they began: a model before the tools that it asks for.
+        self.order = sorted(
+            range(len(spans)), key=lambda place: (spans[place].start_ns, spans[place].span_id)
+        )
         of_caller = Whose(None, user_id)
         self._whose = [whose_is_it(span).or_else(of_caller) for span in spans]
         self._of_trace = self._named_by_trace()
@@ -134,16 +148,13 @@ class _Request:
                 *self._above(place), self._of_trace.get(span.trace_id, named_here)
             ),
             cause=lambda: self._cause(place),
+            calls=self._calls,
         )
 
     def _named_by_trace(self) -> dict[str, Whose]:
         """Session and user that the earliest spans of a trace name, for those that name none."""
-        order = sorted(
-            range(len(self._spans)),
-            key=lambda place: (self._spans[place].start_ns, self._spans[place].span_id),
-        )
         named: dict[str, Whose] = {}
-        for place in order:
+        for place in self.order:
             named_here = self._whose[place]
             if named_here.session_id or named_here.user_id:
                 trace = self._spans[place].trace_id

@@ -216,14 +216,18 @@ def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _message_parts(raw: Mapping[str, Any], role: str) -> Iterator[Part]:
+    words: list[Part] = []
     for name in ("parts", "content", "contents"):
         value = raw.get(name)
         # a tool's words may be JSON, and are its result; others' are words
         value = parsed(value) if name != "content" or role != "tool" else value
         if isinstance(value, list):
-            yield from _parts(value)
-        elif value is not None and value != "":
-            yield Part("text", _as_text(value))
+            here = list(_parts(value))
+        else:
+            here = [] if value in (None, "") else [Part("text", _as_text(value))]
+        # some tracers write the same words twice: as a text, and as a list of parts
+        words.extend([part for part in here if part not in words] if words else here)
+    yield from words
     calls = parsed(raw.get("tool_calls"))
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, Mapping):

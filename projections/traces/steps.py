@@ -21,7 +21,13 @@ from projections.traces.attributes import (
     said,
     text_of,
 )
-from projections.traces.calls import call_event_id, call_key, outcome, result_event_id
+from projections.traces.calls import (
+    ToldCall,
+    call_event_id,
+    call_key,
+    outcome,
+    result_event_id,
+)
 from projections.traces.context import Context
 from projections.traces.conversations import conversation, nested
 from projections.traces.drafts import Draft
@@ -61,6 +67,7 @@ class _Told(NamedTuple):
     arguments: Any
     result: Part
     key: str | None
+    call: ToldCall | None = None
 
 
 def step_drafts(context: Context) -> list[Draft]:
@@ -68,7 +75,7 @@ def step_drafts(context: Context) -> list[Draft]:
     word, told = STEPS[context.kind].word, _told(context)
     wrong = failure(context.span)
     call_id = {"call_id": told.result.call_id} if told.result.call_id else {}
-    is_shared = told.key is not None
+    is_shared = told.key is not None or told.call is not None
     call = context.draft(
         _call_id(context, told),
         f"{word}.call",
@@ -86,8 +93,8 @@ def step_drafts(context: Context) -> list[Draft]:
         f"{word}.result",
         # Later than its call, which the model that asks for it tells a millisecond after its end.
         max(context.end_ms, context.start_ms + 2),
-        is_shared=is_shared,
-        own_id=context.span_event_id("result") if is_shared else None,
+        is_shared=told.key is not None,
+        own_id=None if told.key is None else context.span_event_id("result"),
         tool_name=told.name,
         status=status if wrong is None else wrong.status,
         parent_event_id=call.event_id,
@@ -116,8 +123,16 @@ def _told(context: Context) -> _Told:
     wrong = failure(context.span)
     if wrong is not None:
         result = result._replace(value=wrong.error, failed=True)
-    result = result._replace(call_id=text_of(attributes, TOOL_CALL_ID) or result.call_id)
-    return _Told(name, arguments, result, call_key(result.call_id, name, arguments))
+    call_id = text_of(attributes, TOOL_CALL_ID) or result.call_id
+    call = None
+    if context.kind is SpanKind.TOOL:
+        trace, span_id = (context.tenant, context.span.trace_id), context.span.span_id
+        call = context.calls.of_tool(trace, span_id, name, (call_id, arguments))
+    if call is not None:
+        result = result._replace(call_id=call.call_id)
+        return _Told(name, arguments, result, key=call.key, call=call)
+    result = result._replace(call_id=call_id)
+    return _Told(name, arguments, result, call_key(call_id, name, arguments))
 
 
 _OBSERVED: Final = {"args", "kwargs"}
@@ -179,6 +194,8 @@ def _of_memory(attributes: Mapping[str, Any], query: Any) -> dict[str, Any]:
 
 def _call_id(context: Context, told: _Told) -> str:
     tenant, span = context.tenant, context.span
+    if told.call is not None:
+        return told.call.event_id
     if told.key is None:
         return context.span_event_id("call")
     return call_event_id(tenant, span.trace_id, told.key)

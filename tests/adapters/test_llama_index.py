@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -74,9 +76,9 @@ async def test_messages_are_events_with_their_causes(awaiting: AsyncMemory, name
         ("tool.result", "charge", "failed"),
         ("message.assistant", None, None),
     ]
-    causes = {e.source: e.target for e in context.edges if e.type == "CAUSED_BY"}
+    causes = {(e.source, e.target) for e in context.edges if e.type == "CAUSED_BY"}
     ids = [node.node_id for node in order]
-    assert [causes[effect] for effect in ids[1:]] == ids[:-1]
+    assert causes >= set(pairwise(reversed(ids)))
 
 
 @pytest.mark.parametrize("messages", [[], [ChatMessage("Hello", role="assistant")]])
@@ -84,3 +86,16 @@ async def test_without_a_question_it_says_nothing(
     memory: Memory, name: str, messages: list[ChatMessage]
 ) -> None:
     assert await RecollectMemoryBlock(memory=memory, session=name).aget(messages) == ""
+
+
+async def test_it_asks_as_whom_it_was_made_for_wherever_it_is_called(
+    memory: Memory, name: str
+) -> None:
+    block = RecollectMemoryBlock(memory=memory, session=name, user="ana")
+    memory.session(name, user="ana").log("user", "My locker code is 1906")
+    memory.session(name, user="ben").log("user", "My locker code is 2207")
+    memory.wait()
+    with memory.session("elsewhere", user="ben"):
+        told = await block.aget([ChatMessage("Which locker code?", role="user")])
+    assert "1906" in told
+    assert "2207" not in told

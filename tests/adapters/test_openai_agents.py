@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -196,9 +197,9 @@ async def test_a_run_is_remembered_with_its_causes(memory: Memory, name: str) ->
         ("message.user", None),
         ("message.assistant", None),
     ]
-    causes = {edge.source: edge.target for edge in context.edges if edge.type == "CAUSED_BY"}
+    causes = {(e.source, e.target) for e in context.edges if e.type == "CAUSED_BY"}
     ids = [node.node_id for node in order]
-    assert [causes[effect] for effect in ids[1:]] == ids[:-1]
+    assert causes >= set(pairwise(reversed(ids)))
     assert order[2].attributes["tool_name"] == "charge"
 
 

@@ -13,7 +13,7 @@ from enrichment.causality import RETRY
 from enrichment.event_kinds import FAILED
 from enrichment.names import VALUE
 from pipelines.columns.reads import Beside, Mentions
-from pipelines.columns.view import CONTEXT_EVENTS, NEIGHBOUR_STEPS, SESSION_USERS
+from pipelines.columns.view import CONTEXT_EVENTS, NEIGHBOUR_STEPS
 from pipelines.graph.client import SERVER_VERSION
 from pipelines.graph.fulltext import found_text, lucene_query
 from pipelines.graph.reader import GraphRead
@@ -505,13 +505,14 @@ def _step_edge(
 
 SESSION_USER: Final = f"""
 {OF_SESSION}
-WITH e ORDER BY {NEWEST} LIMIT {SESSION_USERS}
+WITH e, split(e.global_position, '-') AS position
+ORDER BY toInteger(position[0]), toInteger(position[1])
 RETURN head(collect(e.user_id)) AS user_id
 """
 
 
 def session_user(graph: GraphRead, tenant: str, session_id: str) -> str | None:
-    """The user of a session, by its last events; None: they are of nobody."""
+    """Whose session it is: by its first event of a user; None: nobody's."""
     (row,) = graph.rows(SESSION_USER, tenant=tenant, session_id=session_id)
     user_id: str | None = row["user_id"]
     return user_id

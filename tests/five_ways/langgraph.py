@@ -58,16 +58,22 @@ def _remember(state: MessagesState, *, store: BaseStore) -> None:
             store.put((SESSION,), message.id, convert_to_openai_messages(message))
 
 
-def run(door: Door) -> None:
-    """Tell the story."""
+def agent(after: str = END) -> StateGraph[MessagesState]:
+    """A model and its tools; `after` names the node behind its answer."""
     model = FakeMessagesListChatModel(responses=_script())
     graph = StateGraph(MessagesState)
     graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
     graph.add_node("tools", ToolNode(list(map(_tool, calls().values())), handle_tool_errors=_told))
-    graph.add_node("remember", _remember)
     graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "remember"})
+    graph.add_conditional_edges("model", tools_condition, {"tools": "tools", END: after})
     graph.add_edge("tools", "model")
+    return graph
+
+
+def run(door: Door) -> None:
+    """Tell the story."""
+    graph = agent(after="remember")
+    graph.add_node("remember", _remember)
     graph.add_edge("remember", END)
     with Memory(door.url, door.key, tenant=door.tenant, agent=AGENT, user=USER) as memory:
         compiled = graph.compile(store=RecollectStore(memory))

@@ -80,10 +80,15 @@ def _tool(call: Call) -> FunctionTool:
     )
 
 
+def tools() -> list[FunctionTool]:
+    """All that it may call."""
+    return [_tool(call) for call in calls().values()]
+
+
 async def run(door: Door) -> None:
     """Tell the story."""
     set_tracing_disabled(True)
-    agent = Agent(name=AGENT, model=Scripted(), tools=[_tool(call) for call in calls().values()])
+    agent = Agent(name=AGENT, model=Scripted(), tools=tools())
     with Memory(door.url, door.key, tenant=door.tenant, agent=AGENT, user=USER) as memory:
         session = RecollectSession(SESSION, memory)
         for turn in TURNS:

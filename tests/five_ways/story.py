@@ -44,13 +44,13 @@ TURNS: Final = (
         "Please refund order ORD-4711, I was charged 84 euros twice by Northwind Bank.",
         (
             Call(
-                "call_1",
+                "call_K8fQ2mX91",
                 "refund_order",
                 {"order": "ORD-4711", "amount": 84},
                 error="gateway timeout after 30 seconds",
             ),
             Call(
-                "call_2",
+                "call_T7cV5bN22",
                 "check_gateway",
                 {"region": "eu-west"},
                 result={"state": "degraded", "waiting": 12},
@@ -62,7 +62,7 @@ TURNS: Final = (
         "Then send the receipt to Maria Keller, she moved from Hamburg to Lisbon.",
         (
             Call(
-                "call_3",
+                "call_R4gH6jL33",
                 "send_receipt",
                 {"order": "ORD-4711", "to": "Maria Keller"},
                 result={"receipt": "RC-881", "sent": True},

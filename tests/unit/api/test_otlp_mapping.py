@@ -13,6 +13,8 @@ from api.otlp.protobuf import read_log_records
 from enrichment.event_kinds import EventKind, event_kind
 from enrichment.payloads import offered_event
 from enrichment.text import event_text
+from projections.traces.calls import ToldCalls
+from projections.traces.mapping import map_spans
 from projections.traces.telemetry import STATUS_ERROR, Occurrence, Span
 from tests.otlp_factories import (
     BEGIN_NS,
@@ -702,3 +704,105 @@ def test_a_tool_that_fails_at_once_comes_after_its_call() -> None:
     failed = tool("refund", CALL, {}, at=1, lasts=0, error="no")
     told = {event["event_type"]: event["occurred_at"] for event in envelopes([asked, failed])}
     assert told["message.user"] < told["tool.call"] < told["tool.result"]
+
+
+# -- tools whose spans do not know the id of their call --------------------------------------------
+
+
+def openinference_tool(name: str, arguments: Any, result: Any, **more: Any) -> Span:
+    told = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    attributes = {"openinference.span.kind": "TOOL", "tool.name": name, "input.value": told}
+    attributes["tool.parameters"] = json.dumps({"type": "object", "properties": {"order": {}}})
+    return span(f"{name} {more}", {**attributes, "output.value": json.dumps(result)}, **more)
+
+
+def of_requests(*requests: list[Span], calls: ToldCalls, tenant: str = "acme") -> list[Any]:
+    """What one process makes of requests, one after the other."""
+    drafts = [draft for spans in requests for draft in map_spans(spans, tenant, None, calls).drafts]
+    events = {draft.event_id: draft.envelope for draft in drafts}
+    return [
+        (event["event_type"], event["payload"].get("call_id"))
+        for event in sorted(events.values(), key=lambda event: event["occurred_at"])
+        if event["event_type"].startswith("tool.")
+    ]
+
+
+@pytest.mark.parametrize("told", [ORDER, str(ORDER), "4711"])
+def test_a_tool_without_a_call_id_carries_out_what_its_model_asked_for(told: Any) -> None:
+    asked = chat("first", ASKED, [asks(CALL, "refund", ORDER)])
+    done = openinference_tool("refund", told, {"refunded": 84}, at=2)
+    wanted = [("tool.call", CALL), ("tool.result", CALL)]
+    calls = ToldCalls()
+    assert of_requests([asked], [done], calls=calls) == wanted
+    assert of_requests([done], [asked, done], calls=calls) == wanted
+    assert of_requests([done, asked], calls=ToldCalls()) == wanted
+
+
+def test_equal_calls_are_carried_out_one_after_the_other() -> None:
+    other = CALL[::-1]
+    asked = chat("first", ASKED, [asks(CALL, "refund", ORDER), asks(other, "refund", ORDER)])
+    spans = [openinference_tool("refund", ORDER, {"at": at}, at=at) for at in (3, 2, 4)]
+    told = of_requests([asked, *spans], calls=ToldCalls())
+    assert told.count(("tool.call", CALL)) == told.count(("tool.result", CALL)) == 1
+    assert told.count(("tool.call", other)) == told.count(("tool.result", other)) == 1
+    assert told.count(("tool.call", None)) == told.count(("tool.result", None)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "tenant"),
+    [
+        ({"trace_id": TRACE[::-1]}, "acme"),
+        ({"attributes": {"tool.name": "cancel"}}, "acme"),
+        ({"attributes": {"input.value": '{"order": 4712}'}}, "acme"),
+        ({}, "globex"),
+    ],
+)
+def test_a_call_of_another_trace_tool_or_tenant_is_another(
+    change: dict[str, Any], tenant: str
+) -> None:
+    done = openinference_tool("refund", ORDER, {"refunded": 84}, at=2)
+    attributes = {**done.attributes, **change.pop("attributes", {})}
+    calls = ToldCalls()
+    of_requests([chat("first", ASKED, [asks(CALL, "refund", ORDER)])], calls=calls)
+    told = of_requests([done._replace(attributes=attributes, **change)], calls=calls, tenant=tenant)
+    assert told == [("tool.call", None), ("tool.result", None)]
+
+
+def test_calls_of_traces_long_ago_are_forgotten() -> None:
+    calls = ToldCalls(most_traces=2)
+    asked = chat("first", ASKED, [asks(CALL, "refund", ORDER)])
+    done = openinference_tool("refund", ORDER, {"refunded": 84}, at=2)
+    others = [asked._replace(trace_id=f"{number:032x}") for number in (1, 2)]
+    of_requests([asked, *others], calls=calls)
+    assert of_requests([done], calls=calls) == [("tool.call", None), ("tool.result", None)]
+
+
+def test_a_schema_of_a_tool_is_not_what_it_was_called_with() -> None:
+    call, _ = envelopes([openinference_tool("refund", ORDER, {"refunded": 84})])
+    assert call["payload"]["arguments"] == ORDER
+
+
+def test_words_that_stand_twice_in_a_message_are_said_once() -> None:
+    message = "llm.output_messages.0.message"
+    told = span(
+        "answer",
+        {
+            "openinference.span.kind": "LLM",
+            f"{message}.role": "assistant",
+            f"{message}.content": "Done.",
+            f"{message}.contents.0.message_content.type": "text",
+            f"{message}.contents.0.message_content.text": "Done.",
+        },
+    )
+    assert only([told], "message.assistant")["payload"]["content"] == "Done."
+
+
+def test_in_one_millisecond_causes_come_first() -> None:
+    for order in range(20):
+        call_id = f"{CALL}{order}"
+        done = tool("refund", call_id, {"order": order}, "done", at=0, lasts=0)
+        sent = [*ASKED, returns(call_id, "done")]
+        after = chat("next", sent, [text("assistant", "Done.")], at=0.001, lasts=0)
+        *_, result, answer = envelopes([after, done])
+        assert result["occurred_at"] == answer["occurred_at"]
+        assert answer["parent_event_id"] == result["event_id"]

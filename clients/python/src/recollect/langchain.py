@@ -107,7 +107,10 @@ class RecollectRetriever(BaseRetriever):
 
     def _plan(self, query: str, k: int | None) -> Plan[Answer]:
         memory: AnyMemory = self.memory
-        who = memory.asker(self.session, self.agent, self.user)
+        place = memory.current_session
+        if self.session is not None:
+            place = memory.session(self.session, agent=self.agent, user=self.user)
+        who = memory.asker(place, self.agent, self.user)
         return ask(who, query, False, {**_OPTIONS, "max_nodes": k or self.k, **self.options})
 
 

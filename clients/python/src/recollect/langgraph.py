@@ -38,6 +38,10 @@ Namespace: TypeAlias = tuple[str, ...]
 Name: TypeAlias = tuple[Namespace, str]
 Rows: TypeAlias = dict[Name, Row]
 UserOf: TypeAlias = Callable[[Namespace], "str | None"]
+
+DIRECTORY: Final = "store"
+"""The session that says which namespaces there are."""
+
 OPENED: Final = "store.namespace_opened"
 MOST_RANKED: Final = 500
 """Nodes that the memory ranks for a query; what is beyond them has no score."""
@@ -76,7 +80,7 @@ class RecollectStore(BaseStore):
         self._spaces: dict[Namespace, Values] = {}
         self._named: set[Namespace] = set()
         owner = None if callable(user) else user
-        directory = memory.session("store", agent=agent, user=owner)
+        directory = memory.session(DIRECTORY, agent=agent, user=owner)
         self._opened = History(memory, directory, "namespaces")
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -135,10 +139,11 @@ class RecollectStore(BaseStore):
             spaces.setdefault(self._user_of(namespace), set()).add(namespace)
         ranks: dict[str, float] = {}
         for user, namespaces in spaces.items():
-            who = self._memory.asker(agent=self._agent, user=user)
             options: dict[str, Any] = {"max_nodes": MOST_RANKED, "record_access": False}
+            place = self._memory.session(DIRECTORY, agent=self._agent, user=user)
             if len(namespaces) == 1:
                 options["session"] = _session_id(*namespaces)
+            who = self._memory.asker(place)
             answer = yield from ask(who, query, False, {**options, "proactive": False})
             ranks.update((node.node_id, node.scores.rank_score) for node in answer.nodes)
         ranked = {name: row.event_ids & ranks.keys() for name, row in rows.items()}

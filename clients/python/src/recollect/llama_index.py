@@ -62,9 +62,9 @@ class RecollectMemoryBlock(BaseMemoryBlock[str]):
         questions = [each.content for each in messages or () if each.role == MessageRole.USER]
         if not questions or not questions[-1]:
             return ""
-        who = self.memory.asker(self.session, self.agent, self.user)
-        options = {"max_tokens": self.max_tokens}
-        return (await awaited(self.memory, ask(who, questions[-1], True, options))).text
+        place = self.memory.session(self.session, agent=self.agent, user=self.user)
+        plan = ask(self.memory.asker(place), questions[-1], True, {"max_tokens": self.max_tokens})
+        return (await awaited(self.memory, plan)).text
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         items = [Item(each.model_dump(mode="json"), _parts(each)) for each in messages]

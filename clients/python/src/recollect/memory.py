@@ -31,7 +31,7 @@ from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
 from recollect.local import DATA, LocalServices
 from recollect.models import AskOptions, Change, ContextOptions, EntityItem, FactsOptions
-from recollect.sessions import Recorder
+from recollect.sessions import Recorder, Session
 from recollect.why import Why, WhyOptions
 
 T = TypeVar("T")
@@ -289,7 +289,7 @@ class Memory(Recorder):
 
     def asker(
         self,
-        session: str | None = None,
+        session: Session | str | None = None,
         agent: str | None = None,
         user: str | None = None,
         *,

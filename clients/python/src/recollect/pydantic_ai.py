@@ -77,8 +77,7 @@ def memory_toolset(
         return memory.session(session, agent=agent, user=user)
 
     def asking(*, fresh: bool = False) -> Asker:
-        here = place()
-        return memory.asker(here.id, agent or here.agent, user or here.user, fresh=fresh)
+        return memory.asker(place(), agent, user, fresh=fresh)
 
     async def answered(plan: Plan[Any]) -> str:
         return str(await awaited(memory, plan)) or NOTHING

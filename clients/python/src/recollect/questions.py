@@ -11,7 +11,7 @@ from recollect.calls import GRACE_S, Call, Flush, Plan, exchange, model_reader
 from recollect.delivery import Outbox
 from recollect.errors import ConnectionFailed, NoAnswer, TimeLimit
 from recollect.models import AtlasResponse, EntityList, FactsResponse
-from recollect.sessions import Recorder
+from recollect.sessions import Recorder, Session
 from recollect.why import Why, why_call
 
 LONGEST_MS: Final = 30_000
@@ -54,16 +54,16 @@ def asker(
     recorder: Recorder,
     outbox: Outbox,
     *,
-    session: str | None,
+    session: Session | str | None,
     agent: str | None,
     user: str | None,
     timeout_s: float,
     fresh: bool,
 ) -> Asker:
-    """Who asks: what is said, else what the current session says."""
-    here = recorder.current_session
+    """Who asks: what is said, else what the session says that is given, else the current one."""
+    here = session if isinstance(session, Session) else recorder.current_session
     return Asker(
-        session_id=session or here.id,
+        session_id=session if session and isinstance(session, str) else here.id,
         agent=agent or here.agent,
         user=user or here.user,
         timeout_s=timeout_s,
