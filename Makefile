@@ -24,10 +24,9 @@ SIMULATION_PROCESSES ?= 2
 TEST_WORKERS ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-MCP_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-mcp-conformance test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-adapters test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,9 +56,6 @@ test-torch: setup ## the other backend of embeddings, in an environment of its o
 		"$$(echo $(VENV)/torch/lib/python3*/site-packages)/recollect.pth"
 	$(VENV)/torch/bin/python -m pip install --quiet 'sentence-transformers>=5.1,<7'
 	PYTHONPATH=. $(VENV)/torch/bin/python -m pytest tests/unit/pipelines/test_embedder.py $(PYTEST_ARGS)
-
-test-mcp-conformance: setup ## the official suite of MCP against /mcp; needs Node 22 and the network
-	$(BIN)/python -m tests.mcp_conformance $(MCP_ARGS)
 
 audit: $(STAMP) ## dependencies with known vulnerabilities; asks an advisory service over the network
 	$(BIN)/uv tool run pip-audit --disable-pip --require-hashes -r requirements.lock

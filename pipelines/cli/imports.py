@@ -165,6 +165,9 @@ def _items(
     form = form or sniffed(stream)
     if given.user_id is not None and form in (Format.EVENTS, Format.CHAT):
         raise typer.BadParameter(f"not with --format {form}", param_hint="--user")
+    if given.zone != UTC and form in (Format.EVENTS, Format.CHAT, Format.SWE_AGENT):
+        rule = f"--format {form} holds no time without a zone"
+        raise typer.BadParameter(rule, param_hint="--timezone")
     return form, FORMS[form].items(stream, given)
 
 

@@ -22,7 +22,7 @@ from projections.events import Event
 from projections.identity import Position
 
 if TYPE_CHECKING:
-    from pipelines.ledger.ledger import Outcome
+    from pipelines.ledger.ledger import Entry, Outcome
 
 KEPT_PROBLEMS = 1_000
 """Problems a report keeps; each one is told as it is found, beyond this they are counted only."""
@@ -130,6 +130,9 @@ class Appender(Protocol):
     def append(self, events: Sequence[Event]) -> list[Outcome]:
         """Append in order; one outcome an event."""
 
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        """The entry of an event."""
+
 
 def import_events(
     ledger: Appender,
@@ -215,12 +218,27 @@ class _Import:
         self._on_problem(problem)
 
     def append(self) -> None:
-        outcomes = self._ledger.append([event for _, event in self.waiting])
-        for (item, _), outcome in zip(self.waiting, outcomes, strict=True):
-            self._count(item, outcome)
-        self.waiting.clear()
+        while self.waiting:
+            outcomes = self._ledger.append([event for _, event in self.waiting])
+            again: list[tuple[Item, Event]] = []
+            for (item, event), outcome in zip(self.waiting, outcomes, strict=True):
+                if isinstance(outcome, EventConflict) and self._is_another(item, event):
+                    assert item.own_id is not None
+                    other = event._replace(event_id=item.own_id)
+                    again.append((item._replace(is_shared=False, own_id=None), other))
+                else:
+                    self._count(item, outcome)
+            self.waiting = again
         self.report.seconds = self._clock() - self.begun
         self._on_batch(self.report)
+
+    def _is_another(self, item: Item, event: Event) -> bool:
+        """Whether an event that the ledger has in other words is a second one, not a retold one."""
+        if item.own_id is None:
+            return False
+        entry = self._ledger.find(event.tenant, event.event_id)
+        stored = None if entry is None else entry.event()
+        return stored is not None and stored.status != event.status
 
     def _count(self, item: Item, outcome: Outcome) -> None:
         report = self.report

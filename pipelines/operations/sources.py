@@ -43,6 +43,8 @@ class Item(NamedTuple):
     error: InvalidInput | None = None
     is_shared: bool = False
     """Other records tell of the same event in words of their own: the first account stays."""
+    own_id: str | None = None
+    """Of the event when the ledger has it with another status: then it is another event."""
 
 
 class Note(NamedTuple):

@@ -414,8 +414,9 @@ class Settings(BaseSettings):
     stream_heartbeat_s: float = Field(
         default=15.0,
         gt=0,
-        le=300,
-        description="between two signs of life on a stream that has nothing else to say",
+        le=45,
+        description="between two signs of life on a stream that has nothing else to say; clients "
+        "come back after 60 seconds of silence",
     )
     max_body_bytes: int = Field(default=8 * 2**20, ge=1_024, description="413 beyond")
     otlp_max_bytes: int = Field(

@@ -41,7 +41,9 @@ from tests.five_ways import langgraph, openai_agents
 from tests.five_ways.story import AGENT, SESSION, TURNS, USER, Call, calls
 
 PATIENCE_S: Final = 30.0
-SCRIPT: list[Call | str] = [item for turn in TURNS for item in (*turn.calls, turn.answer)]
+SCRIPT: list[Call | str] = []
+for _turn in TURNS:
+    SCRIPT += [*_turn.calls, _turn.answer]
 
 
 @pytest.fixture

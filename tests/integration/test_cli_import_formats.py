@@ -47,5 +47,7 @@ def test_rows_need_a_mapping_that_is_right(recollect: Recollect, tmp_path: Path)
     envelope = b'{"event_type": "note.written"}'
     wrong = recollect("import", "-", "--user", "ann", stdin=envelope)
     assert (wrong.returncode, "not with --format events" in wrong.stderr) == (2, True)
+    wrong = recollect("import", "-", "--timezone", "Europe/Berlin", stdin=envelope)
+    assert (wrong.returncode, "holds no time without a zone" in wrong.stderr) == (2, True)
     wrong = recollect("import", "-", "--timezone", "Mars/Olympus", stdin=LINES)
     assert (wrong.returncode, "Mars/Olympus" in wrong.stderr) == (2, True)

@@ -36,10 +36,11 @@ class Given(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """An event of a record; `is_shared`: other records tell of the same one, in their own words."""
+    """An event of a record; `is_shared` and `own_id` as in `sources.Item`."""
 
     envelope: Mapping[str, Any]
     is_shared: bool = False
+    own_id: str | None = None
 
 
 class Unmapped(NamedTuple):

@@ -76,7 +76,7 @@ def told(steps: Sequence[Step], given: Given) -> Iterator[Told]:
     for _, rule in mapped.refused:
         raise InvalidInput((("(time)", rule),))
     for draft in mapped.drafts:
-        yield Mapped(draft.envelope, draft.is_shared)
+        yield Mapped(draft.envelope, draft.is_shared, draft.own_id)
     if mapped.scopes or mapped.ignored:
         yield Unmapped("(record)", NOTHING_OF_ITS_OWN)
 

@@ -54,13 +54,18 @@ def events(record: Any, given: Given) -> Iterator[Told]:
     at_ms = invented_begin_ms(digest)
     yield Unmapped("(times)", "the format holds no time of the day: it is invented")
     turns: list[Turn] = []
+    left_out: list[Told] = []
     for number, raw in enumerate(history):
-        if isinstance(raw, dict) and raw.get("role") == MODEL and not raw.get("is_demo"):
+        if not isinstance(raw, dict):
+            continue
+        if raw.get("is_demo"):
+            left_out.append(Unmapped("history[].is_demo", "an example, which did not happen"))
+            continue
+        if raw.get("role") == MODEL:
             break  # from here on the trajectory tells
-        if isinstance(raw, dict) and raw.get("role") in (*INSTRUCTING, USER):
+        if raw.get("role") in (*INSTRUCTING, USER):
             turns.append(Turn(f"history.{number}", at_ms, _asked(raw)))
             at_ms += STEP_MS
-    left_out: list[Told] = []
     for number, raw in enumerate(steps):
         step = Fields(raw, f"trajectory[{number}].")
         turns.append(Turn(f"step.{number}", at_ms, _done(step)))

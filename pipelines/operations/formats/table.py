@@ -155,7 +155,7 @@ def _mapped(
             yield Note(where, "(record)", "nothing is said in it")
         for part in told:
             if isinstance(part, Mapped):
-                yield Item(where, part.envelope, is_shared=part.is_shared)
+                yield Item(where, part.envelope, is_shared=part.is_shared, own_id=part.own_id)
             else:
                 yield Note(where, part.field, part.reason)
 

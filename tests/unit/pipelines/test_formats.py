@@ -19,7 +19,7 @@ from pipelines.operations.sources import Item, Note, peekable
 from projections.errors import InvalidInput
 from projections.events import as_envelope
 from tests.fakes.ledger import FakeLedger
-from tests.format_samples import SAMPLES, Sample, completion, run
+from tests.format_samples import SAMPLES, TRAJECTORY, Sample, completion, run
 from tests.ledger_copies import LATER_MS
 
 GIVEN = Given("default")
@@ -195,6 +195,31 @@ def test_of_two_accounts_of_an_event_the_first_stays_and_none_is_refused() -> No
     report = imported(ledger, jsonl(records))
     assert (report.retold, report.refused) == (1, 0)
     assert [e["event_type"] for e in events(ledger)].count("tool.result") == 1
+
+
+def test_a_call_that_ends_twice_in_different_ways_has_two_results() -> None:
+    call_id = "call_0123456789"
+    ends = {
+        "outputs": {"output": {"content": "rain", "tool_call_id": call_id}},
+        "inputs": {},
+    }
+    records = [run(3, "tool", **ends), run(4, "tool", **ends, error="ValueError('no sky')")]
+    ledger = FakeLedger()
+    for told_again in (False, True):
+        report = imported(ledger, jsonl(records))
+        results = [e["status"] for e in events(ledger) if e["event_type"] == "tool.result"]
+        assert (results, report.refused) == (["completed", "failed"], 0)
+        assert bool(report.new) != told_again
+
+
+def test_an_example_of_a_run_is_told_as_none_of_what_happened() -> None:
+    example = {"role": "user", "content": "Here is how it was done before.", "is_demo": True}
+    record = {**TRAJECTORY, "history": [example, *TRAJECTORY["history"]]}
+    ledger, without = FakeLedger(), FakeLedger()
+    report = imported(ledger, jsonl([record]))
+    imported(without, jsonl([TRAJECTORY]))
+    assert [e["payload"] for e in events(ledger)] == [e["payload"] for e in events(without)]
+    assert ("history[].is_demo", "an example, which did not happen") in report.unmapped
 
 
 def test_an_imported_call_looks_as_a_traced_one() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.ledger.ledger import Outcome
+from pipelines.ledger.ledger import Entry, Outcome
 from pipelines.operations.formats.table import chat_items, event_items
 from pipelines.operations.imports import Problem, import_events
 from pipelines.operations.sources import Item
@@ -48,12 +48,18 @@ class Counting:
         self.sizes.append(len(events))
         return self.ledger.append(events)
 
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        return self.ledger.find(tenant, event_id)
+
 
 class Halted:
     """A ledger all of whose partitions are halted."""
 
     def append(self, events: Sequence[Event]) -> list[Outcome]:
         return [GraphAhead(partition=0, position="1-0", reason="lost") for _ in events]
+
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        raise AssertionError
 
 
 @pytest.fixture
