@@ -191,10 +191,9 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     begun = time.perf_counter()
     target = services.active()
     graph = services.graph(target)
+    is_new = not graph.checkpoints(PROJECTION.name)
     entries = 0
-    if not graph.checkpoints():
-        entries = _fold_from_nothing(services, target)
-    for stage in _stages_of(services) if not entries else ():
+    for stage in _stages_of(services) if not is_new else ():
         rules = make_fold(stage, services, target)
         for checkpoint in graph.checkpoints(stage.name):
             if (checkpoint.fold_version, checkpoint.models) != (stage.fold_version, rules.models):
@@ -206,6 +205,9 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
                     )
         replayed = replay(services, stage, target=target, progress=progress)
         entries = max(entries, replayed.entries)
+    _fold_the_rest(services, target, is_new=is_new)
+    if is_new:
+        entries = sum(row.seq for row in graph.checkpoints(PROJECTION.name))
     fold_s = time.perf_counter() - begun
     verified = verify(services, target=target.name, repair=True, progress=progress)
     return RebuildReport(
@@ -221,13 +223,14 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     )
 
 
-def _fold_from_nothing(services: Services, target: Target) -> int:
-    """Fold all stages where none has begun, as a ledger was that an import has filled.
+def _fold_the_rest(services: Services, target: Target, *, is_new: bool) -> None:
+    """Fold what no worker holds.
 
-    Workers that began there would decide anew what the ledger has recorded further on.
+    Where nothing has begun, as on a ledger that an import has filled, all stages begin: workers
+    that began there would decide anew what the ledger has recorded further on. Else those that have
+    begun go on; such a fold may have been interrupted.
     """
     graph, ledger = services.graph(target), services.ledger
-    graph.ensure_schema()
     runners: dict[str, Runner] = {}
 
     def runner_of(stage: Stage) -> Runner:
@@ -242,9 +245,12 @@ def _fold_from_nothing(services: Services, target: Target) -> int:
             runners[stage.name] = runner
         return runners[stage.name]
 
-    fold_unserved(services, target, runner_of)
+    if is_new:
+        graph.ensure_schema()
+        for stage in (*later_stages(), PROJECTION):  # when the projection has begun, all have
+            runner_of(stage)
+    fold_unserved(services, target, runner_of, stages=_stages_of(services))
     bring_back(services, target)
-    return sum(checkpoint.seq for checkpoint in graph.checkpoints(PROJECTION.name))
 
 
 class _Rebuild:

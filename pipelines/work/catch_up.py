@@ -9,7 +9,7 @@ stays, so whoever looks next goes on where this ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -165,6 +165,7 @@ def fold_unserved(
     target: Target,
     runner_of: Callable[[Stage], Runner],
     in_time: Callable[[], bool] = lambda: True,
+    stages: Iterable[Stage] = STAGES.values(),
 ) -> bool:
     """Fold what no worker holds up to the tails, stage by stage; whether there was any.
 
@@ -174,10 +175,11 @@ def fold_unserved(
         runner_of: makes, or keeps, the runner of a stage; asked for only where there is something
             to fold.
         in_time: whether to go on with the next block.
+        stages: of these, in the order in which they fold.
     """
     tails, keys = services.ledger.tails(), services.ledger.keys
     folded = False
-    for stage in STAGES.values():
+    for stage in stages:
         seqs = {
             checkpoint.partition: checkpoint.seq
             for checkpoint in services.graph(target).checkpoints(stage.name)

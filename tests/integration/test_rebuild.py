@@ -54,6 +54,31 @@ def disordered(count: int, start: int = 1_000) -> Iterator[Event]:
 # -- in place --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("killed_in", ["projection", "enrichment"])
+def test_a_first_rebuild_that_was_killed_goes_on(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, killed_in: str
+) -> None:
+    stack.append(*disordered(60))
+    stack.cypher("MATCH (c:Checkpoint) DELETE c")  # no worker was there before the import
+    applied = Runner.apply
+
+    def kill(runner: Runner, *arguments: Any) -> Any:
+        if runner.stage.name == killed_in:
+            raise Killed
+        return applied(runner, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "apply", kill)
+        with pytest.raises(Killed):
+            rebuild(stack.services)
+    report = rebuild(stack.services)
+    assert report.verified.ok
+    graph, tails = stack.services.graph(stack.services.active()), stack.services.ledger.tails()
+    for stage in stages.STAGES:
+        seqs = {row.partition: row.seq for row in graph.checkpoints(stage)}
+        assert [seqs.get(place, 0) for place in range(len(tails))] == [t.seq for t in tails]
+
+
 def test_in_place_mends_and_sweeps(stack: Stack) -> None:
     stack.fill()
     whole, before = stack.verify(), stack.dump()
