@@ -33,6 +33,7 @@ from api.retrieval.ranking import (
     with_proactive,
 )
 from api.retrieval.story_answer import StoryAnswer, merged, story_answer
+from api.retrieval.story_lists import list_answer, list_asked
 from api.retrieval.story_terms import stories_asked, story_terms
 from api.retrieval.walk import Walk
 from api.schemas import Bound
@@ -187,6 +188,11 @@ class Retrieval:
         if (within := query.within()) is not None:
             plan = plan.limited(within.since_ms, within.until_ms)
         terms = story_terms(query.query, plan)
+        reads = self._columns.reads(analysis.scope, timeout_ms)
+        if (wanted := list_asked(query.query, plan, terms, query.session_id)) is not None:
+            listed = reads.listed(wanted)
+            if listed.total:
+                return list_answer(query.query, plan, listed)
         question = stories_asked(
             terms,
             plan,
@@ -194,7 +200,7 @@ class Retrieval:
             vector=gathered.vector,
             session_id=query.session_id,
         )
-        stories = self._columns.reads(analysis.scope, timeout_ms).stories(question)
+        stories = reads.stories(question)
         return story_answer(stories, terms, plan, now_ms=now_ms, zone=zone)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:

@@ -18,7 +18,7 @@ from pipelines.columns.finding import Finding
 from pipelines.columns.reads import Beside, ColumnReads, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import Stories, StoriesAsked
+from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
 from pipelines.columns.wire import (
     ANSWERS,
     FINDING,
@@ -454,6 +454,11 @@ class RemoteReads(ColumnReads):
     def standings(self, wanted: Wanted) -> Standings:
         """Events that the viewer sees."""
         answer: Standings = self._ask("standings", wanted)
+        return answer
+
+    def listed(self, asked: ListAsked) -> Listed:
+        """See `ColumnReads`."""
+        answer: Listed = self._ask("listed", asked)
         return answer
 
     def stories(self, question: StoriesAsked) -> Stories:

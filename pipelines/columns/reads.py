@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import Stories, StoriesAsked
+from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,
@@ -157,6 +157,10 @@ class ColumnReads(NameReads, Protocol):
 
     def standings(self, wanted: Wanted) -> Standings:
         """Events that the viewer sees."""
+        ...
+
+    def listed(self, asked: ListAsked) -> Listed:
+        """All events of a sort, counted, and the first of them."""
         ...
 
     def stories(self, question: StoriesAsked) -> Stories:

@@ -15,9 +15,10 @@ from typing import Final
 
 import numpy
 
-from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.listing import different, failures, numbers_of_kinds, who
 from pipelines.columns.story_causes import causes_elsewhere
 from pipelines.columns.story_facts import facts_named
 from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
@@ -54,7 +55,7 @@ class _Telling:
         self._text = _apart(question.text)
         self._facts: list[StoryFact] = []
         self._leads_to: dict[int, int] = {}
-        self._acting = self._who("agent", TOOL_USE)
+        self._acting = who(view, "agent", TOOL_USE)
         self._sessions = {
             number for one in question.sessions if (number := names.find(one)) != NOBODY
         }
@@ -70,22 +71,12 @@ class _Telling:
 
     # -- whom a question means ---------------------------------------------------------------------
 
-    def _numbers_of_kinds(self, kinds: Iterable[EventKind]) -> list[int]:
-        names = self._events.names
-        return [number for kind in kinds if (number := names.find(kind)) != NOBODY]
-
-    def _who(self, column: str, kinds: Iterable[EventKind]) -> list[int]:
-        """Numbers of a column in the events of some kinds."""
-        table = self._events.table
-        chosen = numpy.isin(table["kind"], self._numbers_of_kinds(kinds)) & self._view.seen
-        return _different(table[column][chosen])
-
     def _named(self) -> Array:
         """Numbers of the speakers whom the question names: those with most of the words."""
         capitalised = set(self._question.capitalised)
         acts = set(self._acting)
         matched: dict[int, int] = {}
-        for number in self._who("author", (EventKind.MESSAGE,)):
+        for number in who(self._view, "author", (EventKind.MESSAGE,)):
             name = (self._events.names.text(number) or "").lower()
             parts = set(_NAME_PART.findall(name))
             shared = 0 if number in acts else len(parts & capitalised)
@@ -98,7 +89,7 @@ class _Telling:
 
     def _acted(self) -> list[int]:
         """Numbers of the agents whom the question names as doing something."""
-        agents = _different(self._events.table["agent"][self._view.seen])
+        agents = different(self._events.table["agent"][self._view.seen])
         return [number for number in agents if self._names_agent(number)]
 
     def _names_agent(self, number: int) -> bool:
@@ -127,8 +118,8 @@ class _Telling:
         sources.append([rows[fact.event_id] for fact in self._facts])
         self._take(chain(*sources))
         if question.by_cause:
-            failures = (row for row in self._story_of if self._failures[row])
-            self._leads_to = causes_elsewhere(self._view, failures)
+            failed = (row for row in self._story_of if self._failures[row])
+            self._leads_to = causes_elsewhere(self._view, failed)
             self._take(self._leads_to)
 
     def _take(self, rows: Iterable[int]) -> None:
@@ -187,7 +178,7 @@ class _Telling:
     def _said_by(self, named: Array) -> list[int]:
         table = self._events.table
         spoken = numpy.isin(table["author"], named) & self._view.seen
-        spoken &= numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.MESSAGE,)))
+        spoken &= numpy.isin(table["kind"], numbers_of_kinds(self._view, (EventKind.MESSAGE,)))
         return self._newest(spoken, MAX_OF_SPEAKER)
 
     def _newest(self, chosen: Bits, most: int) -> list[int]:
@@ -205,11 +196,7 @@ class _Telling:
 
     @cached_property
     def _failures(self) -> Bits:
-        """Of each event whether it did not do what it was to do."""
-        table, names = self._events.table, self._events.names
-        statuses = [number for one in FAILED if (number := names.find(one)) != NOBODY]
-        of_kind = numpy.isin(table["kind"], self._numbers_of_kinds((EventKind.FAILURE,)))
-        return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
+        return failures(self._view)
 
     # -- what is told of them ----------------------------------------------------------------------
 
@@ -294,9 +281,3 @@ class _Telling:
 def _apart(text: str) -> str:
     """Words apart by one space: `support-agent` is asked for as "the support agent"."""
     return f" {' '.join(words_in(text))} "
-
-
-def _different(numbers: Array) -> list[int]:
-    """The different ones of some numbers of names, without sorting them."""
-    different: list[int] = numpy.flatnonzero(numpy.bincount(numbers[numbers != NOBODY])).tolist()
-    return different

@@ -36,6 +36,44 @@ class StoryFact(NamedTuple):
         return self.from_ms <= at_ms and (self.until_ms is None or self.until_ms > at_ms)
 
 
+class ListAsked(NamedTuple):
+    """All events of a sort.
+
+    Attributes:
+        session: in which it is asked.
+        only_session: nothing else is meant.
+        kinds: of these; empty: of any.
+        tools: by one of these; empty: by any, or none.
+        failed: what did not do what it was to do.
+        by_person: told by people, or by agents; None: by anybody.
+        windows: stretches of time, from and up to, in milliseconds; empty: ever.
+        newest_first: order of the list; else the oldest.
+    """
+
+    session: str
+    only_session: bool = False
+    kinds: Sequence[EventKind] = ()
+    tools: Sequence[str] = ()
+    failed: bool = False
+    by_person: bool | None = None
+    windows: Sequence[tuple[int, int]] = ()
+    newest_first: bool = False
+
+
+class Listed(NamedTuple):
+    """What there is of a sort.
+
+    Attributes:
+        ids: of the first events.
+        total: how many there are.
+        tools: of all of them, each with how often, by its first event.
+    """
+
+    ids: list[str]
+    total: int
+    tools: list[tuple[str, int]]
+
+
 class StoriesAsked(NamedTuple):
     """What a question looks for.
 

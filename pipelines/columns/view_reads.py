@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy
 
 from pipelines.columns.beside import beside
+from pipelines.columns.listing import listed
 from pipelines.columns.names import ColumnNames
 from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
 from pipelines.columns.stories import stories_of
-from pipelines.columns.story_records import Stories, StoriesAsked
+from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
 from pipelines.columns.walk import Walker
 from pipelines.graph.rows import Hits, Least, SessionCandidates, Signalled
 
@@ -51,6 +52,10 @@ class ViewReads(ColumnNames):
         met = self._view.among(wanted.met, beside=chosen)[: wanted.most_met]
         rows = numpy.union1d(chosen, met).astype(numpy.int32)
         return self._view.standings(rows, stems=wanted.stems, vector=vector)
+
+    def listed(self, asked: ListAsked) -> Listed:
+        """See `ColumnReads`."""
+        return listed(self._view, asked)
 
     def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""

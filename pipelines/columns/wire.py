@@ -19,7 +19,7 @@ from pipelines.columns.finding import Differing, Finding
 from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import Stories, StoriesAsked, StoryFact
+from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked, StoryFact
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,
@@ -144,6 +144,7 @@ class Question(NamedTuple):
 
 _RECORDS: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {
     "standings": (Wanted,),
+    "listed": (ListAsked,),
     "stories": (StoriesAsked,),
     "beside": (Beside, Least),
 }
@@ -236,6 +237,11 @@ def _unpack_standings(answer: Any, arrays: list[Array]) -> Standings:
     return Standings(*answer, *arrays)
 
 
+def _unpack_listed(answer: Any, _: list[Array]) -> Listed:
+    ids, total, tools = answer
+    return Listed(ids, total, [(tool, count) for tool, count in tools])
+
+
 def _pack_stories(stories: Stories) -> Packed:
     values: tuple[Any, ...] = stories
     return values[:_NAMES_OF_STORIES], values[_NAMES_OF_STORIES:]
@@ -315,6 +321,7 @@ ANSWERS: Final[Mapping[str, Form]] = {
     "text_hits": _HITS,
     "vector_hits": _HITS,
     "standings": Form(_pack_standings, _unpack_standings),
+    "listed": Form(_plain, _unpack_listed),
     "stories": Form(_pack_stories, _unpack_stories),
     "pending": Form(_plain, _unpack_plain),
     "vectors": Form(_pack_array, _unpack_array),

@@ -27,6 +27,7 @@ PURE = (
     "story_facts",
     "story_features",
     "story_limits",
+    "story_lists",
     "story_ranker",
     "story_roles",
     "story_terms",

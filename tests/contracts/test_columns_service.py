@@ -22,6 +22,7 @@ import numpy
 import pytest
 from pydantic import SecretStr
 
+from enrichment.event_kinds import EventKind
 from enrichment.stems import stem
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
@@ -30,7 +31,7 @@ from pipelines.columns.reads import Beside, ColumnReads, Wanted
 from pipelines.columns.service import Follower
 from pipelines.columns.standings import Standings
 from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import Stories, StoriesAsked
+from pipelines.columns.story_records import ListAsked, Stories, StoriesAsked
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads
@@ -165,6 +166,11 @@ def questions(world: World) -> dict[str, list[Ask]]:
             lambda r: r.standings(wanted),
             lambda r: r.standings(wanted._replace(vector=None, stems=())),
             lambda r: r.standings(Wanted((), (), (), 0, (), None)),
+        ],
+        "listed": [
+            lambda r: r.listed(ListAsked("s-1")),
+            lambda r: r.listed(ListAsked("s-1", failed=True, windows=[(0, 2**50)])),
+            lambda r: r.listed(ListAsked("unknown", kinds=(EventKind.CALL,), by_person=False)),
         ],
         "stories": [
             lambda r: r.stories(looked_for),

@@ -1,0 +1,151 @@
+"""Questions about all events of a sort, which name no topic but a tool. Pure.
+
+"Which tools failed?", "how often did charge_card fail?": nothing is to be found by words, so
+nothing is ranked. Columns list and count exactly what is asked for; without a tool and a time, of
+the session in which it is asked, where it has any.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from api.retrieval.operators import Operator
+from api.retrieval.plan import Plan
+from api.retrieval.plan_phrases import ASKING_WORDS
+from api.retrieval.story_answer import AnswerType, StoryAnswer
+from api.retrieval.story_limits import ORDER
+from api.retrieval.story_terms import StoryTerms
+from enrichment.event_kinds import EventKind
+from enrichment.stems import words_in
+from enrichment.vocabulary import STOP_WORDS
+from pipelines.columns.story_records import ListAsked, Listed
+
+_SORTS: Final = (
+    (r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?", (EventKind.CALL,)),
+    (
+        r"messages?|words?|questions?|requests?|ask(?:ed|s)?|say|said|sent|tell|told|wrote",
+        (EventKind.MESSAGE,),
+    ),
+    (r"results?|answers?", (EventKind.RESULT,)),
+    (r"decisions?|decided?", (EventKind.DECISION,)),
+)
+"""Words for a sort of events, and its kinds; the first that a question holds decides."""
+_PEOPLE: Final = r"users?|customers?|clients?|callers?|people|persons?"
+_AGENTS: Final = r"agents?|assistants?|bots?|you"
+_TOOLS: Final = r"tools?|functions?|commands?"
+_MOST: Final = r"most|most\s+often"
+_OTHER: Final = frozenset(
+    word
+    for words in (
+        "message messages send sent question questions request requests asked say said wrote told",
+        "event events wrong anything something step steps action actions command commands list",
+        "show function functions customer customers client clients caller people person bot",
+        "assistant",
+        "result results decision decisions decided most often used last first latest newest many",
+        "happen happened",
+    )
+    for word in words.split()
+)
+"""Words that say which events are meant, beside those that say how it is asked."""
+_OF_TIME: Final = frozenset(
+    word
+    for words in (
+        "today yesterday tonight morning afternoon evening night hour hours minute minutes day",
+        "days week weeks month months year since ago past",
+        "monday tuesday wednesday thursday friday saturday sunday",
+    )
+    for word in words.split()
+)
+"""Words for a time, in a question of which the time was understood."""
+_HOW_IT_FAILED: Final = (
+    r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
+)
+"""Not just that it failed: which failures are meant is found by words."""
+_TOOL_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[_.]\w+)+")
+"""How tools are named, and hardly anything else: `charge_card`, `mail.send`."""
+_STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
+
+
+def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> ListAsked | None:
+    """What a question asks a list of; None: it is about something, or does not say what it lists.
+
+    Args:
+        query: as it is asked.
+        plan: of it.
+        terms: of it.
+        session_id: in which it is asked.
+    """
+    tools = tuple(_TOOL_NAME.findall(query))
+    topic = _TOOL_NAME.sub(" ", plan.topic)
+    words = {word for word in words_in(topic.lower()) if word not in STOP_WORDS}
+    identifiers = set(terms.identifiers).difference(map(str.lower, tools))
+    if plan.operator not in _STEADY or plan.quoted or identifiers or _says(query, _HOW_IT_FAILED):
+        return None
+    if words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset()):
+        return None
+    failed = plan.failed is True or plan.operator is Operator.FAILURES
+    by_person = _by_person(query)
+    kinds = () if failed else (EventKind.CALL,) if tools else _kinds(query, plan)
+    if kinds is None or (by_person is None and plan.operator in ORDER and not (failed or kinds)):
+        return None
+    return ListAsked(
+        session=session_id,
+        only_session=plan.session,
+        kinds=kinds,
+        tools=tools,
+        failed=failed,
+        by_person=by_person,
+        windows=plan.spans,
+        newest_first=plan.operator in (Operator.LAST, Operator.FAILURES),
+    )
+
+
+def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:
+    """The kinds that a question counts or lists; none: of any; None: it does not say."""
+    if plan.operator is Operator.CALLS:
+        return (EventKind.CALL,)
+    for pattern, kinds in _SORTS:
+        if _says(query, pattern):
+            return kinds
+    if plan.operator in ORDER or _says(query, "events?|things?"):
+        return ()
+    return None
+
+
+def _by_person(query: str) -> bool | None:
+    if _says(query, rf"(?:the|our|this|an?)\s+(?:{_AGENTS})|you"):
+        return False
+    return True if _says(query, rf"(?:the|our|this|an?)\s+(?:{_PEOPLE})") else None
+
+
+def _says(query: str, pattern: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{pattern})(?!\w)", query, re.IGNORECASE) is not None
+
+
+def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
+    """The answer of a list that is not empty."""
+    kind: AnswerType = "events"
+    value: Any = None
+    evidence = listed.ids
+    if _says(query, _MOST) and listed.tools:
+        kind, value = "value", max(listed.tools, key=lambda tool: tool[1])[0]
+    elif plan.operator is Operator.COUNT:
+        kind = "count"
+        value = len(listed.tools) if _says(query, rf"how\s+many\s+(?:{_TOOLS})") else listed.total
+    elif plan.operator in ORDER:
+        evidence = listed.ids[:1]
+    elif plan.operator is Operator.CALLS or _says(query, _TOOLS):
+        kind, value = "list", [tool for tool, _ in listed.tools]
+    worth = [plan.confidence / (1 + place / len(listed.ids)) for place in range(len(listed.ids))]
+    return StoryAnswer(
+        plan=plan,
+        confidence=plan.confidence,
+        order=listed.ids,
+        relevance=dict(zip(listed.ids, worth, strict=True)),
+        type=kind,
+        value=value,
+        evidence=evidence,
+        decides=True,
+        explained={},
+    )

@@ -1,0 +1,90 @@
+"""Exact lists: all events of a kind, of people or agents, that failed, of a time or a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import numpy
+
+from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
+from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.tables import NOBODY, Array, Bits
+from pipelines.columns.view import View
+
+MAX_LISTED: Final = 100
+"""Events of a list; all are counted."""
+
+
+def listed(view: View, asked: ListAsked) -> Listed:
+    """What a viewer sees of all that is asked for, in the order of time.
+
+    Where the session that it is asked in has some, and no tool or time is named, they are its own.
+    """
+    table = view.tenant.events.table
+    chosen = view.seen & table["stands"]
+    if asked.kinds:
+        chosen &= numpy.isin(table["kind"], numbers_of_kinds(view, asked.kinds))
+    if asked.tools:
+        names = [view.tenant.events.names.find(tool) for tool in asked.tools]
+        chosen &= numpy.isin(table["tool"], [name for name in names if name != NOBODY])
+    if asked.failed:
+        chosen &= failures(view)
+    if asked.by_person is not None:
+        is_agent = numpy.isin(table["author"], who(view, "agent", TOOL_USE))
+        is_agent |= numpy.isin(table["kind"], numbers_of_kinds(view, TOOL_USE))
+        chosen &= ~is_agent if asked.by_person else is_agent
+    in_time = numpy.zeros(table.size, dtype=bool)
+    for first_ms, end_ms in asked.windows:
+        in_time |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
+    if asked.windows:
+        chosen &= in_time
+    session = view.tenant.events.names.find(asked.session)
+    in_session = chosen & (table["session"] == session)
+    if asked.only_session or (in_session.any() and not (asked.windows or asked.tools)):
+        chosen = in_session
+    return _told(view, numpy.flatnonzero(chosen), newest_first=asked.newest_first)
+
+
+def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:
+    events = view.tenant.events
+    times = [events.table[name][rows] for name in ("position_seq", "position_ms", "occurred_ms")]
+    order = numpy.lexsort(times)[:: -1 if newest_first else 1]
+    tools = Counter(events.table["tool"][rows[order]].tolist())
+    tools.pop(NOBODY, None)
+    return Listed(
+        ids=[events.ids[row] for row in rows[order[:MAX_LISTED]].tolist()],
+        total=len(rows),
+        tools=[(events.names.text(tool) or "", count) for tool, count in tools.items()],
+    )
+
+
+# -- what kind of event, and who ------------------------------------------------------------------
+
+
+def numbers_of_kinds(view: View, kinds: Iterable[EventKind]) -> list[int]:
+    """The numbers of the names of kinds."""
+    names = view.tenant.events.names
+    return [number for kind in kinds if (number := names.find(kind)) != NOBODY]
+
+
+def who(view: View, column: str, kinds: Iterable[EventKind]) -> list[int]:
+    """Numbers of a column in the events of some kinds that the viewer sees."""
+    table = view.tenant.events.table
+    chosen = numpy.isin(table["kind"], numbers_of_kinds(view, kinds)) & view.seen
+    return different(table[column][chosen])
+
+
+def failures(view: View) -> Bits:
+    """Of each event whether it did not do what it was to do."""
+    table, names = view.tenant.events.table, view.tenant.events.names
+    statuses = [number for one in FAILED if (number := names.find(one)) != NOBODY]
+    of_kind = numpy.isin(table["kind"], numbers_of_kinds(view, (EventKind.FAILURE,)))
+    return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
+
+
+def different(numbers: Array) -> list[int]:
+    """The different ones of some numbers of names, without sorting them."""
+    once: list[int] = numpy.flatnonzero(numpy.bincount(numbers[numbers != NOBODY])).tolist()
+    return once

@@ -1,0 +1,120 @@
+"""Questions about all events of a sort: which are, what they list, and what is answered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from api.retrieval.plan import plan_of
+from api.retrieval.story_answer import StoryAnswer
+from api.retrieval.story_lists import list_answer, list_asked
+from api.retrieval.story_terms import story_terms
+from enrichment.event_kinds import EventKind
+from pipelines.columns.story_records import ListAsked, Listed
+from tests.factories import START_MS
+
+NOW_MS = START_MS + int(timedelta(days=40).total_seconds() * 1_000)
+CALLS, MESSAGES = (EventKind.CALL,), (EventKind.MESSAGE,)
+HERE = ListAsked("s-1")
+TOLD = Listed(["e1", "e2", "e3"], 3, [("charge", 1), ("mail", 2)])
+
+
+def wanted(question: str) -> ListAsked | None:
+    plan = plan_of(question, NOW_MS)
+    return list_asked(question, plan, story_terms(question, plan), "s-1")
+
+
+def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
+    assert wanted(question) is not None
+    return list_answer(question, plan_of(question, NOW_MS), listed)
+
+
+@pytest.mark.parametrize(
+    ("question", "fields"),
+    [
+        ("Which tools failed?", {"failed": True, "newest_first": True}),
+        ("What failed?", {"failed": True, "newest_first": True}),
+        ("List all errors", {"failed": True, "newest_first": True}),
+        ("Did anything go wrong?", {"failed": True, "newest_first": True}),
+        ("Which tool failed most?", {"failed": True, "newest_first": True}),
+        ("How many calls failed?", {"failed": True}),
+        ("How many errors were there?", {"failed": True}),
+        ("How often did something fail?", {"failed": True}),
+        ("What was the last error?", {"failed": True, "newest_first": True}),
+        ("What was the first thing that failed?", {"failed": True}),
+        ("How many tools were called?", {"kinds": CALLS}),
+        ("Which tools were used?", {"kinds": CALLS}),
+        ("Which tool calls were there?", {"kinds": CALLS}),
+        ("What tools did the agent call?", {"kinds": CALLS, "by_person": False}),
+        ("How often did the agent call a tool?", {"kinds": CALLS, "by_person": False}),
+        ("What did the user ask for first?", {"kinds": MESSAGES, "by_person": True}),
+        (
+            "What did the customer say last?",
+            {"kinds": MESSAGES, "by_person": True, "newest_first": True},
+        ),
+        ("What was the last thing the agent did?", {"by_person": False, "newest_first": True}),
+        ("What did the agent do last?", {"by_person": False, "newest_first": True}),
+        ("How many messages did the user send?", {"kinds": MESSAGES, "by_person": True}),
+        ("How many events are there?", {}),
+        ("What was the last decision?", {"kinds": (EventKind.DECISION,), "newest_first": True}),
+        ("How often did charge_card fail?", {"failed": True, "tools": ("charge_card",)}),
+        ("How many times was mail.send called?", {"kinds": CALLS, "tools": ("mail.send",)}),
+        ("How many calls failed in this session?", {"failed": True, "only_session": True}),
+    ],
+)
+def test_what_names_no_topic_is_a_list(question: str, fields: dict[str, Any]) -> None:
+    assert wanted(question) == HERE._replace(**fields)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which tools failed in the refund?",
+        "How often did charge_card fail for order A-4711?",
+        "How often did charge_card time out?",
+        "Which tools were used for the refund?",
+        "What did Ana ask for last?",
+        "What was the last message about the printer?",
+        "How many parcels were lost?",
+        "Why did the call fail?",
+        "What happened?",
+        'Which calls failed with "no route to host"?',
+        "What was the last price of the lamp?",
+        "Which lamp is in the hall?",
+    ],
+)
+def test_what_is_about_something_is_searched_for(question: str) -> None:
+    assert wanted(question) is None
+
+
+def test_a_time_limits_the_list() -> None:
+    today = wanted("How many messages did the user send today?")
+    before = wanted("Which tools failed yesterday?")
+    assert today is not None
+    assert before is not None
+    assert before.windows[0][1] == today.windows[0][0] <= NOW_MS < today.windows[0][1]
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "value", "evidence"),
+    [
+        ("Which tools failed?", "list", ["charge", "mail"], TOLD.ids),
+        ("What failed?", "events", None, TOLD.ids),
+        ("Which tool failed most?", "value", "mail", TOLD.ids),
+        ("How many calls failed?", "count", 3, TOLD.ids),
+        ("How many tools were called?", "count", 2, TOLD.ids),
+        ("Which tools were used?", "list", ["charge", "mail"], TOLD.ids),
+        ("What did the user say last?", "events", None, TOLD.ids[:1]),
+        ("How often did charge_card fail?", "count", 3, TOLD.ids),
+    ],
+)
+def test_a_list_answers(question: str, kind: str, value: Any, evidence: list[str]) -> None:
+    answer = answered(question)
+    assert (answer.type, answer.value, answer.evidence) == (kind, value, evidence)
+    assert answer.order == TOLD.ids
+    assert answer.decides
+    assert answer.confidence >= 0.9
+    worths = [answer.relevance[one] for one in answer.order]
+    assert worths == sorted(worths, reverse=True)

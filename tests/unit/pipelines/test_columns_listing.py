@@ -1,0 +1,74 @@
+"""Exact lists of events: by kind, tool, failure, speaker, time and session, of one viewer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enrichment.event_kinds import EventKind
+from pipelines.columns.listing import MAX_LISTED, listed
+from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.view import View
+from pipelines.graph.reads.scope import Scope
+from tests.unit.pipelines.test_columns_stories import MINUTE_MS, TENANT, made
+
+CALL, RESULT, FAILURE = EventKind.CALL, EventKind.RESULT, EventKind.FAILURE
+HISTORY: list[dict[str, Any]] = [
+    {"speaker": "ann"},
+    {"kind": CALL, "tool_name": "charge", "speaker": "charge"},
+    {"kind": FAILURE, "tool_name": "charge", "speaker": "charge"},
+    {"kind": CALL, "tool_name": "mail", "speaker": "mail"},
+    {"kind": RESULT, "tool_name": "mail", "speaker": "mail", "status": "failed"},
+    {"speaker": "bot"},
+    {"kind": CALL, "tool_name": "charge", "speaker": "charge", "session_id": "t"},
+    {"kind": RESULT, "tool_name": "charge", "speaker": "charge", "session_id": "t"},
+    {"speaker": "ann", "session_id": "t", "user_id": "ann"},
+]
+
+
+def asked(user: str | None = "ann", **fields: Any) -> Listed:
+    view = View(made(*HISTORY), Scope(TENANT, user, 10**13))
+    return listed(view, ListAsked("u")._replace(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "ids"),
+    [
+        ({}, "012345678"),
+        ({"kinds": [CALL]}, "136"),
+        ({"kinds": [CALL], "session": "s"}, "13"),
+        ({"kinds": [CALL], "tools": ["charge"]}, "16"),
+        ({"kinds": [CALL], "tools": ["charge"], "session": "s"}, "16"),
+        ({"tools": ["nobody"]}, ""),
+        ({"failed": True}, "24"),
+        ({"failed": True, "newest_first": True}, "42"),
+        ({"failed": True, "session": "t"}, "24"),
+        ({"failed": True, "session": "t", "only_session": True}, ""),
+        ({"only_session": True}, ""),
+        ({"by_person": True}, "08"),
+        ({"by_person": False}, "1234567"),
+        ({"windows": [(0, 2 * MINUTE_MS), (5 * MINUTE_MS, 6 * MINUTE_MS)]}, "04"),
+        ({"windows": [(0, 2 * MINUTE_MS)], "session": "t"}, "0"),
+        ({"session": "t"}, "678"),
+        ({"user": "ben", "session": "t"}, "67"),
+    ],
+)
+def test_what_is_asked_for_is_listed(fields: dict[str, Any], ids: str) -> None:
+    told = asked(**fields)
+    assert told.ids == [f"e{number}" for number in ids]
+    assert told.total == len(ids)
+
+
+def test_tools_are_counted_by_their_first_event() -> None:
+    assert asked(kinds=[CALL]).tools == [("charge", 2), ("mail", 1)]
+    assert asked(kinds=[CALL], newest_first=True).tools == [("charge", 2), ("mail", 1)]
+    assert asked(failed=True, newest_first=True).tools == [("mail", 1), ("charge", 1)]
+    assert asked(by_person=True).tools == []
+
+
+def test_all_are_counted_where_not_all_are_listed() -> None:
+    view = View(made(*({} for _ in range(MAX_LISTED + 5))), Scope(TENANT, None, 10**13))
+    told = listed(view, ListAsked("s"))
+    assert (len(told.ids), told.total) == (MAX_LISTED, MAX_LISTED + 5)
+    assert listed(view, ListAsked("s", newest_first=True)).ids[0] == f"e{MAX_LISTED + 4}"
