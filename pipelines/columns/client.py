@@ -456,9 +456,9 @@ class RemoteReads(ColumnReads):
         answer: Standings = self._ask("standings", wanted)
         return answer
 
-    def listed(self, asked: ListAsked) -> Listed:
+    def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""
-        answer: Listed = self._ask("listed", asked)
+        answer: Listed = self._ask("listed", question)
         return answer
 
     def stories(self, question: StoriesAsked) -> Stories:

@@ -17,34 +17,34 @@ MAX_LISTED: Final = 100
 """Events of a list; all are counted."""
 
 
-def listed(view: View, asked: ListAsked) -> Listed:
+def listed(view: View, question: ListAsked) -> Listed:
     """What a viewer sees of all that is asked for, in the order of time.
 
     Where the session that it is asked in has some, and no tool or time is named, they are its own.
     """
     table = view.tenant.events.table
     chosen = view.seen & table["stands"]
-    if asked.kinds:
-        chosen &= numpy.isin(table["kind"], numbers_of_kinds(view, asked.kinds))
-    if asked.tools:
-        names = [view.tenant.events.names.find(tool) for tool in asked.tools]
+    if question.kinds:
+        chosen &= numpy.isin(table["kind"], numbers_of_kinds(view, question.kinds))
+    if question.tools:
+        names = [view.tenant.events.names.find(tool) for tool in question.tools]
         chosen &= numpy.isin(table["tool"], [name for name in names if name != NOBODY])
-    if asked.failed:
+    if question.failed:
         chosen &= failures(view)
-    if asked.by_person is not None:
+    if question.by_person is not None:
         is_agent = numpy.isin(table["author"], who(view, "agent", TOOL_USE))
         is_agent |= numpy.isin(table["kind"], numbers_of_kinds(view, TOOL_USE))
-        chosen &= ~is_agent if asked.by_person else is_agent
+        chosen &= ~is_agent if question.by_person else is_agent
     in_time = numpy.zeros(table.size, dtype=bool)
-    for first_ms, end_ms in asked.windows:
+    for first_ms, end_ms in question.windows:
         in_time |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
-    if asked.windows:
+    if question.windows:
         chosen &= in_time
-    session = view.tenant.events.names.find(asked.session)
+    session = view.tenant.events.names.find(question.session)
     in_session = chosen & (table["session"] == session)
-    if asked.only_session or (in_session.any() and not (asked.windows or asked.tools)):
+    if question.only_session or (in_session.any() and not (question.windows or question.tools)):
         chosen = in_session
-    return _told(view, numpy.flatnonzero(chosen), newest_first=asked.newest_first)
+    return _told(view, numpy.flatnonzero(chosen), newest_first=question.newest_first)
 
 
 def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:
@@ -86,5 +86,5 @@ def failures(view: View) -> Bits:
 
 def different(numbers: Array) -> list[int]:
     """The different ones of some numbers of names, without sorting them."""
-    once: list[int] = numpy.flatnonzero(numpy.bincount(numbers[numbers != NOBODY])).tolist()
-    return once
+    counts = numpy.bincount(numbers[numbers != NOBODY])
+    return [int(number) for number in numpy.flatnonzero(counts)]

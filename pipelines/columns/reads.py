@@ -159,7 +159,7 @@ class ColumnReads(NameReads, Protocol):
         """Events that the viewer sees."""
         ...
 
-    def listed(self, asked: ListAsked) -> Listed:
+    def listed(self, question: ListAsked) -> Listed:
         """All events of a sort, counted, and the first of them."""
         ...
 

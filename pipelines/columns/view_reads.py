@@ -53,9 +53,9 @@ class ViewReads(ColumnNames):
         rows = numpy.union1d(chosen, met).astype(numpy.int32)
         return self._view.standings(rows, stems=wanted.stems, vector=vector)
 
-    def listed(self, asked: ListAsked) -> Listed:
+    def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""
-        return listed(self._view, asked)
+        return listed(self._view, question)
 
     def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""
