@@ -17,7 +17,7 @@ from api.retrieval.story_answer import AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_terms import StoryTerms
 from enrichment.event_kinds import EventKind
-from enrichment.stems import words_in
+from enrichment.stems import stem, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.story_records import ListAsked, Listed
 
@@ -61,7 +61,7 @@ _OF_TIME: Final = frozenset(
 _HOW_IT_FAILED: Final = (
     r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
 )
-"""Not just that it failed: which failures are meant is found by words."""
+"""Not just that it failed: which failures of a tool are meant is told by what they say."""
 _TOOL_NAME: Final = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:[_.]\w+)+")
 """How tools are named, and hardly anything else: `charge_card`, `mail.send`."""
 _STEADY: Final = frozenset((Operator.CALLS, Operator.FAILURES, Operator.COUNT, *ORDER))
@@ -80,8 +80,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     topic = _TOOL_NAME.sub(" ", plan.topic)
     words = {word for word in words_in(topic.lower()) if word not in STOP_WORDS}
     identifiers = set(terms.identifiers).difference(map(str.lower, tools))
-    if plan.operator not in _STEADY or plan.quoted or identifiers or _says(query, _HOW_IT_FAILED):
+    ways = re.findall(rf"(?<!\w)(?:{_HOW_IT_FAILED})(?!\w)", query.lower())
+    if plan.operator not in _STEADY or plan.quoted or identifiers or (ways and not tools):
         return None
+    words = words.difference(word for way in ways for word in words_in(way))
     if words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset()):
         return None
     failed = plan.failed is True or plan.operator is Operator.FAILURES
@@ -95,6 +97,7 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         kinds=kinds,
         tools=tools,
         failed=failed,
+        stems=tuple(one for way in ways for one in _stems(way)),
         by_person=by_person,
         windows=plan.spans,
         newest_first=plan.operator in (Operator.LAST, Operator.FAILURES),
@@ -117,6 +120,12 @@ def _by_person(query: str) -> bool | None:
     if _says(query, rf"(?:the|our|this|an?)\s+(?:{_AGENTS})|you"):
         return False
     return True if _says(query, rf"(?:the|our|this|an?)\s+(?:{_PEOPLE})") else None
+
+
+def _stems(way: str) -> list[str]:
+    """By which an event says how it failed; "timed out" is written as one word, too."""
+    stems = [stem(word) for word in words_in(way) if word not in STOP_WORDS]
+    return [*stems, "timeout"] if way.startswith("tim") else stems
 
 
 def _says(query: str, pattern: str) -> bool:

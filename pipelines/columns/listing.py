@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy
@@ -31,6 +31,8 @@ def listed(view: View, question: ListAsked) -> Listed:
         chosen &= numpy.isin(table["tool"], [name for name in names if name != NOBODY])
     if question.failed:
         chosen &= failures(view)
+    if question.stems:
+        chosen &= _saying(view, numpy.flatnonzero(chosen), question.stems)
     if question.by_person is not None:
         is_agent = numpy.isin(table["author"], who(view, "agent", TOOL_USE))
         is_agent |= numpy.isin(table["kind"], numbers_of_kinds(view, TOOL_USE))
@@ -45,6 +47,17 @@ def listed(view: View, question: ListAsked) -> Listed:
     if question.only_session or (in_session.any() and not (question.windows or question.tools)):
         chosen = in_session
     return _told(view, numpy.flatnonzero(chosen), newest_first=question.newest_first)
+
+
+def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
+    """Which of the rows say one of the stems, or have it as their status."""
+    events = view.tenant.events
+    statuses = [number for one in stems if (number := events.names.find(one)) != NOBODY]
+    saying = (events.texts.counts(stems, rows) > 0).any(axis=1)
+    saying |= numpy.isin(events.table["status"][rows], statuses)
+    chosen = numpy.zeros(events.table.size, dtype=bool)
+    chosen[rows[saying]] = True
+    return chosen
 
 
 def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:

@@ -45,6 +45,7 @@ class ListAsked(NamedTuple):
         kinds: of these; empty: of any.
         tools: by one of these; empty: by any, or none.
         failed: what did not do what it was to do.
+        stems: that say one of these, or have it as their status; empty: whatever they say.
         by_person: told by people, or by agents; None: by anybody.
         windows: stretches of time, from and up to, in milliseconds; empty: ever.
         newest_first: order of the list; else the oldest.
@@ -55,6 +56,7 @@ class ListAsked(NamedTuple):
     kinds: Sequence[EventKind] = ()
     tools: Sequence[str] = ()
     failed: bool = False
+    stems: Sequence[str] = ()
     by_person: bool | None = None
     windows: Sequence[tuple[int, int]] = ()
     newest_first: bool = False

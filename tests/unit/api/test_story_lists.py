@@ -60,6 +60,14 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
         ("How many events are there?", {}),
         ("What was the last decision?", {"kinds": (EventKind.DECISION,), "newest_first": True}),
         ("How often did charge_card fail?", {"failed": True, "tools": ("charge_card",)}),
+        (
+            "How often did charge_card time out?",
+            {"failed": True, "tools": ("charge_card",), "stems": ("tim", "timeout")},
+        ),
+        (
+            "How often was charge_card declined?",
+            {"failed": True, "tools": ("charge_card",), "stems": ("declin",)},
+        ),
         ("How many times was mail.send called?", {"kinds": CALLS, "tools": ("mail.send",)}),
         ("How many calls failed in this session?", {"failed": True, "only_session": True}),
     ],
@@ -73,7 +81,7 @@ def test_what_names_no_topic_is_a_list(question: str, fields: dict[str, Any]) ->
     [
         "Which tools failed in the refund?",
         "How often did charge_card fail for order A-4711?",
-        "How often did charge_card time out?",
+        "How often did the gateway time out?",
         "Which tools were used for the refund?",
         "What did Ana ask for last?",
         "What was the last message about the printer?",

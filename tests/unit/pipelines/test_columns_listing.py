@@ -17,7 +17,7 @@ CALL, RESULT, FAILURE = EventKind.CALL, EventKind.RESULT, EventKind.FAILURE
 HISTORY: list[dict[str, Any]] = [
     {"speaker": "ann"},
     {"kind": CALL, "tool_name": "charge", "speaker": "charge"},
-    {"kind": FAILURE, "tool_name": "charge", "speaker": "charge"},
+    {"kind": FAILURE, "tool_name": "charge", "speaker": "charge", "text": "it jams"},
     {"kind": CALL, "tool_name": "mail", "speaker": "mail"},
     {"kind": RESULT, "tool_name": "mail", "speaker": "mail", "status": "failed"},
     {"speaker": "bot"},
@@ -46,6 +46,9 @@ def asked(user: str | None = "ann", **fields: Any) -> Listed:
         ({"failed": True, "session": "t"}, "24"),
         ({"failed": True, "session": "t", "only_session": True}, ""),
         ({"only_session": True}, ""),
+        ({"failed": True, "stems": ["jam", "rain"]}, "2"),
+        ({"failed": True, "stems": ["failed"]}, "4"),
+        ({"stems": ["rain"]}, ""),
         ({"by_person": True}, "08"),
         ({"by_person": False}, "1234567"),
         ({"windows": [(0, 2 * MINUTE_MS), (5 * MINUTE_MS, 6 * MINUTE_MS)]}, "04"),
