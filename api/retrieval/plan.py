@@ -86,7 +86,8 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _THIS_SESSION: Final = re.compile(
-    r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)",
+    r"(?<!\w)(?:this|the\s+present|the\s+current|our)\s+(?:session|conversation|chat|thread|run)|"
+    r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
     re.IGNORECASE,
 )
 _FAILED: Final = re.compile(

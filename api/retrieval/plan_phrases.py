@@ -76,6 +76,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:was|is)\s+(?:the\s+|this\s+|our\s+)?(?:session|conversation|chat|thread|run)(?:\s+\S+)?\s+about",
             r"what\s+(?:was|is|has\s+been|did\s+we|have\s+we|got)\s+(?:achieve[d]?|accomplish(?:ed)?|done|decide[d]?|settle[d]?)\s+in\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"what\s+(?:happened|went\s+on|was\s+going\s+on|came\s+out|did\s+we\s+do|was\s+discussed)\s+(?:in|of|during)\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
+            r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
             r"tl;?dr|in\s+a\s+nutshell",
         ),
     ),

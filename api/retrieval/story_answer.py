@@ -98,6 +98,8 @@ def story_answer(
     scores = story_scores(features, plan)
     order = numpy.lexsort((numpy.arange(len(scores)), -scores))
     confidence = confidence_of(features, scores, plan)
+    if plan.operator is Operator.SUMMARY and plan.session and not stories.in_session.any():
+        confidence = 0.0  # nothing has happened in it
     evidence = order[:1]
     if plan.operator in _COUNTED:
         evidence = _alike(stories, features, terms, int(order[0]))

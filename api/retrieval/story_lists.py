@@ -21,8 +21,9 @@ from enrichment.stems import stem, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.story_records import ListAsked, Listed
 
+_CALLS: Final = r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?"
 _SORTS: Final = (
-    (r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?", (EventKind.CALL,)),
+    (_CALLS, (EventKind.CALL,)),
     (
         r"messages?|words?|questions?|requests?|ask(?:ed|s)?|say|said|sent|tell|told|wrote",
         (EventKind.MESSAGE,),
@@ -58,6 +59,7 @@ _OF_TIME: Final = frozenset(
     for word in words.split()
 )
 """Words for a time, in a question of which the time was understood."""
+_WENT_WRONG: Final = r"(?:went|gone|goes)\s+wrong"
 _HOW_IT_FAILED: Final = (
     r"tim(?:ed?|ing)[\s-]*outs?|reject\w*|refus\w+|denied|declined|crash\w*|blocked"
 )
@@ -81,14 +83,20 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
     words = {word for word in words_in(topic.lower()) if word not in STOP_WORDS}
     identifiers = set(terms.identifiers).difference(map(str.lower, tools))
     ways = re.findall(rf"(?<!\w)(?:{_HOW_IT_FAILED})(?!\w)", query.lower())
-    if plan.operator not in _STEADY or plan.quoted or identifiers or (ways and not tools):
+    is_steady = plan.operator in _STEADY or (
+        plan.operator is Operator.CAUSE and _says(query, _WENT_WRONG)
+    )
+    if not is_steady or plan.quoted or identifiers or (ways and not tools):
         return None
     words = words.difference(word for way in ways for word in words_in(way))
     if words - ASKING_WORDS - _OTHER - (_OF_TIME if plan.spans else frozenset()):
         return None
     failed = plan.failed is True or plan.operator is Operator.FAILURES
     by_person = _by_person(query)
-    kinds = () if failed else (EventKind.CALL,) if tools else _kinds(query, plan)
+    if failed:
+        kinds: tuple[EventKind, ...] | None = ()
+    else:
+        kinds = (EventKind.CALL,) if tools else _kinds(query, plan)
     if kinds is None or (by_person is None and plan.operator in ORDER and not (failed or kinds)):
         return None
     return ListAsked(
@@ -96,6 +104,7 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         only_session=plan.session,
         kinds=kinds,
         tools=tools,
+        only_tools=failed and _says(query, _CALLS),
         failed=failed,
         stems=tuple(one for way in ways for one in _stems(way)),
         by_person=by_person,

@@ -29,6 +29,8 @@ def listed(view: View, question: ListAsked) -> Listed:
     if question.tools:
         names = [view.tenant.events.names.find(tool) for tool in question.tools]
         chosen &= numpy.isin(table["tool"], [name for name in names if name != NOBODY])
+    if question.only_tools:
+        chosen &= table["tool"] != NOBODY
     if question.failed:
         chosen &= failures(view)
     if question.stems:

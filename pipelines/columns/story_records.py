@@ -44,6 +44,7 @@ class ListAsked(NamedTuple):
         only_session: nothing else is meant.
         kinds: of these; empty: of any.
         tools: by one of these; empty: by any, or none.
+        only_tools: by some tool.
         failed: what did not do what it was to do.
         stems: that say one of these, or have it as their status; empty: whatever they say.
         by_person: told by people, or by agents; None: by anybody.
@@ -55,6 +56,7 @@ class ListAsked(NamedTuple):
     only_session: bool = False
     kinds: Sequence[EventKind] = ()
     tools: Sequence[str] = ()
+    only_tools: bool = False
     failed: bool = False
     stems: Sequence[str] = ()
     by_person: bool | None = None

@@ -34,12 +34,13 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
 @pytest.mark.parametrize(
     ("question", "fields"),
     [
-        ("Which tools failed?", {"failed": True, "newest_first": True}),
+        ("Which tools failed?", {"only_tools": True, "failed": True, "newest_first": True}),
+        ("What went wrong?", {"failed": True}),
         ("What failed?", {"failed": True, "newest_first": True}),
         ("List all errors", {"failed": True, "newest_first": True}),
         ("Did anything go wrong?", {"failed": True, "newest_first": True}),
-        ("Which tool failed most?", {"failed": True, "newest_first": True}),
-        ("How many calls failed?", {"failed": True}),
+        ("Which tool failed most?", {"only_tools": True, "failed": True, "newest_first": True}),
+        ("How many calls failed?", {"only_tools": True, "failed": True}),
         ("How many errors were there?", {"failed": True}),
         ("How often did something fail?", {"failed": True}),
         ("What was the last error?", {"failed": True, "newest_first": True}),
@@ -62,14 +63,21 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
         ("How often did charge_card fail?", {"failed": True, "tools": ("charge_card",)}),
         (
             "How often did charge_card time out?",
-            {"failed": True, "tools": ("charge_card",), "stems": ("tim", "timeout")},
+            {
+                "failed": True,
+                "tools": ("charge_card",),
+                "stems": ("tim", "timeout"),
+            },
         ),
         (
             "How often was charge_card declined?",
             {"failed": True, "tools": ("charge_card",), "stems": ("declin",)},
         ),
         ("How many times was mail.send called?", {"kinds": CALLS, "tools": ("mail.send",)}),
-        ("How many calls failed in this session?", {"failed": True, "only_session": True}),
+        (
+            "How many calls failed in this session?",
+            {"only_tools": True, "failed": True, "only_session": True},
+        ),
     ],
 )
 def test_what_names_no_topic_is_a_list(question: str, fields: dict[str, Any]) -> None:

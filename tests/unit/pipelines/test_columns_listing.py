@@ -42,6 +42,8 @@ def asked(user: str | None = "ann", **fields: Any) -> Listed:
         ({"kinds": [CALL], "tools": ["charge"], "session": "s"}, "16"),
         ({"tools": ["nobody"]}, ""),
         ({"failed": True}, "24"),
+        ({"failed": True, "only_tools": True}, "24"),
+        ({"only_tools": True}, "123467"),
         ({"failed": True, "newest_first": True}, "42"),
         ({"failed": True, "session": "t"}, "24"),
         ({"failed": True, "session": "t", "only_session": True}, ""),
