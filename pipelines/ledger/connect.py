@@ -273,6 +273,15 @@ class LedgerKeys:
         """Version and shape of the ledger, fixed when it is created."""
         return f"{self.prefix}:format"
 
+    def archived(self, partition: int) -> str:
+        """Up to where a partition is archived and no longer in its stream."""
+        return f"{{{self.prefix}:{partition}}}:archived"
+
+    @property
+    def archive(self) -> str:
+        """Where the archive is, and what its archiver said last."""
+        return f"{self.prefix}:archive"
+
     def restored(self, partition: int) -> str:
         """Entries of a partition that were put right, by number; they go before its stream's."""
         return f"{{{self.prefix}:{partition}}}:restored"

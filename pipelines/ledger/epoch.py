@@ -30,8 +30,10 @@ from typing import Any, NamedTuple, Self
 import redis
 from redis.exceptions import RedisError
 
+from pipelines.ledger.archive import Archive
 from pipelines.ledger.connect import (
     ALTERED,
+    Entry,
     LedgerKeys,
     call_patiently,
     decode_entry,
@@ -95,6 +97,7 @@ class Admission:
         partitions: of the ledger.
         id_buckets: of the ledger's id index.
         checkpoints: reads every checkpoint of every target; called once for each new process.
+        archive: has the entries of checkpoints that are behind.
     """
 
     def __init__(
@@ -105,12 +108,14 @@ class Admission:
         partitions: int,
         id_buckets: int,
         checkpoints: ReadCheckpoints,
+        archive: Archive,
     ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._partitions = partitions
         self._id_buckets = id_buckets
         self._checkpoints = checkpoints
+        self._archive = archive
         self._lock = Lock()
         self._attempts = 8
 
@@ -199,8 +204,22 @@ class Admission:
         return [
             checkpoint
             for checkpoint, reply in zip(named, replies, strict=True)
-            if not (_holds(checkpoint, *reply[0]) if reply else self._is_between(checkpoint))
+            if not (
+                _holds(checkpoint, decode_entry(checkpoint.partition, *reply[0]))
+                if reply
+                else self._is_kept(checkpoint)
+            )
         ]
+
+    def _is_kept(self, checkpoint: Checkpoint) -> bool:
+        """Whether the ledger has not fallen behind a checkpoint whose entry the stream has not."""
+        partition, boundary = checkpoint.partition, self._archive.boundary(checkpoint.partition)
+        if checkpoint.seq > boundary.seq:
+            return self._is_between(checkpoint)
+        entry = self._archive.at(partition, boundary, checkpoint.position, checkpoint.seq)
+        if entry is None or entry.fault:
+            return entry is not None
+        return entry.position == checkpoint.position and _holds(checkpoint, entry)
 
     def _is_between(self, checkpoint: Checkpoint) -> bool:
         """Whether the partition has entries, or had, on both sides of one that is gone."""
@@ -296,8 +315,7 @@ def _described(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in numbers.items())
 
 
-def _holds(checkpoint: Checkpoint, entry_id: bytes, fields: Mapping[bytes, bytes]) -> bool:
-    entry = decode_entry(checkpoint.partition, entry_id, fields)
+def _holds(checkpoint: Checkpoint, entry: Entry) -> bool:
     if entry.fault == ALTERED:
         return entry.seq in (0, checkpoint.seq)
     # A checkpoint behind an entry that was held out has no digest.
@@ -325,8 +343,9 @@ def _graph_ahead(name: bytes, value: bytes) -> GraphAhead:
     )
 
 
-# "Already mine" counts as taken: the reply to an earlier try may have been lost.
-ACQUIRE = """
+# "Already mine" counts as taken: the reply to an earlier try may have been lost. It may be taken
+# when Redis is full, too: who folds and who archives makes room.
+ACQUIRE = """#!lua flags=allow-oom
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -1,0 +1,297 @@
+"""The entries that have left Redis, read as the streams are; `segments` has the form of the files.
+
+A string in Redis, the *boundary* of a partition, says up to where its entries are archived. It
+moves in one step with the trimming of the stream. So whoever misses an entry in the stream and then
+asks for the boundary knows which of the two has it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+import redis
+
+from pipelines.ledger.archive_store import TIMEOUT_S, ArchiveStore
+from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
+from pipelines.ledger.segments import (
+    FORMAT,
+    Manifest,
+    Row,
+    Segment,
+    manifest_file,
+)
+from projections.errors import ArchiveDamaged, ArchiveUnavailable
+from projections.identity import START, Position
+
+LEDGER_FILE: Final = "ledger.json"
+URL_FIELD: Final = "url"
+_SEGMENTS_KEPT: Final = 16
+"""In memory, unpacked: a merge of all partitions reads one of each. At most 8 MiB each."""
+
+# KEYS: boundary, stream, faults. ARGV: the boundary expected, the new one, its position, the first
+# position that stays; then field and value of each entry that is held out. Runs when Redis is full:
+# it is what makes room.
+_MOVE = """#!lua flags=allow-oom
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+if #redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3]) == 0 then return -1 end
+if #redis.call('XRANGE', KEYS[2], ARGV[4], '+', 'COUNT', 1) == 0 then return -1 end
+for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('XTRIM', KEYS[2], 'MINID', '=', ARGV[4])
+return 1
+"""
+
+
+class ArchiveAt(NamedTuple):
+    """Where the files are.
+
+    Attributes:
+        url: None: where the archiver has written into Redis that they are.
+        timeout_s: of one call to that place.
+    """
+
+    url: str | None = None
+    timeout_s: float = TIMEOUT_S
+
+
+AS_RECORDED: Final = ArchiveAt()
+
+
+class Boundary(NamedTuple):
+    """Up to where a partition is archived.
+
+    Attributes:
+        seq: number of the last archived entry; 0: nothing is archived.
+        position: of that entry.
+        chain: head of the manifest's digest chain; empty: nothing is archived.
+        segments: how many there are.
+    """
+
+    seq: int = 0
+    position: Position = START
+    chain: str = ""
+    segments: int = 0
+
+    @classmethod
+    def unpacked(cls, value: bytes | None) -> Self:
+        """From the string in Redis; `append.lua` reads its first two words, too."""
+        if not value:
+            return cls()
+        seq, position, chain, segments = value.decode().split()
+        return cls(int(seq), Position.parse(position), chain, int(segments))
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Where a manifest ends."""
+        if not manifest.rows:
+            return cls()
+        rows = len(manifest.rows)
+        return cls(manifest.last_seq, manifest.last_position, manifest.chain, rows)
+
+    def packed(self) -> str:
+        """As it stands in Redis."""
+        return f"{self.seq} {self.position} {self.chain} {self.segments}" if self.seq else ""
+
+
+class Archive:
+    """Reads what is archived of a ledger, and moves its boundaries. Safe for threads.
+
+    All methods raise LedgerUnavailable: Redis is away; those that read files ArchiveUnavailable:
+    their place is; and ArchiveDamaged: they are not what was written.
+
+    Args:
+        client: of the ledger's Redis.
+        keys: names of its keys.
+        place: where the files are.
+    """
+
+    def __init__(self, client: redis.Redis, keys: LedgerKeys, place: ArchiveAt) -> None:
+        self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
+        self._keys = keys
+        self._place = place
+        self._lock = threading.Lock()
+        self._store: ArchiveStore | None = None
+        self._manifests: dict[int, Manifest] = {}
+        self._segments: OrderedDict[str, Segment] = OrderedDict()
+
+    # boundaries
+
+    def boundary(self, partition: int) -> Boundary:
+        """Up to where a partition is archived."""
+        return self.boundaries([partition])[0]
+
+    def boundaries(self, partitions: Sequence[int]) -> list[Boundary]:
+        """The same of several, all of one moment."""
+        keys = [self._keys.archived(partition) for partition in partitions]
+        values = call_patiently(lambda: self._redis.mget(keys))
+        return [Boundary.unpacked(value) for value in values]
+
+    def move(
+        self,
+        partition: int,
+        before: Boundary,
+        after: Boundary,
+        held_out: Sequence[tuple[str, str]],
+    ) -> int:
+        """Archive up to `after`, and trim, if the boundary is `before`.
+
+        Args:
+            partition: whose boundary it is.
+            before: as the caller knows it.
+            after: its entry stands in the stream, and another one behind it.
+            held_out: field and value for the list of faults of archived entries.
+
+        Returns:
+            1: moved; 0: the boundary is elsewhere; -1: the stream has not that entry, or none
+            behind it.
+        """
+        first_kept = after.position._replace(seq=after.position.seq + 1)
+        arguments = (
+            *(before.packed(), after.packed(), str(after.position), str(first_kept)),
+            *(text for fault in held_out for text in fault),
+        )
+        names = (self._keys.archived(partition), self._keys.stream(partition), self._keys.faults)
+        return int(call_patiently(lambda: self._redis.eval(_MOVE, 3, *names, *arguments)))
+
+    # files
+
+    @property
+    def store(self) -> ArchiveStore:
+        """Where the files are.
+
+        Raises:
+            ArchiveUnavailable: nobody has said where.
+        """
+        with self._lock:
+            if self._store is None:
+                url = self._place.url or self.recorded_url()
+                if url is None:
+                    raise ArchiveUnavailable(url="?", reason="set RECOLLECT_ARCHIVE_URL")
+                self._store = ArchiveStore(url, timeout_s=self._place.timeout_s)
+            return self._store
+
+    def recorded_url(self) -> str | None:
+        """Where the archiver wrote last, as it stands in Redis; None: there was none."""
+        value = call_patiently(lambda: self._redis.hget(self._keys.archive, URL_FIELD))
+        return None if value is None else str(value.decode())
+
+    def manifest(self, partition: int, boundary: Boundary) -> Manifest:
+        """The manifest that a boundary ends."""
+        held = self._manifests.get(partition)
+        if held is not None and (held.last_seq, held.chain) == (boundary.seq, boundary.chain):
+            return held
+        name = f"{partition}/{manifest_file(boundary.seq, boundary.chain)}"
+        data = self.store.get(name)
+        if data is None:
+            # It is taken away when the next one stands.
+            now = self.boundary(partition)
+            if now != boundary:
+                return self.manifest(partition, now)
+            self._require_place()
+            raise ArchiveDamaged(name=self.path(name), rule="the manifest of its boundary is there")
+        manifest = Manifest.unpacked(data, self.path(name))
+        if (manifest.last_seq, manifest.chain, manifest.partition) != (
+            *(boundary.seq, boundary.chain),
+            partition,
+        ):
+            rule = f"it ends at {boundary.seq} with the chain that Redis has"
+            raise ArchiveDamaged(name=self.path(name), rule=rule)
+        self._manifests[partition] = manifest
+        return manifest
+
+    def segment(self, partition: int, row: Row) -> Segment:
+        """A segment, from memory where it was read a moment ago."""
+        name = f"{partition}/{row.file}"
+        with self._lock:
+            held = self._segments.get(name)
+            if held is not None:
+                self._segments.move_to_end(name)
+                return held
+        segment = self.read_segment(partition, row)
+        with self._lock:
+            self._segments[name] = segment
+            while len(self._segments) > _SEGMENTS_KEPT:
+                self._segments.popitem(last=False)
+        return segment
+
+    def read_segment(self, partition: int, row: Row) -> Segment:
+        """A segment as its file has it now."""
+        name = f"{partition}/{row.file}"
+        data = self.store.get(name)
+        if data is None:
+            self._require_place()
+            raise ArchiveDamaged(name=self.path(name), rule="a segment of the manifest is there")
+        return Segment(partition, row, data, self.path(name))
+
+    def path(self, name: str) -> str:
+        """Of a file, for people."""
+        return f"{self.store.url.rstrip('/')}/{name}"
+
+    def _require_place(self) -> None:
+        """Tell a file that is gone from a place that is: a disk that is not mounted.
+
+        Raises:
+            ArchiveUnavailable: there is no archive.
+        """
+        if self.store.get(LEDGER_FILE) is None:
+            raise ArchiveUnavailable(url=self.store.url, reason=f"no {LEDGER_FILE} is there")
+
+    # entries
+
+    def behind(
+        self, partition: int, boundary: Boundary, seq: int | Position, count: int
+    ) -> list[Entry]:
+        """The first `count` archived entries behind a number, or behind a position.
+
+        Fewer: the archive ends there.
+        """
+        manifest = self.manifest(partition, boundary)
+        if isinstance(seq, Position):
+            seq = self._seq_from(manifest, seq, behind=True) - 1
+        last = min(seq + count, manifest.last_seq)
+        return self._between(manifest, seq + 1, last)
+
+    def before(
+        self, partition: int, boundary: Boundary, position: Position, count: int
+    ) -> list[Entry]:
+        """The last `count` archived entries before a position, the newest first."""
+        manifest = self.manifest(partition, boundary)
+        last = self._seq_from(manifest, position) - 1
+        return self._between(manifest, max(1, last - count + 1), last)[::-1]
+
+    def at(
+        self, partition: int, boundary: Boundary, position: Position, seq: int | None
+    ) -> Entry | None:
+        """The archived entry of a number; without one, the one at a position."""
+        manifest = self.manifest(partition, boundary)
+        wanted = self._seq_from(manifest, position) if seq is None else seq
+        entry = next(iter(self._between(manifest, wanted, wanted)), None)
+        return entry if entry and (seq is not None or entry.position == position) else None
+
+    def _between(self, manifest: Manifest, seq: int, last_seq: int) -> list[Entry]:
+        entries: list[Entry] = []
+        for row in manifest.rows_between(seq, last_seq):
+            entries += self.segment(manifest.partition, row).entries(seq, last_seq)
+        return entries
+
+    def _seq_from(self, manifest: Manifest, position: Position, *, behind: bool = False) -> int:
+        """Number of the first entry that is not before a position, or is behind it."""
+        row = manifest.row_at(position)
+        if row is None:
+            return manifest.last_seq + 1
+        return self.segment(manifest.partition, row).seq_at(position, behind=behind)
+
+
+def ledger_document(identity: str, partitions: int, id_buckets: int) -> bytes:
+    """What stands in `ledger.json`: whose archive it is."""
+    document = {
+        "format": FORMAT,
+        "ledger": identity,
+        "partitions": partitions,
+        "id_buckets": id_buckets,
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
