@@ -34,6 +34,7 @@ RecollectError
 ├── StageHeld                  too many different entries fail: none is given up
 ├── Stopped                    the process is stopping; nothing was changed
 ├── PassUnderWay               another pass of consolidation runs             (retryable)
+├── ArchiverUnderWay           another process archives                       (retryable)
 ├── StageBehind                a stage has not folded what a command looks at (retryable)
 ├── UnknownTarget              no target of that name is registered
 └── OperationFailed            a command could not do what was asked
@@ -269,6 +270,13 @@ class StageHeld(RecollectError):
 
 class PassUnderWay(RecollectError):
     """A pass of consolidation is under way ({holder}); nothing was begun"""
+
+    retryable = True
+    holder: str
+
+
+class ArchiverUnderWay(RecollectError):
+    """Another process archives ({holder}); nothing was begun"""
 
     retryable = True
     holder: str

@@ -24,6 +24,7 @@ from pipelines.ledger.segments import (
     Segment,
     manifest_file,
 )
+from pipelines.work.settings import Settings
 from projections.errors import ArchiveDamaged, ArchiveUnavailable
 from projections.identity import START, Position
 
@@ -56,6 +57,11 @@ class ArchiveAt(NamedTuple):
 
     url: str | None = None
     timeout_s: float = TIMEOUT_S
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """As the settings say."""
+        return cls(settings.archive_url, settings.archive_timeout_s)
 
 
 AS_RECORDED: Final = ArchiveAt()

@@ -337,6 +337,11 @@ class LedgerKeys:
         """Who runs a pass of consolidation."""
         return f"{self.prefix}:lease:pass"
 
+    @property
+    def archive_lease(self) -> str:
+        """Who archives."""
+        return f"{self.prefix}:lease:archive"
+
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""
         return f"{self.prefix}:members:{group}"

@@ -20,6 +20,7 @@ import os
 import socket
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
@@ -40,11 +41,13 @@ from pipelines.ledger.connect import (
     decode_position,
 )
 from projections.errors import (
+    ArchiverUnderWay,
     ConfigurationError,
     GraphAhead,
     LedgerFormatMismatch,
     LedgerUnavailable,
     PassUnderWay,
+    RecollectError,
 )
 from projections.events import content_digest
 from projections.identity import START, Position
@@ -365,8 +368,8 @@ _RENEWALS = 5
 """In the time of a lease."""
 
 
-class PassLease:
-    """Held while a pass runs, and renewed by a thread of its own; a context manager.
+class Lease(ABC):
+    """Held while a piece of work runs, and renewed by a thread of its own; a context manager.
 
     Args:
         client: of the ledger's server.
@@ -376,12 +379,22 @@ class PassLease:
 
     def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
-        self._key = LedgerKeys(prefix).pass_lease
+        self._key = self._key_of(LedgerKeys(prefix))
         self._lease_ms = lease_ms
         self._name = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:8]}"
         self._until_s = 0.0
         self._ended = threading.Event()
-        self._renewal = threading.Thread(target=self._renew, name="pass-lease", daemon=True)
+        self._renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    @staticmethod
+    @abstractmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        """Name of the lease."""
+
+    @staticmethod
+    @abstractmethod
+    def _refusal(holder: str) -> RecollectError:
+        """What who comes second is told."""
 
     @property
     def held(self) -> bool:
@@ -392,12 +405,12 @@ class PassLease:
         """Take it.
 
         Raises:
-            PassUnderWay: another process has it.
+            PassUnderWay, ArchiverUnderWay: another process has it.
             LedgerUnavailable: Redis is away.
         """
         if not call_patiently(lambda: self._extend(ACQUIRE)):
             holder = call_patiently(lambda: self._redis.get(self._key)) or b"just ended"
-            raise PassUnderWay(holder=holder.decode("utf-8", "replace"))
+            raise self._refusal(holder.decode("utf-8", "replace"))
         self._renewal.start()
         return self
 
@@ -427,3 +440,30 @@ class PassLease:
             return False
         self._until_s = asked_at_s + self._lease_ms / 1000
         return True
+
+
+class PassLease(Lease):
+    """Of who runs a pass of consolidation; `PassUnderWay` for who comes second."""
+
+    @staticmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        return keys.pass_lease
+
+    @staticmethod
+    def _refusal(holder: str) -> RecollectError:
+        return PassUnderWay(holder=holder)
+
+
+class ArchiveLease(Lease):
+    """Of who archives; `ArchiverUnderWay` for who comes second.
+
+    It saves work and is no fence: a boundary moves only from where its archiver has found it.
+    """
+
+    @staticmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        return keys.archive_lease
+
+    @staticmethod
+    def _refusal(holder: str) -> RecollectError:
+        return ArchiverUnderWay(holder=holder)

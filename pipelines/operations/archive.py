@@ -1,0 +1,379 @@
+"""Move the ledger's older entries into the archive, segment by segment.
+
+Of each segment: write, read back and compare, list it in a manifest, read that back, then move the
+boundary, which trims the stream in the same step (decision 25). What is not below the lowest
+checkpoint stays, and so does the last entry of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from pipelines.ledger.archive import LEDGER_FILE, Boundary, ledger_document
+from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
+from pipelines.ledger.damage import noted_fault
+from pipelines.ledger.epoch import ArchiveLease
+from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.segments import (
+    MAX_BYTES,
+    MAX_ENTRIES,
+    Manifest,
+    Row,
+    Segment,
+    packed_segment,
+)
+from pipelines.work.services import Services
+from pipelines.work.settings import Settings
+from projections.errors import (
+    ArchiveDamaged,
+    ArchiverUnderWay,
+    ArchiveUnavailable,
+    ConfigurationError,
+    RecollectError,
+)
+
+PRESSURE: Final = 0.6
+"""Of Redis' memory: beyond, all that may be archived is, in smaller segments."""
+_NO_NUMBER: Final = 2**63
+_READ_AT_ONCE: Final = 1_000
+_BUILDING: Final = "building"
+
+# What the archiver says must reach Redis when that is full, too.
+_TELL = """#!lua flags=allow-oom
+for i = 1, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+"""
+
+
+class Fewest(NamedTuple):
+    """What makes a segment: so many entries, or bytes of entries."""
+
+    entries: int
+    bytes: int
+
+
+ANY: Final = Fewest(1, 1)
+WHOLE: Final = Fewest(MAX_ENTRIES, MAX_BYTES)
+PRESSED: Final = Fewest(1_000, 2**20)
+
+
+@dataclass
+class ArchiveReport:
+    """What a pass did.
+
+    Attributes:
+        archived: entries that left Redis.
+        segments: that were written.
+        bytes: of them.
+        waits_for: by partition, which stage keeps entries in Redis that would be archived.
+    """
+
+    archived: int = 0
+    segments: int = 0
+    bytes: int = 0
+    waits_for: dict[int, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "archived": self.archived,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "waits_for": {str(partition): who for partition, who in self.waits_for.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Low:
+    """The lowest checkpoint of a partition, and whose it is."""
+
+    seq: int
+    whose: str
+
+
+def archive(services: Services, *, keep: int | None = None, fewest: Fewest = ANY) -> ArchiveReport:
+    """Archive what may be archived now.
+
+    Args:
+        services: ledger and targets.
+        keep: newest entries of a partition that stay in Redis; None: as the settings say.
+        fewest: smaller segments are not made.
+
+    Raises:
+        ArchiverUnderWay: another process archives.
+        ArchiveUnavailable: the place is away, full, or may not be written; nothing was trimmed
+            that is not there.
+        ArchiveDamaged: it holds what it must not, or not what it must.
+        ConfigurationError: no place is set, or another ledger's archive is there.
+        LedgerUnavailable, GraphUnavailable: a service is away.
+    """
+    settings = services.settings
+    if settings.archive_url is None:
+        raise ConfigurationError(reason="archive_url: where older entries go is not set")
+    with ArchiveLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
+        try:
+            report = _Pass(services, lease, keep, fewest).run()
+        except ArchiverUnderWay:
+            raise
+        except RecollectError as error:
+            _tell(services, problem=str(error))
+            raise
+        _tell(services, problem="")
+    return report
+
+
+def archive_when_due(services: Services) -> ArchiveReport:
+    """Archive whole segments, and more when Redis fills up. Raises as `archive` does."""
+    used, limit = services.ledger.memory()
+    if limit and used > PRESSURE * limit:
+        return archive(services, keep=1, fewest=PRESSED)
+    return archive(services, fewest=WHOLE)
+
+
+def lowest(services: Services, partitions: int) -> dict[int, Low]:
+    """The lowest checkpoint of each partition, over the stages begun on targets that are served.
+
+    A target without any counts as at the beginning. One that is being built reads archive and
+    stream as one, and keeps nothing back.
+
+    Raises:
+        GraphUnavailable: a target is away.
+    """
+    services.active()  # registers the settings' target in a fresh deployment
+    low: dict[int, Low] = {}
+    for target in services.targets.all():
+        if target.state == _BUILDING:
+            continue
+        seqs: dict[str, dict[int, int]] = {}
+        for checkpoint in services.graph(target).checkpoints():
+            seqs.setdefault(checkpoint.stage, {})[checkpoint.partition] = checkpoint.seq
+        for stage, by_partition in (seqs or {"(no stage)": {}}).items():
+            for partition in range(partitions):
+                here = Low(by_partition.get(partition, 0), f"{stage}@{target.name}")
+                if partition not in low or here.seq < low[partition].seq:
+                    low[partition] = here
+    return low
+
+
+def _tell(services: Services, **told: str) -> None:
+    """Leave in Redis what `status` and the metrics show."""
+    key = LedgerKeys(services.settings.prefix).archive
+    redis: Any = services.redis
+    words = [text for pair in told.items() for text in pair]
+    call_patiently(lambda: redis.eval(_TELL, 1, key, *words))
+
+
+class _Pass:
+    def __init__(
+        self, services: Services, lease: ArchiveLease, keep: int | None, fewest: Fewest
+    ) -> None:
+        self._services = services
+        self._ledger: Ledger = services.ledger
+        self._archive = self._ledger.archive
+        self._lease = lease
+        settings: Settings = services.settings
+        self._keep = settings.archive_keep_entries if keep is None else keep
+        self._fewest = fewest
+        self._report = ArchiveReport()
+
+    def run(self) -> ArchiveReport:
+        """Every partition, as far as it may be archived."""
+        low, tails = lowest(self._services, self._ledger.partitions), self._ledger.tails()
+        limits = self._limits(low, tails)
+        boundaries = self._archive.boundaries(range(len(tails)))
+        fewest = self._fewest.entries if self._fewest == WHOLE else 1
+        due = [
+            partition
+            for partition, limit in enumerate(limits)
+            if limit - boundaries[partition].seq >= fewest
+        ]
+        if due:  # else the place is not even asked
+            self._claim(boundaries)
+        for partition in due:
+            limit = limits[partition]
+            boundary = self._adopted(partition, boundaries[partition], limit)
+            while self._lease.held and (entries := self._next(partition, boundary, limit)):
+                boundary = self._archived(partition, boundary, entries)
+            if boundary.seq:
+                self._tidy(self._manifest(partition, boundary))
+        return self._report
+
+    def _limits(self, low: Mapping[int, Low], tails: list[Tail]) -> list[int]:
+        """The last number that may be archived, of each partition."""
+        limits = []
+        for partition, tail in enumerate(tails):
+            # The last entry stays, whatever is asked for: the tail is read from it.
+            wanted = tail.seq - max(1, self._keep)
+            if low[partition].seq < wanted:
+                self._report.waits_for[partition] = low[partition].whose
+            limits.append(min(wanted, low[partition].seq))
+        return limits
+
+    def _claim(self, boundaries: Sequence[Boundary]) -> None:
+        """See that the place holds the archive of this ledger, or none yet, and tell where it is.
+
+        Who reads may have no such setting, and reads from the first trimming on.
+        """
+        ledger, store = self._ledger, self._archive.store
+        ours = ledger_document(ledger.identity, ledger.partitions, ledger.id_buckets)
+        found = store.get(LEDGER_FILE)
+        if found is None:
+            if any(boundary.seq for boundary in boundaries):
+                raise ArchiveUnavailable(url=store.url, reason=f"no {LEDGER_FILE} is there")
+            store.put(LEDGER_FILE, ours)
+        elif orjson.loads(found) != orjson.loads(ours):
+            raise ConfigurationError(
+                reason=f"archive_url: {self._archive.path(LEDGER_FILE)} is of another ledger"
+            )
+        for partition, boundary in enumerate(boundaries):
+            self._manifest(partition, boundary)
+        _tell(self._services, url=store.url)
+
+    # one segment
+
+    def _next(self, partition: int, boundary: Boundary, limit: int) -> list[Entry]:
+        """Entries of the next segment; nothing: there are too few.
+
+        It ends with an entry that stands in the stream.
+        """
+        entries: list[Entry] = []
+        size, seq, position = 0, boundary.seq, boundary.position
+        while seq < limit and len(entries) < MAX_ENTRIES and size <= MAX_BYTES:
+            count = min(_READ_AT_ONCE, limit - seq, MAX_ENTRIES - len(entries))
+            block = self._ledger.read(partition, position, count, after_seq=seq)
+            for entry in block:
+                size += len(entry.data)
+                if size > MAX_BYTES and entries:
+                    break
+                entries.append(entry)
+            if not block:
+                break
+            seq, position = entries[-1].seq, entries[-1].position
+        full = size > MAX_BYTES or len(entries) == MAX_ENTRIES
+        while entries and entries[-1].fault:
+            entries.pop()
+        enough = len(entries) >= self._fewest.entries or size >= self._fewest.bytes
+        return entries if full or enough else []
+
+    def _archived(self, partition: int, boundary: Boundary, entries: list[Entry]) -> Boundary:
+        """Write these entries, compare, and move the boundary behind them."""
+        archive = self._archive
+        before = self._manifest(partition, boundary)
+        packed = packed_segment(before, entries)
+        archive.store.put(f"{partition}/{packed.row.file}", packed.data)
+        self._require_same(archive.read_segment(partition, packed.row), entries)
+        manifest = before.with_segment(packed)
+        name = f"{partition}/{manifest.file}"
+        archive.store.put(name, manifest.packed())
+        written = archive.store.get(name)
+        if written is None or Manifest.unpacked(written, archive.path(name)) != manifest:
+            raise ArchiveDamaged(name=archive.path(name), rule="it reads as it was written")
+        moved = self._move(manifest, boundary, entries)
+        self._report.archived += len(entries)
+        self._report.segments += 1
+        self._report.bytes += len(packed.data)
+        return moved
+
+    def _manifest(self, partition: int, boundary: Boundary) -> Manifest:
+        if boundary.seq:
+            return self._archive.manifest(partition, boundary)
+        return Manifest(self._ledger.identity, partition)
+
+    def _require_same(self, segment: Segment, entries: list[Entry]) -> None:
+        row = segment.row
+        if segment.entries(row.first_seq, row.last_seq) != entries:
+            name = self._archive.path(f"{entries[0].partition}/{row.file}")
+            raise ArchiveDamaged(name=name, rule="it holds what the stream holds")
+
+    def _move(self, manifest: Manifest, boundary: Boundary, entries: list[Entry]) -> Boundary:
+        """Move the boundary to the end of a manifest.
+
+        Raises:
+            ArchiverUnderWay: another archiver was faster.
+            ArchiveDamaged: the stream has not the last of these entries, or none behind it.
+        """
+        after = Boundary.of(manifest)
+        faults = [noted_fault(entry) for entry in entries if entry.fault]
+        outcome = self._archive.move(manifest.partition, boundary, after, faults)
+        if outcome == 1:
+            return after
+        if outcome == 0:
+            raise ArchiverUnderWay(holder=f"it moved the boundary of {manifest.partition}")
+        rule = "its last entry stands in the stream, and another one behind it"
+        raise ArchiveDamaged(name=self._archive.path(str(manifest.partition)), rule=rule)
+
+    # what an archiver that was killed left
+
+    def _adopted(self, partition: int, boundary: Boundary, limit: int) -> Boundary:
+        """The boundary, moved over segments that were listed, and no more.
+
+        Raises:
+            ArchiveDamaged: they hold what the ledger does not.
+        """
+        for manifest in self._listed_beyond(partition, boundary):
+            for count in range(boundary.segments, len(manifest.rows)):
+                row = manifest.rows[count]
+                entries = self._streamed(partition, boundary, row)
+                self._require_same(self._archive.read_segment(partition, row), entries)
+                if row.last_seq > limit:
+                    return boundary
+                part = manifest._replace(rows=manifest.rows[: count + 1])
+                if part != manifest:
+                    self._archive.store.put(f"{partition}/{part.file}", part.packed())
+                boundary = self._move(part, boundary, entries)
+                self._report.archived += len(entries)
+        return boundary
+
+    def _listed_beyond(self, partition: int, boundary: Boundary) -> Iterator[Manifest]:
+        """The longest manifest that goes on where the boundary is."""
+        names = [
+            name
+            for name in self._archive.store.names(str(partition))
+            if name.startswith("manifest-") and boundary.seq < _end_of(name) < _NO_NUMBER
+        ]
+        for name in reversed(names):
+            data = self._archive.store.get(f"{partition}/{name}")
+            if data is None:
+                continue
+            manifest = Manifest.unpacked(data, self._archive.path(f"{partition}/{name}"))
+            start = manifest._replace(rows=manifest.rows[: boundary.segments])
+            if Boundary.of(start) == boundary:
+                yield manifest
+                return
+
+    def _streamed(self, partition: int, boundary: Boundary, row: Row) -> list[Entry]:
+        """The stream's entries of a segment.
+
+        Raises:
+            ArchiveDamaged: the stream ends before it.
+        """
+        entries: list[Entry] = []
+        seq, position = boundary.seq, boundary.position
+        while seq < row.last_seq:
+            count = min(_READ_AT_ONCE, row.last_seq - seq)
+            block = self._ledger.read(partition, position, count, after_seq=seq)
+            if not block:
+                raise ArchiveDamaged(
+                    name=self._archive.path(f"{partition}/{row.file}"),
+                    rule=f"the ledger has what it holds; it ends at {seq}: `recollect restore`",
+                )
+            entries += block
+            seq, position = entries[-1].seq, entries[-1].position
+        return entries
+
+    def _tidy(self, manifest: Manifest) -> None:
+        """Take away what is behind the boundary and not listed: of archivers that were killed."""
+        partition, store = manifest.partition, self._archive.store
+        listed = {manifest.file, *(row.file for row in manifest.rows)}
+        for name in store.names(str(partition)):
+            if name not in listed and _end_of(name) <= manifest.last_seq:
+                store.remove(f"{partition}/{name}")
+
+
+def _end_of(name: str) -> int:
+    """The last number that a file is about, as its name says it; of others, beyond all."""
+    words = name.split("-")
+    return int(words[1]) if len(words) == 3 and words[1].isdecimal() else _NO_NUMBER
