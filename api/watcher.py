@@ -307,6 +307,9 @@ class Watch:
         held_out = ledger.held_out()
         for kind, number in held_out._asdict().items():
             metrics.ENTRIES_HELD_OUT.labels(kind).set(number)
+        archived = ledger.archive.boundaries(range(ledger.partitions))
+        metrics.ARCHIVE_ENTRIES.set(sum(boundary.seq for boundary in archived))
+        metrics.ARCHIVE_STOPPED.set(bool(ledger.archive.told().get("problem")))
         metrics.LEDGER_EPOCH.set(ledger.epoch())
         metrics.LEDGER_PARTITIONS.set(ledger.partitions)
         metrics.HALTED_PARTITIONS.set(len(halted))

@@ -118,6 +118,11 @@ COMMANDS: dict[str, Listed] = {
         GRAPH,
         "Fold the ledger again and compare: exit 0 same, 1 divergence.",
     ),
+    "archive": Listed(
+        "archives",
+        EVENTS,
+        "Move older entries of the ledger from Redis into the archive, now.",
+    ),
     "check": Listed(
         "rebuild",
         GRAPH,

@@ -185,6 +185,11 @@ class Archive:
         value = call_patiently(lambda: self._redis.hget(self._keys.archive, URL_FIELD))
         return None if value is None else str(value.decode())
 
+    def told(self) -> dict[str, str]:
+        """What the archiver has left in Redis: `url`, `problem` (empty: none), `waits_for`."""
+        values = call_patiently(lambda: self._redis.hgetall(self._keys.archive))
+        return {name.decode(): value.decode() for name, value in values.items()}
+
     def manifest(self, partition: int, boundary: Boundary) -> Manifest:
         """The manifest that a boundary ends."""
         held = self._manifests.get(partition)

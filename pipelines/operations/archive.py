@@ -7,7 +7,7 @@ checkpoint stays, and so does the last entry of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -94,13 +94,20 @@ class Low:
     whose: str
 
 
-def archive(services: Services, *, keep: int | None = None, fewest: Fewest = ANY) -> ArchiveReport:
+def archive(
+    services: Services,
+    *,
+    keep: int | None = None,
+    fewest: Fewest = ANY,
+    turned: Callable[[], None] = lambda: None,
+) -> ArchiveReport:
     """Archive what may be archived now.
 
     Args:
         services: ledger and targets.
         keep: newest entries of a partition that stay in Redis; None: as the settings say.
         fewest: smaller segments are not made.
+        turned: called between any two steps.
 
     Raises:
         ArchiverUnderWay: another process archives.
@@ -115,22 +122,23 @@ def archive(services: Services, *, keep: int | None = None, fewest: Fewest = ANY
         raise ConfigurationError(reason="archive_url: where older entries go is not set")
     with ArchiveLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
         try:
-            report = _Pass(services, lease, keep, fewest).run()
+            report = _Pass(services, lease, keep, fewest, turned=turned).run()
         except ArchiverUnderWay:
             raise
         except RecollectError as error:
             _tell(services, problem=str(error))
             raise
-        _tell(services, problem="")
+        waits = ", ".join(sorted(set(report.waits_for.values())))
+        _tell(services, problem="", waits_for=waits)
     return report
 
 
-def archive_when_due(services: Services) -> ArchiveReport:
-    """Archive whole segments, and more when Redis fills up. Raises as `archive` does."""
+def archive_when_due(services: Services, turned: Callable[[], None]) -> ArchiveReport:
+    """Archive whole segments, and more when Redis fills up. See `archive`."""
     used, limit = services.ledger.memory()
     if limit and used > PRESSURE * limit:
-        return archive(services, keep=1, fewest=PRESSED)
-    return archive(services, fewest=WHOLE)
+        return archive(services, keep=1, fewest=PRESSED, turned=turned)
+    return archive(services, fewest=WHOLE, turned=turned)
 
 
 def lowest(services: Services, partitions: int) -> dict[int, Low]:
@@ -168,7 +176,13 @@ def _tell(services: Services, **told: str) -> None:
 
 class _Pass:
     def __init__(
-        self, services: Services, lease: ArchiveLease, keep: int | None, fewest: Fewest
+        self,
+        services: Services,
+        lease: ArchiveLease,
+        keep: int | None,
+        fewest: Fewest,
+        *,
+        turned: Callable[[], None],
     ) -> None:
         self._services = services
         self._ledger: Ledger = services.ledger
@@ -177,6 +191,7 @@ class _Pass:
         settings: Settings = services.settings
         self._keep = settings.archive_keep_entries if keep is None else keep
         self._fewest = fewest
+        self._turned = turned
         self._report = ArchiveReport()
 
     def run(self) -> ArchiveReport:
@@ -263,11 +278,15 @@ class _Pass:
         archive = self._archive
         before = self._manifest(partition, boundary)
         packed = packed_segment(before, entries)
+        self._turned()
         archive.store.put(f"{partition}/{packed.row.file}", packed.data)
+        self._turned()
         self._require_same(archive.read_segment(partition, packed.row), entries)
         manifest = before.with_segment(packed)
         name = f"{partition}/{manifest.file}"
+        self._turned()
         archive.store.put(name, manifest.packed())
+        self._turned()
         written = archive.store.get(name)
         if written is None or Manifest.unpacked(written, archive.path(name)) != manifest:
             raise ArchiveDamaged(name=archive.path(name), rule="it reads as it was written")

@@ -130,7 +130,7 @@ class Settings(BaseSettings):
         default=2.0, gt=0, le=3_600, description="between two looks of the archiver"
     )
     archive_timeout_s: float = Field(
-        default=30.0, gt=0, le=600, description="of reading or writing one file of the archive"
+        default=30.0, gt=0, le=50, description="for reading or writing one file of the archive"
     )
 
     # workers
