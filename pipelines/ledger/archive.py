@@ -16,12 +16,15 @@ import orjson
 import redis
 
 from pipelines.ledger.archive_store import TIMEOUT_S, ArchiveStore
-from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
+from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
 from pipelines.ledger.segments import (
     FORMAT,
+    MANIFEST,
+    NO_NUMBER,
     Manifest,
     Row,
     Segment,
+    last_seq_of,
     manifest_file,
 )
 from pipelines.work.settings import Settings
@@ -198,10 +201,12 @@ class Archive:
         name = f"{partition}/{manifest_file(boundary.seq, boundary.chain)}"
         data = self.store.get(name)
         if data is None:
-            # It is taken away when the next one stands.
+            # It is taken away when the next one stands, which begins with the same segments.
             now = self.boundary(partition)
             if now != boundary:
                 return self.manifest(partition, now)
+            if longer := self.listed_beyond(partition, boundary):
+                return longer._replace(rows=longer.rows[: boundary.segments])
             self._require_place()
             raise ArchiveDamaged(name=self.path(name), rule="the manifest of its boundary is there")
         manifest = Manifest.unpacked(data, self.path(name))
@@ -213,6 +218,25 @@ class Archive:
             raise ArchiveDamaged(name=self.path(name), rule=rule)
         self._manifests[partition] = manifest
         return manifest
+
+    def listed_beyond(self, partition: int, boundary: Boundary) -> Manifest | None:
+        """The longest manifest that goes on from a boundary; None: there is none.
+
+        Its archiver was killed before the move, or Redis has forgotten it.
+        """
+        names = [
+            name
+            for name in self.store.names(str(partition))
+            if name.startswith(MANIFEST) and boundary.seq < last_seq_of(name) < NO_NUMBER
+        ]
+        for name in reversed(names):
+            data = self.store.get(f"{partition}/{name}")
+            if data is not None:
+                manifest = Manifest.unpacked(data, self.path(f"{partition}/{name}"))
+                start = manifest._replace(rows=manifest.rows[: boundary.segments])
+                if Boundary.of(start) == boundary:
+                    return manifest
+        return None
 
     def segment(self, partition: int, row: Row) -> Segment:
         """A segment, from memory where it was read a moment ago."""
@@ -269,19 +293,28 @@ class Archive:
     def before(
         self, partition: int, boundary: Boundary, position: Position, count: int
     ) -> list[Entry]:
-        """The last `count` archived entries before a position, the newest first."""
+        """The last `count` archived entries before a position, the newest first; none is lost."""
         manifest = self.manifest(partition, boundary)
-        last = self._seq_from(manifest, position) - 1
-        return self._between(manifest, max(1, last - count + 1), last)[::-1]
+        last, entries = self._seq_from(manifest, position) - 1, list[Entry]()
+        while last > 0 and (left := count - len(entries)) > 0:
+            block = self._between(manifest, max(1, last - left + 1), last)
+            entries += [entry for entry in reversed(block) if entry.fault != LOST]
+            last -= len(block)
+        return entries
 
     def at(
         self, partition: int, boundary: Boundary, position: Position, seq: int | None
     ) -> Entry | None:
-        """The archived entry of a number; without one, the one at a position."""
+        """The archived entry of a number; without one, the one at a position.
+
+        The position of a lost one is nobody's.
+        """
         manifest = self.manifest(partition, boundary)
         wanted = self._seq_from(manifest, position) if seq is None else seq
         entry = next(iter(self._between(manifest, wanted, wanted)), None)
-        return entry if entry and (seq is not None or entry.position == position) else None
+        if entry is None or seq is not None:
+            return entry
+        return entry if entry.position == position and entry.fault != LOST else None
 
     def _between(self, manifest: Manifest, seq: int, last_seq: int) -> list[Entry]:
         entries: list[Entry] = []

@@ -104,7 +104,7 @@ class Damage:
 
     def compared(self, place: Place, entry: Entry | None) -> Entry:
         """The entry that stands where the id index says, compared with the digest there."""
-        if entry is None:
+        if entry is None or entry.fault == LOST:
             return Entry(place.partition, place.position, place.seq or 0, b"", fault=LOST)
         if entry.fault == UNPROVEN:
             entry = entry._replace(fault=SOUND)

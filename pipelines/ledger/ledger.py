@@ -33,6 +33,8 @@ from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
 from pipelines.observe import metrics
 from projections.errors import (
+    ArchiveDamaged,
+    ArchiveUnavailable,
     EventConflict,
     InvalidEvent,
     LedgerError,
@@ -512,6 +514,20 @@ class Ledger:
         if archived := self._archived(partition, position, seq, boundaries):
             return self._damage.mended_if_needed([archived])[0]
         return None if seq is None else self._damage.restored(partition, [seq]).get(seq)
+
+    def oldest_behind_ms(self, partition: int, place: Position) -> int | None:
+        """When the first entry behind a place was appended; None: there is none.
+
+        Where the archive has it and cannot be read, a time before that: lag is never told too low.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        try:
+            entries = self.read(partition, place, 1)
+        except (ArchiveUnavailable, ArchiveDamaged):
+            return place.ms or int(self.identity.rpartition(":")[2])
+        return entries[0].position.ms if entries else None
 
     def tails(self) -> list[Tail]:
         """The last entry of each partition, all of one moment; index = partition."""

@@ -23,8 +23,11 @@ MAX_ENTRIES: Final = 16_384
 MAX_BYTES: Final = 8 * 2**20
 """Of a segment's entries before they are packed; a single entry may not be larger than 320 KiB."""
 FORMAT: Final = 1
+MANIFEST: Final = "manifest"
 _METADATA: Final = b"recollect"
 _ZSTD_LEVEL: Final = 3
+_WORDS: Final = 3  # of a file's name
+NO_NUMBER: Final = 2**63
 _NAME_DIGITS: Final = 16  # of a digest, in a file's name
 
 
@@ -160,7 +163,13 @@ class Manifest(NamedTuple):
 
 def manifest_file(last_seq: int, chain: str) -> str:
     """Name of the manifest that ends at a number, with that head of its chain."""
-    return f"manifest-{last_seq:012d}-{chain[:_NAME_DIGITS]}.json"
+    return f"{MANIFEST}-{last_seq:012d}-{chain[:_NAME_DIGITS]}.json"
+
+
+def last_seq_of(name: str) -> int:
+    """The last number that a file is about, as its name says; of other files, beyond all."""
+    words = name.split("-")
+    return int(words[1]) if len(words) == _WORDS and words[1].isdecimal() else NO_NUMBER
 
 
 def packed_segment(before: Manifest, entries: Sequence[Entry]) -> Packed:

@@ -7,7 +7,7 @@ checkpoint stays, and so does the last entry of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from pipelines.ledger.segments import (
     Manifest,
     Row,
     Segment,
+    last_seq_of,
     packed_segment,
 )
 from pipelines.work.services import Services
@@ -38,7 +39,6 @@ from projections.errors import (
 
 PRESSURE: Final = 0.6
 """Of Redis' memory: beyond, all that may be archived is, in smaller segments."""
-_NO_NUMBER: Final = 2**63
 _READ_AT_ONCE: Final = 1_000
 _BUILDING: Final = "building"
 
@@ -332,36 +332,18 @@ class _Pass:
         Raises:
             ArchiveDamaged: they hold what the ledger does not.
         """
-        for manifest in self._listed_beyond(partition, boundary):
-            for count in range(boundary.segments, len(manifest.rows)):
-                row = manifest.rows[count]
-                entries = self._streamed(partition, boundary, row)
-                self._require_same(self._archive.read_segment(partition, row), entries)
-                if row.last_seq > limit:
-                    return boundary
-                part = manifest._replace(rows=manifest.rows[: count + 1])
-                if part != manifest:
-                    self._archive.store.put(f"{partition}/{part.file}", part.packed())
-                boundary = self._move(part, boundary, entries)
-                self._report.archived += len(entries)
+        listed = self._archive.listed_beyond(partition, boundary)
+        if listed is None:
+            return boundary
+        for row in listed.rows[boundary.segments :]:
+            entries = self._streamed(partition, boundary, row)
+            self._require_same(self._archive.read_segment(partition, row), entries)
+            if row.last_seq > limit:
+                break
+            part = listed._replace(rows=listed.rows[: boundary.segments + 1])
+            boundary = self._move(part, boundary, entries)
+            self._report.archived += len(entries)
         return boundary
-
-    def _listed_beyond(self, partition: int, boundary: Boundary) -> Iterator[Manifest]:
-        """The longest manifest that goes on where the boundary is."""
-        names = [
-            name
-            for name in self._archive.store.names(str(partition))
-            if name.startswith("manifest-") and boundary.seq < _end_of(name) < _NO_NUMBER
-        ]
-        for name in reversed(names):
-            data = self._archive.store.get(f"{partition}/{name}")
-            if data is None:
-                continue
-            manifest = Manifest.unpacked(data, self._archive.path(f"{partition}/{name}"))
-            start = manifest._replace(rows=manifest.rows[: boundary.segments])
-            if Boundary.of(start) == boundary:
-                yield manifest
-                return
 
     def _streamed(self, partition: int, boundary: Boundary, row: Row) -> list[Entry]:
         """The stream's entries of a segment.
@@ -388,11 +370,5 @@ class _Pass:
         partition, store = manifest.partition, self._archive.store
         listed = {manifest.file, *(row.file for row in manifest.rows)}
         for name in store.names(str(partition)):
-            if name not in listed and _end_of(name) <= manifest.last_seq:
+            if name not in listed and last_seq_of(name) <= manifest.last_seq:
                 store.remove(f"{partition}/{name}")
-
-
-def _end_of(name: str) -> int:
-    """The last number that a file is about, as its name says it; of others, beyond all."""
-    words = name.split("-")
-    return int(words[1]) if len(words) == 3 and words[1].isdecimal() else _NO_NUMBER

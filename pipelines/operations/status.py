@@ -315,9 +315,9 @@ def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:
     oldest_ms: int | None = None
     for row in rows:
         if row["lag_entries"] > 0:
-            entries = ledger.read(row["partition"], Position.parse(row["position"]), 1)
-            if entries and (oldest_ms is None or entries[0].position.ms < oldest_ms):
-                oldest_ms = entries[0].position.ms
+            ms = ledger.oldest_behind_ms(row["partition"], Position.parse(row["position"]))
+            if ms is not None and (oldest_ms is None or ms < oldest_ms):
+                oldest_ms = ms
     return 0.0 if oldest_ms is None else max(0.0, (ledger.now_ms() - oldest_ms) / 1000)
 
 
