@@ -12,26 +12,21 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Self
 
-import orjson
 import redis
 
-from pipelines.ledger.archive_store import TIMEOUT_S, ArchiveStore
+from pipelines.ledger.archive_files import ArchiveFiles
+from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
 from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
 from pipelines.ledger.segments import (
-    FORMAT,
-    MANIFEST,
-    NO_NUMBER,
     Manifest,
     Row,
     Segment,
-    last_seq_of,
     manifest_file,
 )
 from pipelines.work.settings import Settings
 from projections.errors import ArchiveDamaged, ArchiveUnavailable
 from projections.identity import START, Position
 
-LEDGER_FILE: Final = "ledger.json"
 URL_FIELD: Final = "url"
 _SEGMENTS_KEPT: Final = 16
 """In memory, unpacked: a merge of all partitions reads one of each. At most 8 MiB each."""
@@ -59,7 +54,7 @@ class ArchiveAt(NamedTuple):
     """
 
     url: str | None = None
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = ANSWER_S
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -123,7 +118,7 @@ class Archive:
         self._keys = keys
         self._place = place
         self._lock = threading.Lock()
-        self._store: ArchiveStore | None = None
+        self._files: ArchiveFiles | None = None
         self._manifests: dict[int, Manifest] = {}
         self._segments: OrderedDict[str, Segment] = OrderedDict()
 
@@ -169,24 +164,19 @@ class Archive:
     # files
 
     @property
-    def store(self) -> ArchiveStore:
-        """Where the files are.
+    def files(self) -> ArchiveFiles:
+        """Segments and manifests.
 
         Raises:
-            ArchiveUnavailable: nobody has said where.
+            ArchiveUnavailable: nobody has said where they are.
         """
         with self._lock:
-            if self._store is None:
-                url = self._place.url or self.recorded_url()
+            if self._files is None:
+                url = self._place.url or self.told().get(URL_FIELD)
                 if url is None:
                     raise ArchiveUnavailable(url="?", reason="set RECOLLECT_ARCHIVE_URL")
-                self._store = ArchiveStore(url, timeout_s=self._place.timeout_s)
-            return self._store
-
-    def recorded_url(self) -> str | None:
-        """Where the archiver wrote last, as it stands in Redis; None: there was none."""
-        value = call_patiently(lambda: self._redis.hget(self._keys.archive, URL_FIELD))
-        return None if value is None else str(value.decode())
+                self._files = ArchiveFiles(ArchiveStore(url, timeout_s=self._place.timeout_s))
+            return self._files
 
     def told(self) -> dict[str, str]:
         """What the archiver has left in Redis: `url`, `problem` (empty: none), `waits_for`."""
@@ -198,24 +188,22 @@ class Archive:
         held = self._manifests.get(partition)
         if held is not None and (held.last_seq, held.chain) == (boundary.seq, boundary.chain):
             return held
-        name = f"{partition}/{manifest_file(boundary.seq, boundary.chain)}"
-        data = self.store.get(name)
-        if data is None:
+        files, file = self.files, manifest_file(boundary.seq, boundary.chain)
+        manifest = files.manifest(partition, file)
+        if manifest is None:
             # It is taken away when the next one stands, which begins with the same segments.
             now = self.boundary(partition)
             if now != boundary:
                 return self.manifest(partition, now)
-            if longer := self.listed_beyond(partition, boundary):
-                return longer._replace(rows=longer.rows[: boundary.segments])
-            self._require_place()
-            raise ArchiveDamaged(name=self.path(name), rule="the manifest of its boundary is there")
-        manifest = Manifest.unpacked(data, self.path(name))
-        if (manifest.last_seq, manifest.chain, manifest.partition) != (
-            *(boundary.seq, boundary.chain),
-            partition,
-        ):
+            manifest = self.listed_beyond(partition, boundary)
+        if manifest is None:
+            files.require_place()
+            name = files.path(f"{partition}/{file}")
+            raise ArchiveDamaged(name=name, rule="the manifest of its boundary is there")
+        manifest = manifest.first(boundary.segments)
+        if Boundary.of(manifest) != boundary:
             rule = f"it ends at {boundary.seq} with the chain that Redis has"
-            raise ArchiveDamaged(name=self.path(name), rule=rule)
+            raise ArchiveDamaged(name=files.path(f"{partition}/{file}"), rule=rule)
         self._manifests[partition] = manifest
         return manifest
 
@@ -224,18 +212,9 @@ class Archive:
 
         Its archiver was killed before the move, or Redis has forgotten it.
         """
-        names = [
-            name
-            for name in self.store.names(str(partition))
-            if name.startswith(MANIFEST) and boundary.seq < last_seq_of(name) < NO_NUMBER
-        ]
-        for name in reversed(names):
-            data = self.store.get(f"{partition}/{name}")
-            if data is not None:
-                manifest = Manifest.unpacked(data, self.path(f"{partition}/{name}"))
-                start = manifest._replace(rows=manifest.rows[: boundary.segments])
-                if Boundary.of(start) == boundary:
-                    return manifest
+        for manifest in self.files.manifests_beyond(partition, boundary.seq):
+            if Boundary.of(manifest.first(boundary.segments)) == boundary:
+                return manifest
         return None
 
     def segment(self, partition: int, row: Row) -> Segment:
@@ -246,34 +225,12 @@ class Archive:
             if held is not None:
                 self._segments.move_to_end(name)
                 return held
-        segment = self.read_segment(partition, row)
+        segment = self.files.segment(partition, row)
         with self._lock:
             self._segments[name] = segment
             while len(self._segments) > _SEGMENTS_KEPT:
                 self._segments.popitem(last=False)
         return segment
-
-    def read_segment(self, partition: int, row: Row) -> Segment:
-        """A segment as its file has it now."""
-        name = f"{partition}/{row.file}"
-        data = self.store.get(name)
-        if data is None:
-            self._require_place()
-            raise ArchiveDamaged(name=self.path(name), rule="a segment of the manifest is there")
-        return Segment(partition, row, data, self.path(name))
-
-    def path(self, name: str) -> str:
-        """Of a file, for people."""
-        return f"{self.store.url.rstrip('/')}/{name}"
-
-    def _require_place(self) -> None:
-        """Tell a file that is gone from a place that is: a disk that is not mounted.
-
-        Raises:
-            ArchiveUnavailable: there is no archive.
-        """
-        if self.store.get(LEDGER_FILE) is None:
-            raise ArchiveUnavailable(url=self.store.url, reason=f"no {LEDGER_FILE} is there")
 
     # entries
 
@@ -328,14 +285,3 @@ class Archive:
         if row is None:
             return manifest.last_seq + 1
         return self.segment(manifest.partition, row).seq_at(position, behind=behind)
-
-
-def ledger_document(identity: str, partitions: int, id_buckets: int) -> bytes:
-    """What stands in `ledger.json`: whose archive it is."""
-    document = {
-        "format": FORMAT,
-        "ledger": identity,
-        "partitions": partitions,
-        "id_buckets": id_buckets,
-    }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2)

@@ -15,7 +15,7 @@ from pipelines.local.private_files import private_folder, written_whole
 from projections.errors import ArchiveUnavailable
 
 Result = TypeVar("Result")
-TIMEOUT_S: Final = 30.0
+ANSWER_S: Final = 30.0
 
 
 class ArchiveStore:
@@ -29,7 +29,7 @@ class ArchiveStore:
         timeout_s: of one call.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, *, timeout_s: float = ANSWER_S) -> None:
         self.url = url
         self._timeout_s = timeout_s
         self._opened: tuple[Any, str] | None = None

@@ -218,7 +218,7 @@ class _Check:
                 continue
             for row in rows:
                 try:
-                    archive.read_segment(partition, row)
+                    archive.files.segment(partition, row)
                 except ArchiveDamaged as error:
                     self._tell(ARCHIVE_DAMAGED, str(error), Where(partition, seq=row.first_seq))
                     told += 1

@@ -108,6 +108,10 @@ class Manifest(NamedTuple):
         """Its name, below the partition's folder."""
         return manifest_file(self.last_seq, self.chain)
 
+    def first(self, count: int) -> Self:
+        """The manifest of its first segments."""
+        return self._replace(rows=self.rows[:count])
+
     def with_segment(self, packed: Packed) -> Self:
         """The manifest with one segment more."""
         return self._replace(rows=(*self.rows, packed.row.chained(self.chain)))

@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import orjson
-
-from pipelines.ledger.archive import LEDGER_FILE, Boundary, ledger_document
+from pipelines.ledger.archive import Boundary
 from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
 from pipelines.ledger.damage import noted_fault
 from pipelines.ledger.epoch import ArchiveLease
@@ -23,16 +21,12 @@ from pipelines.ledger.segments import (
     MAX_ENTRIES,
     Manifest,
     Row,
-    Segment,
-    last_seq_of,
-    packed_segment,
 )
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import (
     ArchiveDamaged,
     ArchiverUnderWay,
-    ArchiveUnavailable,
     ConfigurationError,
     RecollectError,
 )
@@ -40,7 +34,6 @@ from projections.errors import (
 PRESSURE: Final = 0.6
 """Of Redis' memory: beyond, all that may be archived is, in smaller segments."""
 _READ_AT_ONCE: Final = 1_000
-_BUILDING: Final = "building"
 
 # What the archiver says must reach Redis when that is full, too.
 _TELL = """#!lua flags=allow-oom
@@ -153,7 +146,7 @@ def lowest(services: Services, partitions: int) -> dict[int, Low]:
     services.active()  # registers the settings' target in a fresh deployment
     low: dict[int, Low] = {}
     for target in services.targets.all():
-        if target.state == _BUILDING:
+        if target.state == "building":
             continue
         seqs: dict[str, dict[int, int]] = {}
         for checkpoint in services.graph(target).checkpoints():
@@ -213,7 +206,7 @@ class _Pass:
             while self._lease.held and (entries := self._next(partition, boundary, limit)):
                 boundary = self._archived(partition, boundary, entries)
             if boundary.seq:
-                self._tidy(self._manifest(partition, boundary))
+                self._archive.files.tidy(self._manifest(partition, boundary))
         return self._report
 
     def _limits(self, low: Mapping[int, Low], tails: list[Tail]) -> list[int]:
@@ -232,20 +225,12 @@ class _Pass:
 
         Who reads may have no such setting, and reads from the first trimming on.
         """
-        ledger, store = self._ledger, self._archive.store
-        ours = ledger_document(ledger.identity, ledger.partitions, ledger.id_buckets)
-        found = store.get(LEDGER_FILE)
-        if found is None:
-            if any(boundary.seq for boundary in boundaries):
-                raise ArchiveUnavailable(url=store.url, reason=f"no {LEDGER_FILE} is there")
-            store.put(LEDGER_FILE, ours)
-        elif orjson.loads(found) != orjson.loads(ours):
-            raise ConfigurationError(
-                reason=f"archive_url: {self._archive.path(LEDGER_FILE)} is of another ledger"
-            )
+        ledger, files = self._ledger, self._archive.files
+        is_begun = any(boundary.seq for boundary in boundaries)
+        files.claim(ledger.identity, ledger.partitions, ledger.id_buckets, is_begun=is_begun)
         for partition, boundary in enumerate(boundaries):
             self._manifest(partition, boundary)
-        _tell(self._services, url=store.url)
+        _tell(self._services, url=files.store.url)
 
     # one segment
 
@@ -275,21 +260,8 @@ class _Pass:
 
     def _archived(self, partition: int, boundary: Boundary, entries: list[Entry]) -> Boundary:
         """Write these entries, compare, and move the boundary behind them."""
-        archive = self._archive
         before = self._manifest(partition, boundary)
-        packed = packed_segment(before, entries)
-        self._turned()
-        archive.store.put(f"{partition}/{packed.row.file}", packed.data)
-        self._turned()
-        self._require_same(archive.read_segment(partition, packed.row), entries)
-        manifest = before.with_segment(packed)
-        name = f"{partition}/{manifest.file}"
-        self._turned()
-        archive.store.put(name, manifest.packed())
-        self._turned()
-        written = archive.store.get(name)
-        if written is None or Manifest.unpacked(written, archive.path(name)) != manifest:
-            raise ArchiveDamaged(name=archive.path(name), rule="it reads as it was written")
+        manifest, packed = self._archive.files.add(before, entries, self._turned)
         moved = self._move(manifest, boundary, entries)
         self._report.archived += len(entries)
         self._report.segments += 1
@@ -300,12 +272,6 @@ class _Pass:
         if boundary.seq:
             return self._archive.manifest(partition, boundary)
         return Manifest(self._ledger.identity, partition)
-
-    def _require_same(self, segment: Segment, entries: list[Entry]) -> None:
-        row = segment.row
-        if segment.entries(row.first_seq, row.last_seq) != entries:
-            name = self._archive.path(f"{entries[0].partition}/{row.file}")
-            raise ArchiveDamaged(name=name, rule="it holds what the stream holds")
 
     def _move(self, manifest: Manifest, boundary: Boundary, entries: list[Entry]) -> Boundary:
         """Move the boundary to the end of a manifest.
@@ -322,7 +288,7 @@ class _Pass:
         if outcome == 0:
             raise ArchiverUnderWay(holder=f"it moved the boundary of {manifest.partition}")
         rule = "its last entry stands in the stream, and another one behind it"
-        raise ArchiveDamaged(name=self._archive.path(str(manifest.partition)), rule=rule)
+        raise ArchiveDamaged(name=self._archive.files.path(str(manifest.partition)), rule=rule)
 
     # what an archiver that was killed left
 
@@ -337,10 +303,10 @@ class _Pass:
             return boundary
         for row in listed.rows[boundary.segments :]:
             entries = self._streamed(partition, boundary, row)
-            self._require_same(self._archive.read_segment(partition, row), entries)
+            self._archive.files.require_same(partition, row, entries)
             if row.last_seq > limit:
                 break
-            part = listed._replace(rows=listed.rows[: boundary.segments + 1])
+            part = listed.first(boundary.segments + 1)
             boundary = self._move(part, boundary, entries)
             self._report.archived += len(entries)
         return boundary
@@ -358,17 +324,9 @@ class _Pass:
             block = self._ledger.read(partition, position, count, after_seq=seq)
             if not block:
                 raise ArchiveDamaged(
-                    name=self._archive.path(f"{partition}/{row.file}"),
+                    name=self._archive.files.path(f"{partition}/{row.file}"),
                     rule=f"the ledger has what it holds; it ends at {seq}: `recollect restore`",
                 )
             entries += block
             seq, position = entries[-1].seq, entries[-1].position
         return entries
-
-    def _tidy(self, manifest: Manifest) -> None:
-        """Take away what is behind the boundary and not listed: of archivers that were killed."""
-        partition, store = manifest.partition, self._archive.store
-        listed = {manifest.file, *(row.file for row in manifest.rows)}
-        for name in store.names(str(partition)):
-            if name not in listed and last_seq_of(name) <= manifest.last_seq:
-                store.remove(f"{partition}/{name}")
