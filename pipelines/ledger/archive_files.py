@@ -147,6 +147,13 @@ class ArchiveFiles:
             raise ArchiveDamaged(name=self.path(name), rule="it reads as it was written")
         return manifest, packed
 
+    def copy(self, goal: ArchiveFiles, partition: int, row: Row) -> None:
+        """Write a segment elsewhere, as it is; nothing where that is the same place."""
+        name = f"{partition}/{row.file}"
+        if goal.store.url != self.store.url and (data := self.store.get(name)) is not None:
+            goal.store.put(name, data)
+            goal.segment(partition, row)
+
     def require_same(self, partition: int, row: Row, entries: Sequence[Entry]) -> None:
         """Compare a segment with entries.
 

@@ -282,6 +282,11 @@ class LedgerKeys:
         """Where the archive is, and what its archiver said last."""
         return f"{self.prefix}:archive"
 
+    @property
+    def restoring(self) -> str:
+        """That a restore has begun, and has not ended."""
+        return f"{self.prefix}:restoring"
+
     def restored(self, partition: int) -> str:
         """Entries of a partition that were put right, by number; they go before its stream's."""
         return f"{{{self.prefix}:{partition}}}:restored"

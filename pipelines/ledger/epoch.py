@@ -127,6 +127,7 @@ class Admission:
 
         Raises:
             LedgerFormatMismatch: the ledger was made with other numbers.
+            LedgerUnavailable: it is being restored.
         """
         expected = {
             "version": FORMAT_VERSION,
@@ -139,8 +140,11 @@ class Admission:
                 transaction.hsetnx(self._keys.format, name, str(value))
             created_at_ms = int(seconds) * 1000 + int(micros) // 1000
             transaction.hsetnx(self._keys.format, "created_at_ms", str(created_at_ms))
+            transaction.exists(self._keys.restoring)
             transaction.hgetall(self._keys.format)
-            stored = transaction.execute()[-1]
+            *_, restoring, stored = transaction.execute()
+        if restoring:
+            raise LedgerUnavailable(reason="a restore has begun and not ended: run it again")
         got = {name: int(stored.get(name.encode(), -1)) for name in expected}
         if got != expected:
             raise LedgerFormatMismatch(

@@ -134,6 +134,30 @@ def archive_when_due(services: Services, turned: Callable[[], None]) -> ArchiveR
     return archive(services, fewest=WHOLE, turned=turned)
 
 
+def segment_entries(
+    ledger: Ledger, after: Boundary, partition: int, limit: int
+) -> tuple[list[Entry], int]:
+    """Entries of one segment behind a place, up to a number.
+
+    Returns:
+        The entries, and their bytes; with those of the next one, if that is why they end.
+    """
+    entries: list[Entry] = []
+    size, seq, position = 0, after.seq, after.position
+    while seq < limit and len(entries) < MAX_ENTRIES and size <= MAX_BYTES:
+        count = min(_READ_AT_ONCE, limit - seq, MAX_ENTRIES - len(entries))
+        block = ledger.read(partition, position, count, after_seq=seq)
+        for entry in block:
+            size += len(entry.data)
+            if size > MAX_BYTES and entries:
+                break
+            entries.append(entry)
+        if not block:
+            break
+        seq, position = entries[-1].seq, entries[-1].position
+    return entries, size
+
+
 def lowest(services: Services, partitions: int) -> dict[int, Low]:
     """The lowest checkpoint of each partition, over the stages begun on targets that are served.
 
@@ -239,19 +263,7 @@ class _Pass:
 
         It ends with an entry that stands in the stream.
         """
-        entries: list[Entry] = []
-        size, seq, position = 0, boundary.seq, boundary.position
-        while seq < limit and len(entries) < MAX_ENTRIES and size <= MAX_BYTES:
-            count = min(_READ_AT_ONCE, limit - seq, MAX_ENTRIES - len(entries))
-            block = self._ledger.read(partition, position, count, after_seq=seq)
-            for entry in block:
-                size += len(entry.data)
-                if size > MAX_BYTES and entries:
-                    break
-                entries.append(entry)
-            if not block:
-                break
-            seq, position = entries[-1].seq, entries[-1].position
+        entries, size = segment_entries(self._ledger, boundary, partition, limit)
         full = size > MAX_BYTES or len(entries) == MAX_ENTRIES
         while entries and entries[-1].fault:
             entries.pop()

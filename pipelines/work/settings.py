@@ -491,16 +491,7 @@ class Settings(BaseSettings):
     @field_validator("archive_url")
     @classmethod
     def _a_place_of_files(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if "::" in value or parts.query or parts.fragment or "@" in parts.netloc:
-            raise ValueError("Input should be a plain path or URL, without login")
-        if not parts.scheme and not value.startswith("/"):
-            raise ValueError("Input should be an absolute path, or like s3://bucket/prefix")
-        if not (parts.netloc + parts.path).strip("/"):
-            raise ValueError("Input should name a folder")
-        return value
+        return None if value is None else place_of_files(value)
 
     @field_validator("request_limits", "event_limits", "overload_reserve")
     @classmethod
@@ -549,6 +540,22 @@ class Settings(BaseSettings):
         if value <= info.data.get("activation_threshold", 0.0):
             raise ValueError("Input should be greater than activation_threshold")
         return value
+
+
+def place_of_files(value: str) -> str:
+    """A folder or a bucket, by a path or a URL of fsspec.
+
+    Raises:
+        ValueError: it is neither, or holds a login.
+    """
+    parts = urlsplit(value)
+    if "::" in value or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("Input should be a plain path or URL, without login")
+    if not parts.scheme and not value.startswith("/"):
+        raise ValueError("Input should be an absolute path, or like s3://bucket/prefix")
+    if not (parts.netloc + parts.path).strip("/"):
+        raise ValueError("Input should name a folder")
+    return value
 
 
 def _database(url: str) -> tuple[str, int, str]:
