@@ -26,7 +26,7 @@ from projections.errors import UndecodableEntry
 from projections.events import DIGEST_BYTES, content_digest
 from projections.identity import event_key_digest
 
-_AT_ONCE = 1_000
+_ENTRIES_AT_ONCE = 1_000
 
 
 class Refill:
@@ -70,8 +70,8 @@ class Refill:
             entries: behind those that were put before.
             is_archived: they are in the archive, and stay out of the stream.
         """
-        for first in range(0, len(entries), _AT_ONCE):
-            some = entries[first : first + _AT_ONCE]
+        for first in range(0, len(entries), _ENTRIES_AT_ONCE):
+            some = entries[first : first + _ENTRIES_AT_ONCE]
             self._pipelined(partial(self._write, some, is_archived))
 
     def _write(self, entries: Sequence[Entry], is_archived: bool, pipeline: Any) -> None:
