@@ -1,9 +1,9 @@
 """Many events through a small Redis, with an archiver beside: `python -m tests.bench.archive`.
 
-Events are small (an envelope, `--text` random characters and a random id) and count as folded at once, so what is
-measured is ledger and archive, not a graph. An archiver in a process of its own does what
-`recollect worker archive` does. Prints what was refused, what memory it took, what an event leaves
-in Redis and on the disk, and how soon the oldest event is read.
+Events are small (an envelope, `--text` random characters and a random id) and count as folded at
+once, so what is measured is ledger and archive, not a graph. An archiver in a process of its own
+does what `recollect worker archive` does. Prints what was refused, what memory it took, what an
+event leaves in Redis and on the disk, and how soon the oldest event is read.
 """
 
 from __future__ import annotations
