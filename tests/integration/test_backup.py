@@ -64,11 +64,11 @@ def test_everything_is_lost_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_segments(monkeypatch)
-    events, url = sessions(6, 30), str(tmp_path / "backup")
+    events, url = sessions(4, 12), str(tmp_path / "backup")
     stack = make_stack(archive_url=str(tmp_path / "archive"))
     stack.append(*events)
     stack.fold()
-    archive(stack.services, keep=10)
+    archive(stack.services, keep=4)
     whole = stack.verify()
     assert backup(stack.services, url).entries == len(events)
     stack.close()
