@@ -31,7 +31,7 @@ from tests.servers import emptied_neo4j
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
-EVENTS = sessions(6, 30)
+EVENTS = sessions(4, 15)
 
 
 @pytest.fixture
@@ -57,7 +57,6 @@ def test_graphs_are_folded_and_proved_from_the_archive(
     assert (report.ok, report.digest, report.events) == (True, whole.digest, len(EVENTS))
     assert archived.verify(fast=True).digest == whole.digest
     replay(archived.services, PROJECTION)
-    assert rebuild(archived.services).verified.digest == whole.digest
     assert archived.dump() == graph
     green = Target("green", emptied_neo4j(second_neo4j), "neo4j")
     rebuilt = rebuild(archived.services, into=green, switch=True)
@@ -132,9 +131,10 @@ def test_the_api_answers_from_the_archive(archived: Stack) -> None:
 def test_a_small_redis_takes_more_than_it_can_hold(
     start_valkey: Callable[..., ValkeyServer], tmp_path: Path
 ) -> None:
-    """Events of some 20 MB go through a Redis of 12 MB, which without an archive is full."""
-    server = start_valkey(extra_args=["--maxmemory", "12mb"])
-    texts = [numbered_event(n, payload={"text": f"{n} " * 600}) for n in range(6_000)]
+    """Events of more than 10 MB go through a Redis of 8 MB, which without an archive is full."""
+    server = start_valkey(extra_args=["--maxmemory", "8mb"])
+    texts = [numbered_event(n, payload={"text": f"{n} " * 900}) for n in range(2_800)]
+    assert sum(len(event.payload["text"]) for event in texts) > 10 * 2**20
     with closing(ArchivedStack(server.url, tmp_path / "archive")) as stack:
         full = 0
         for first in range(0, len(texts), 200):
@@ -146,7 +146,7 @@ def test_a_small_redis_takes_more_than_it_can_hold(
             archive_when_due(stack.services, lambda: None)
         assert full == 0
         assert sum(tail.seq for tail in stack.ledger.tails()) == len(texts)
-        assert stack.ledger.archive.boundary(0).seq > 1_000
+        assert stack.ledger.archive.boundary(0).seq > 500
         found = stack.ledger.find_many([texts[0].key, texts[-1].key])
         assert [entry.event() for entry in found.values()] == [texts[0], texts[-1]]
         used, limit = stack.ledger.memory()
