@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipelines.columns.client import ColumnsClient
 from pipelines.graph.client import connect_neo4j
 from pipelines.graph.reader import GraphReader
+from pipelines.ledger.archive import ArchiveAt
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -194,6 +195,7 @@ class Connections:
                 partitions=self._settings.partitions,
                 id_buckets=self._settings.id_buckets,
                 checkpoints=self.checkpoints,
+                archive=ArchiveAt.of(self._settings),
             )
 
     def cache(self, cache: metrics.Cache) -> ByteCache:

@@ -307,6 +307,9 @@ class Watch:
         held_out = ledger.held_out()
         for kind, number in held_out._asdict().items():
             metrics.ENTRIES_HELD_OUT.labels(kind).set(number)
+        archived = ledger.archive.boundaries(range(ledger.partitions))
+        metrics.ARCHIVE_ENTRIES.set(sum(boundary.seq for boundary in archived))
+        metrics.ARCHIVE_STOPPED.set(bool(ledger.archive.told().get("problem")))
         metrics.LEDGER_EPOCH.set(ledger.epoch())
         metrics.LEDGER_PARTITIONS.set(ledger.partitions)
         metrics.HALTED_PARTITIONS.set(len(halted))
@@ -416,8 +419,8 @@ def lag_seconds(
     ages = {}
     for partition, behind in entries.items():
         after = checkpoints.get(partition, _nothing(partition)).position
-        oldest = ledger.read(partition, after, 1) if behind else []
-        ages[partition] = max(0, now_ms - oldest[0].position.ms) / 1000 if oldest else 0.0
+        oldest_ms = ledger.oldest_behind_ms(partition, after) if behind else None
+        ages[partition] = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
     return ages
 
 

@@ -8,7 +8,9 @@ RecollectError
 ├── ConfigurationError         settings that contradict each other
 ├── LedgerError
 │   ├── LedgerUnavailable      Redis is away                              (503, retryable)
-│   │   └── ClockAhead         its server's time is far ahead of ours     (503, retryable)
+│   │   ├── ClockAhead         its server's time is far ahead of ours     (503, retryable)
+│   │   └── ArchiveUnavailable  its older entries are away                (503, retryable)
+│   ├── ArchiveDamaged         a file of the archive is not what was written          (503)
 │   ├── LedgerFormatMismatch   another format version or partition count
 │   ├── GraphAhead             a checkpoint names an entry that the ledger lost       (503)
 │   └── UndecodableEntry       an entry that is not an event                      (poison)
@@ -32,6 +34,7 @@ RecollectError
 ├── StageHeld                  too many different entries fail: none is given up
 ├── Stopped                    the process is stopping; nothing was changed
 ├── PassUnderWay               another pass of consolidation runs             (retryable)
+├── ArchiverUnderWay           another process archives                       (retryable)
 ├── StageBehind                a stage has not folded what a command looks at (retryable)
 ├── UnknownTarget              no target of that name is registered
 └── OperationFailed            a command could not do what was asked
@@ -119,6 +122,19 @@ class ClockAhead(LedgerUnavailable):
     """The time of the ledger's server is {seconds:.0f} s later than allowed (clock_ahead_s past this process' own): set the clocks right; nothing was appended"""
 
     seconds: float
+
+
+class ArchiveUnavailable(LedgerUnavailable):
+    """The archive at {url} is away: {reason}; entries that are still in Redis are not concerned"""
+
+    url: str
+
+
+class ArchiveDamaged(LedgerError):
+    """The archive is damaged: {name} breaks the rule that {rule}"""
+
+    name: str
+    rule: str
 
 
 class LedgerFormatMismatch(LedgerError):
@@ -254,6 +270,13 @@ class StageHeld(RecollectError):
 
 class PassUnderWay(RecollectError):
     """A pass of consolidation is under way ({holder}); nothing was begun"""
+
+    retryable = True
+    holder: str
+
+
+class ArchiverUnderWay(RecollectError):
+    """Another process archives ({holder}); nothing was begun"""
 
     retryable = True
     holder: str

@@ -262,6 +262,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
         f"[dim]ledger[/dim] {ledger['entries']:,} entries in {ledger['partitions']} partitions, "
         f"{memory['used_bytes'] / 2**20:,.1f}{limit} MiB"
     )
+    parts += _archive(ledger["archive"])
     parts.extend(
         f"[red]partition {partition} halted: {reason} (recollect recover)[/red]"
         for partition, reason in ledger["halted"].items()
@@ -281,6 +282,23 @@ def picture(document: dict[str, Any]) -> RenderableType:
         parts.append(f"{mark} {target['name']} [dim]{target['state']}, {target['uri']}[/dim]")
     parts.extend(f"[red]{error['message']}[/red]" for error in document["errors"])
     return Group(*parts)
+
+
+def _archive(told: dict[str, Any] | None) -> list[str]:
+    """What has left Redis, what keeps more from it, and what the archiver waits for."""
+    if told is None:
+        return []
+    parts = []
+    if told["url"]:
+        parts.append(
+            f"[dim]archive[/dim] {told['entries']:,} entries in {told['segments']:,} segments, "
+            f"{told['streamed']:,} in Redis [dim]{escape(told['url'])}[/dim]"
+        )
+    if told["waits_for"]:
+        parts.append(f"[dim]archive waits for {escape(told['waits_for'])}[/dim]")
+    if told["problem"]:
+        parts.append(f"[red]nothing is archived: {escape(told['problem'])}[/red]")
+    return parts
 
 
 def _derivations(told: dict[str, Any]) -> str:

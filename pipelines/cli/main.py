@@ -118,6 +118,19 @@ COMMANDS: dict[str, Listed] = {
         GRAPH,
         "Fold the ledger again and compare: exit 0 same, 1 divergence.",
     ),
+    "archive": Listed(
+        "archives",
+        EVENTS,
+        "Move older entries of the ledger from Redis into the archive, now.",
+    ),
+    "backup": Listed(
+        "archives", EVENTS, "Bring a backup of the ledger up to now, while events come in."
+    ),
+    "restore": Listed(
+        "archives",
+        EVENTS,
+        "Make the ledger of a backup in an empty Redis; then `recollect rebuild` folds the graph.",
+    ),
     "check": Listed(
         "rebuild",
         GRAPH,

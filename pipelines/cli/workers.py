@@ -24,7 +24,7 @@ from pipelines.local.python_process import (
     python_environment,
 )
 from pipelines.local.supervision import Backoff
-from pipelines.local.workers import RECOLLECT
+from pipelines.local.workers import ARCHIVE, RECOLLECT
 from pipelines.operations.api import serve_api
 from pipelines.work.settings import ALL_TENANTS, ApiKey
 from pipelines.work.stages import load
@@ -40,7 +40,14 @@ app = typer.Typer()
 @command(app, "worker", machine=False, example="recollect worker projection")
 def worker(
     invocation: Invocation,
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help=STAGE_NAMES)],
+    stage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STAGE",
+            help=f"{STAGE_NAMES}, or {ARCHIVE}: no stage, it "
+            "moves older entries of the ledger into the archive",
+        ),
+    ],
     target: Annotated[
         str | None,
         typer.Option(
@@ -60,6 +67,8 @@ def worker(
     Start as many as you like, on as many machines as you like: they share the partitions and take
     over from those that die. Nothing is lost or done twice, however a worker ends.
     """
+    if stage == ARCHIVE:
+        return int(load("pipelines.operations.archiver:run_archiver")(invocation.settings))
     row = stage_named(stage, "STAGE")
     if end_with_parent:
         end_with_standard_input(lambda: os.kill(os.getpid(), signal.SIGKILL))

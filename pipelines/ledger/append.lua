@@ -14,6 +14,7 @@
 local EPOCH_KEY, CLOCK_KEY, BUCKET_KEY = '@PREFIX@:epoch', '@PREFIX@:clock', '@PREFIX@:ids:%d'
 local STREAM_KEY, SEQ_KEY = '{@PREFIX@:%d}:ledger', '{@PREFIX@:%d}:seq'
 local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
+local ARCHIVED_KEY = '{@PREFIX@:%d}:archived'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
 local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
 local NOWHERE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
@@ -66,8 +67,16 @@ local function is_whole(entry, digest, data)
     and (held[5] == 'd' and held[6] == digest or not held[5] or held[5] == 'r')
 end
 
+-- Of the last archived entry of a partition: number, ms and seq of its position.
+local function archived(partition)
+  local boundary = call('GET', format(ARCHIVED_KEY, partition)) or ''
+  local seq, ms, n = string.match(boundary, '^(%d+) (%d+)-(%d+) ')
+  return tonumber(seq or 0), tonumber(ms or 0), tonumber(n or 0)
+end
+
 -- An entry that is not, or no more, what was appended is put right beside the stream, which takes
 -- nothing in between. The number of one that the index does not tell follows from its neighbours.
+-- One that is archived is whole, unless the archiver has noted a fault.
 local function put_right(known, digest, data)
   local partition, ms, n = record('>HI8I4', known, 17)
   local seq = #known > 30 and record('>I4', known, 31) or nil
@@ -75,8 +84,14 @@ local function put_right(known, digest, data)
   local held = call('XRANGE', key, id, id)[1]
   local whole = is_whole(held, digest, data)
   if whole and (not seq or seq == number(held)) then return DUPLICATE end
+  local last_archived, archived_ms, archived_n = archived(partition)
+  if ms < archived_ms or ms == archived_ms and n <= archived_n then
+    if not seq or call('HEXISTS', FAULTS_KEY, partition .. ':' .. seq) == 0 then
+      return DUPLICATE
+    end
+  end
   local before = call('XREVRANGE', key, '(' .. id, '-', 'COUNT', 1)[1]
-  local expected = before and (number(before) or 0) + 1 or 1
+  local expected = before and (number(before) or 0) + 1 or last_archived + 1
   if whole and number(held) == expected then return DUPLICATE end
   if not seq then
     local after = number(call('XRANGE', key, '(' .. id, '+', 'COUNT', 1)[1])

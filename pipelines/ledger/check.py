@@ -1,4 +1,4 @@
-"""Whether the ledger agrees with itself: streams, numbers, digests, id index and clock.
+"""Whether the ledger agrees with itself: streams, archive, numbers, digests, id index and clock.
 
 The entries go by in blocks, each compared with its row of the id index; then the rows are counted,
 and only when there are others than those that were seen each is looked up in its stream. What
@@ -24,7 +24,7 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Place
 from pipelines.ledger.ledger import Ledger, Tail
-from projections.errors import UndecodableEntry
+from projections.errors import ArchiveDamaged, UndecodableEntry
 from projections.events import content_digest, decode_event, event_partition
 from projections.identity import START, Position, event_key_digest
 
@@ -50,6 +50,7 @@ CLOCK_BEHIND: Final = "clock behind"
 CLOCK_AHEAD: Final = "clock ahead"
 STRAY: Final = "stray stream"
 FAULT_OVER: Final = "fault over"
+ARCHIVE_DAMAGED: Final = "archive damaged"
 
 # Each compares what was found before it writes: appends go on meanwhile.
 _PUT_ROW = """
@@ -182,7 +183,18 @@ class _Check:
         self._beyond: set[int] = set()
 
     def run(self) -> CheckReport:
-        """Compare everything, and mend."""
+        """Compare everything, and mend.
+
+        Where the archive is damaged, only that is told: what is in it cannot be compared.
+        """
+        try:
+            self._compare()
+        except ArchiveDamaged as error:
+            if not self._archive_damage():
+                self._tell(ARCHIVE_DAMAGED, str(error))
+        return self._report
+
+    def _compare(self) -> None:
         self._tails = self._ledger.tails()
         noted = self._noted()
         last_seqs = [
@@ -193,7 +205,24 @@ class _Check:
             self._counter(partition, last_seq)
         self._clock()
         self._strays()
-        return self._report
+
+    def _archive_damage(self) -> int:
+        """Tell each file of the archive that is not what was written; how many."""
+        told, archive = 0, self._ledger.archive
+        for partition, boundary in enumerate(archive.boundaries(range(len(self._tails)))):
+            try:
+                rows = archive.manifest(partition, boundary).rows if boundary.seq else ()
+            except ArchiveDamaged as error:
+                self._tell(ARCHIVE_DAMAGED, str(error), Where(partition))
+                told += 1
+                continue
+            for row in rows:
+                try:
+                    archive.files.segment(partition, row)
+                except ArchiveDamaged as error:
+                    self._tell(ARCHIVE_DAMAGED, str(error), Where(partition, seq=row.first_seq))
+                    told += 1
+        return told
 
     # entries and their rows
 
@@ -315,9 +344,14 @@ class _Check:
         ]
         for ((key, value, _), place), reply in zip(led, self._ask(commands), strict=True):
             _, partition, position, seq = place
-            if reply:
-                self._judge(key, value, place, decode_entry(partition, *reply[0]))
-            elif self._ledger.entry_at(partition, position, seq) is None:
+            entry = (
+                decode_entry(partition, *reply[0])
+                if reply
+                else self._ledger.entry_at(partition, position, seq)
+            )
+            if entry is not None:
+                self._judge(key, value, place, entry)
+            else:
                 advice = "gone; the id index knows its event, which can be sent again"
                 self._tell(ENTRY_GONE, advice, Where(partition, position, seq))
         for key, value, place in rows:

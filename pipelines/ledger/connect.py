@@ -273,6 +273,20 @@ class LedgerKeys:
         """Version and shape of the ledger, fixed when it is created."""
         return f"{self.prefix}:format"
 
+    def archived(self, partition: int) -> str:
+        """Up to where a partition is archived and no longer in its stream."""
+        return f"{{{self.prefix}:{partition}}}:archived"
+
+    @property
+    def archive(self) -> str:
+        """Where the archive is, and what its archiver said last."""
+        return f"{self.prefix}:archive"
+
+    @property
+    def restoring(self) -> str:
+        """That a restore has begun, and has not ended."""
+        return f"{self.prefix}:restoring"
+
     def restored(self, partition: int) -> str:
         """Entries of a partition that were put right, by number; they go before its stream's."""
         return f"{{{self.prefix}:{partition}}}:restored"
@@ -327,6 +341,11 @@ class LedgerKeys:
     def pass_lease(self) -> str:
         """Who runs a pass of consolidation."""
         return f"{self.prefix}:lease:pass"
+
+    @property
+    def archive_lease(self) -> str:
+        """Who archives."""
+        return f"{self.prefix}:lease:archive"
 
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""

@@ -104,13 +104,17 @@ class Damage:
 
     def compared(self, place: Place, entry: Entry | None) -> Entry:
         """The entry that stands where the id index says, compared with the digest there."""
-        if entry is None:
+        if entry is None or entry.fault == LOST:
             return Entry(place.partition, place.position, place.seq or 0, b"", fault=LOST)
         if entry.fault == UNPROVEN:
             entry = entry._replace(fault=SOUND)
         if entry.fault or content_digest(entry.data) != place.digest:
             return entry._replace(seq=place.seq or entry.seq, data=b"", fault=ALTERED)
         return entry
+
+    def mended_if_needed(self, entries: list[Entry]) -> list[Entry]:
+        """As `mended`, and nothing is asked where no entry has a fault."""
+        return self.mended(entries) if any(entry.fault for entry in entries) else entries
 
     def mended(self, entries: Sequence[Entry]) -> list[Entry]:
         """The same entries; in place of those that were put right, what was appended.
@@ -149,26 +153,32 @@ class Damage:
 
         def ask() -> list[Any]:
             with self._redis.pipeline(transaction=True) as transaction:
-                transaction.hlen(self._keys.faults)
+                transaction.hvals(self._keys.faults)
                 for partition in range(partitions):
                     transaction.get(self._keys.seq(partition))
+                    transaction.get(self._keys.archived(partition))
                     transaction.xlen(self._keys.stream(partition))
                 counts: list[Any] = transaction.execute()
                 return counts
 
-        altered, *counts = call_patiently(ask)
-        lost = 0
-        for partition, (last_seq, length) in enumerate(zip(counts[::2], counts[1::2], strict=True)):
-            missing = int(last_seq or 0) - length
-            lost += missing and max(0, missing - self._restored_of_lost(partition))
+        faults, *counts = call_patiently(ask)
+        # Those that were archived lost are in the list, too: nobody can count them any more.
+        lost = sum(json.loads(fault).get("fault") == LOST for fault in faults)
+        altered = len(faults) - lost
+        rows = zip(counts[::3], counts[1::3], counts[2::3], strict=True)
+        for partition, (last_seq, archived, length) in enumerate(rows):
+            archived_seq = int(archived.split()[0]) if archived else 0
+            missing = int(last_seq or 0) - archived_seq - length
+            lost += missing and max(0, missing - self._restored_of_lost(partition, archived_seq))
         return HeldOut(altered, lost)
 
-    def _restored_of_lost(self, partition: int) -> int:
+    def _restored_of_lost(self, partition: int, archived_seq: int) -> int:
         """How many entries stand beside a stream and have no place in it any more."""
         stream = self._keys.stream(partition)
         seqs = [
             int(seq)
             for seq in call_patiently(lambda: self._redis.hkeys(self._keys.restored(partition)))
+            if int(seq) > archived_seq
         ]
         positions = [str(entry.position) for entry in self.restored(partition, seqs).values()]
 
@@ -210,13 +220,7 @@ class Damage:
         return [proven[entry.position] if entry.fault == UNPROVEN else entry for entry in entries]
 
     def _note(self, entries: Iterable[Entry]) -> None:
-        found_at_s = int(time.time())
-        values = {
-            f"{entry.partition}:{entry.seq}": json.dumps(
-                {"fault": entry.fault, "position": str(entry.position), "found_at_s": found_at_s}
-            )
-            for entry in entries
-        }
+        values = dict(map(noted_fault, entries))
         if not values:
             return
         # One that is not noted now is noted by whoever reads it next.
@@ -224,6 +228,16 @@ class Damage:
             for place, value in values.items():
                 pipeline.hsetnx(self._keys.faults, place, value)
             pipeline.execute()
+
+
+def noted_fault(entry: Entry) -> tuple[str, str]:
+    """Field and value of an entry that is held out, in the list of faults."""
+    told = {
+        "fault": entry.fault,
+        "position": str(entry.position),
+        "found_at_s": int(time.time()),
+    }
+    return f"{entry.partition}:{entry.seq}", json.dumps(told)
 
 
 def is_sound(entries: Sequence[Entry], after_seq: int | None) -> bool:

@@ -20,6 +20,7 @@ import os
 import socket
 import threading
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
@@ -30,19 +31,23 @@ from typing import Any, NamedTuple, Self
 import redis
 from redis.exceptions import RedisError
 
+from pipelines.ledger.archive import Archive
 from pipelines.ledger.connect import (
     ALTERED,
+    Entry,
     LedgerKeys,
     call_patiently,
     decode_entry,
     decode_position,
 )
 from projections.errors import (
+    ArchiverUnderWay,
     ConfigurationError,
     GraphAhead,
     LedgerFormatMismatch,
     LedgerUnavailable,
     PassUnderWay,
+    RecollectError,
 )
 from projections.events import content_digest
 from projections.identity import START, Position
@@ -95,6 +100,7 @@ class Admission:
         partitions: of the ledger.
         id_buckets: of the ledger's id index.
         checkpoints: reads every checkpoint of every target; called once for each new process.
+        archive: has the entries of checkpoints that are behind.
     """
 
     def __init__(
@@ -105,12 +111,14 @@ class Admission:
         partitions: int,
         id_buckets: int,
         checkpoints: ReadCheckpoints,
+        archive: Archive,
     ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._partitions = partitions
         self._id_buckets = id_buckets
         self._checkpoints = checkpoints
+        self._archive = archive
         self._lock = Lock()
         self._attempts = 8
 
@@ -119,6 +127,7 @@ class Admission:
 
         Raises:
             LedgerFormatMismatch: the ledger was made with other numbers.
+            LedgerUnavailable: it is being restored.
         """
         expected = {
             "version": FORMAT_VERSION,
@@ -131,8 +140,11 @@ class Admission:
                 transaction.hsetnx(self._keys.format, name, str(value))
             created_at_ms = int(seconds) * 1000 + int(micros) // 1000
             transaction.hsetnx(self._keys.format, "created_at_ms", str(created_at_ms))
+            transaction.exists(self._keys.restoring)
             transaction.hgetall(self._keys.format)
-            stored = transaction.execute()[-1]
+            *_, restoring, stored = transaction.execute()
+        if restoring:
+            raise LedgerUnavailable(reason="a restore has begun and not ended: run it again")
         got = {name: int(stored.get(name.encode(), -1)) for name in expected}
         if got != expected:
             raise LedgerFormatMismatch(
@@ -199,8 +211,22 @@ class Admission:
         return [
             checkpoint
             for checkpoint, reply in zip(named, replies, strict=True)
-            if not (_holds(checkpoint, *reply[0]) if reply else self._is_between(checkpoint))
+            if not (
+                _holds(checkpoint, decode_entry(checkpoint.partition, *reply[0]))
+                if reply
+                else self._is_kept(checkpoint)
+            )
         ]
+
+    def _is_kept(self, checkpoint: Checkpoint) -> bool:
+        """Whether the ledger has not fallen behind a checkpoint whose entry the stream has not."""
+        partition, boundary = checkpoint.partition, self._archive.boundary(checkpoint.partition)
+        if checkpoint.seq > boundary.seq:
+            return self._is_between(checkpoint)
+        entry = self._archive.at(partition, boundary, checkpoint.position, checkpoint.seq)
+        if entry is None or entry.fault:
+            return entry is not None
+        return entry.position == checkpoint.position and _holds(checkpoint, entry)
 
     def _is_between(self, checkpoint: Checkpoint) -> bool:
         """Whether the partition has entries, or had, on both sides of one that is gone."""
@@ -296,8 +322,7 @@ def _described(numbers: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in numbers.items())
 
 
-def _holds(checkpoint: Checkpoint, entry_id: bytes, fields: Mapping[bytes, bytes]) -> bool:
-    entry = decode_entry(checkpoint.partition, entry_id, fields)
+def _holds(checkpoint: Checkpoint, entry: Entry) -> bool:
     if entry.fault == ALTERED:
         return entry.seq in (0, checkpoint.seq)
     # A checkpoint behind an entry that was held out has no digest.
@@ -325,8 +350,9 @@ def _graph_ahead(name: bytes, value: bytes) -> GraphAhead:
     )
 
 
-# "Already mine" counts as taken: the reply to an earlier try may have been lost.
-ACQUIRE = """
+# "Already mine" counts as taken: the reply to an earlier try may have been lost. It may be taken
+# when Redis is full, too: who folds and who archives makes room.
+ACQUIRE = """#!lua flags=allow-oom
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -346,8 +372,8 @@ _RENEWALS = 5
 """In the time of a lease."""
 
 
-class PassLease:
-    """Held while a pass runs, and renewed by a thread of its own; a context manager.
+class Lease(ABC):
+    """Held while a piece of work runs, and renewed by a thread of its own; a context manager.
 
     Args:
         client: of the ledger's server.
@@ -357,12 +383,22 @@ class PassLease:
 
     def __init__(self, client: redis.Redis, prefix: str, *, lease_ms: int) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
-        self._key = LedgerKeys(prefix).pass_lease
+        self._key = self._key_of(LedgerKeys(prefix))
         self._lease_ms = lease_ms
         self._name = f"{socket.gethostname()}, process {os.getpid()}, {uuid.uuid4().hex[:8]}"
         self._until_s = 0.0
         self._ended = threading.Event()
-        self._renewal = threading.Thread(target=self._renew, name="pass-lease", daemon=True)
+        self._renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
+
+    @staticmethod
+    @abstractmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        """Name of the lease."""
+
+    @staticmethod
+    @abstractmethod
+    def _refusal(holder: str) -> RecollectError:
+        """What who comes second is told."""
 
     @property
     def held(self) -> bool:
@@ -373,12 +409,12 @@ class PassLease:
         """Take it.
 
         Raises:
-            PassUnderWay: another process has it.
+            PassUnderWay, ArchiverUnderWay: another process has it.
             LedgerUnavailable: Redis is away.
         """
         if not call_patiently(lambda: self._extend(ACQUIRE)):
             holder = call_patiently(lambda: self._redis.get(self._key)) or b"just ended"
-            raise PassUnderWay(holder=holder.decode("utf-8", "replace"))
+            raise self._refusal(holder.decode("utf-8", "replace"))
         self._renewal.start()
         return self
 
@@ -408,3 +444,30 @@ class PassLease:
             return False
         self._until_s = asked_at_s + self._lease_ms / 1000
         return True
+
+
+class PassLease(Lease):
+    """Of who runs a pass of consolidation; `PassUnderWay` for who comes second."""
+
+    @staticmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        return keys.pass_lease
+
+    @staticmethod
+    def _refusal(holder: str) -> RecollectError:
+        return PassUnderWay(holder=holder)
+
+
+class ArchiveLease(Lease):
+    """Of who archives; `ArchiverUnderWay` for who comes second.
+
+    It saves work and is no fence: a boundary moves only from where its archiver has found it.
+    """
+
+    @staticmethod
+    def _key_of(keys: LedgerKeys) -> str:
+        return keys.archive_lease
+
+    @staticmethod
+    def _refusal(holder: str) -> RecollectError:
+        return ArchiverUnderWay(holder=holder)

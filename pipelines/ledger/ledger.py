@@ -1,8 +1,12 @@
-"""The ledger: P streams in Redis, the only copy of the events, written by one script.
+"""The ledger: P streams in Redis, and what was archived of them, written by one script.
 
 `append` is one call of the script for some hundred events (`append.lua`): dedupe over all
 partitions, position from one clock, number within the partition, entry, id index. An event is
 either in all of them or in none.
+
+Readers get archived and streamed entries as one sequence. What is missing in the stream is looked
+for in the archive; only then is the boundary between the two asked for, so that who reads what is
+in Redis asks nothing more.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any, NamedTuple
 
 import redis
 
+from pipelines.ledger.archive import AS_RECORDED, Archive, ArchiveAt, Boundary
 from pipelines.ledger.connect import (
     PATIENCE_S,
     Entry,
@@ -28,6 +33,8 @@ from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
 from pipelines.observe import metrics
 from projections.errors import (
+    ArchiveDamaged,
+    ArchiveUnavailable,
     EventConflict,
     InvalidEvent,
     LedgerError,
@@ -125,6 +132,7 @@ class Ledger:
         patience_s: how long a call goes on trying while Redis is away.
         clock_ahead_s: how far the server's time may be ahead of this process' own.
         clock: this process' own time, seconds since the epoch.
+        archive: where archived entries are.
 
     Raises:
         LedgerUnavailable: Redis is away.
@@ -143,6 +151,7 @@ class Ledger:
         patience_s: float = PATIENCE_S,
         clock_ahead_s: float = CLOCK_AHEAD_S,
         clock: Callable[[], float] = time.time,
+        archive: ArchiveAt = AS_RECORDED,
     ) -> None:
         self.partitions = partitions
         self.id_buckets = id_buckets
@@ -152,12 +161,14 @@ class Ledger:
         self._clock = clock
         self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
         self._patience_s = patience_s
+        self.archive = Archive(redis, self.keys, archive)
         self._admission = Admission(
             redis,
             self.keys,
             partitions=partitions,
             id_buckets=id_buckets,
             checkpoints=checkpoints,
+            archive=self.archive,
         )
         self._damage = Damage(redis, self.keys, id_buckets=id_buckets)
         self._script = ""
@@ -337,7 +348,8 @@ class Ledger:
         `after_seq`, the number of the entry at `after`; who sent the event again put it right.
 
         Raises:
-            LedgerUnavailable: Redis is away.
+            LedgerUnavailable: Redis is away, or the archive, where these entries are.
+            ArchiveDamaged: they are archived, and not what was written.
             UndecodableEntry: the stream holds what is no entry.
         """
         if after == START:
@@ -352,7 +364,34 @@ class Ledger:
             patience_s=self._patience_s,
         )
         entries = [decode_entry(partition, *reply) for reply in replies]
-        return self._damage.settled(entries, after, after_seq, count)
+        if self._is_whole(entries, after_seq, until):
+            return self._damage.settled(entries, after, after_seq, count)
+        boundary = self.archive.boundary(partition)
+        if after >= boundary.position:
+            return self._damage.settled(entries, after, after_seq, count)
+        start = after if after_seq is None else after_seq
+        archived = self.archive.behind(partition, boundary, start, count)
+        if until is not None and until <= boundary.position:
+            archived = [entry for entry in archived if entry.position <= until]
+            return self._damage.mended_if_needed(archived)
+        # What the stream gave begins behind the boundary: both moved at once.
+        left = count - len(archived)
+        streamed = [entry for entry in entries if entry.position > boundary.position][:left]
+        return [
+            *self._damage.mended_if_needed(archived),
+            *self._damage.settled(streamed, boundary.position, boundary.seq, left),
+        ]
+
+    @staticmethod
+    def _is_whole(entries: Sequence[Entry], after_seq: int | None, until: Position | None) -> bool:
+        """Whether nothing can be missing before these entries, which a stream gave.
+
+        The last entry of a partition is never trimmed, so nothing behind a place is nothing at all;
+        up to an end, all of it may be archived.
+        """
+        if not entries:
+            return until is None
+        return after_seq is not None and entries[0].seq == after_seq + 1
 
     def scan(
         self,
@@ -388,7 +427,11 @@ class Ledger:
             patience_s=self._patience_s,
         )
         entries = [decode_entry(partition, *reply) for reply in replies]
-        return self._damage.mended(entries) if any(one.fault for one in entries) else entries
+        if len(entries) < count and (boundary := self.archive.boundary(partition)).seq:
+            beyond = entries[-1].position if entries else before
+            left = count - len(entries)
+            entries += self.archive.before(partition, boundary, beyond, left)
+        return self._damage.mended_if_needed(entries)
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
@@ -398,7 +441,8 @@ class Ledger:
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """The entries of several events in two round trips; absent ones are left out.
 
-        One that is not what was appended has a `fault`, as in `read`. Raises as `read` does.
+        What is archived takes a third, and its segments. One that is not what was appended has a
+        `fault`, as in `read`. Raises as `read` does.
         """
         digests = [event_key_digest(*key) for key in keys]
 
@@ -421,15 +465,36 @@ class Ledger:
         indexed = [
             (key, place) for key, place in zip(keys, places, strict=True) if place is not None
         ]
+        missed = {
+            place.partition for (_, place), reply in zip(indexed, replies, strict=True) if not reply
+        }
+        boundaries = (
+            dict(zip(missed, self.archive.boundaries([*missed]), strict=True)) if missed else {}
+        )
         judged = [
             self._damage.compared(
-                place, decode_entry(place.partition, *reply[0]) if reply else None
+                place,
+                decode_entry(place.partition, *reply[0])
+                if reply
+                else self._archived(place.partition, place.position, place.seq, boundaries),
             )
             for (_, place), reply in zip(indexed, replies, strict=True)
         ]
-        if any(entry.fault for entry in judged):
-            judged = self._damage.mended(judged)
+        judged = self._damage.mended_if_needed(judged)
         return {key: entry for (key, _), entry in zip(indexed, judged, strict=True)}
+
+    def _archived(
+        self,
+        partition: int,
+        position: Position,
+        seq: int | None,
+        boundaries: Mapping[int, Boundary],
+    ) -> Entry | None:
+        """The entry that is not in its stream, if it is archived."""
+        boundary = boundaries[partition]
+        if position > boundary.position:
+            return None
+        return self.archive.at(partition, boundary, position, seq)
 
     def entry_at(self, partition: int, position: Position, seq: int | None = None) -> Entry | None:
         """The entry at a position, or of a number: of one that was lost, only that is known.
@@ -444,8 +509,25 @@ class Ledger:
             entry = decode_entry(partition, *replies[0])
             if not entry.seq and seq is not None:
                 entry = entry._replace(seq=seq)
-            return self._damage.mended([entry])[0] if entry.fault else entry
+            return self._damage.mended_if_needed([entry])[0]
+        boundaries = {partition: self.archive.boundary(partition)}
+        if archived := self._archived(partition, position, seq, boundaries):
+            return self._damage.mended_if_needed([archived])[0]
         return None if seq is None else self._damage.restored(partition, [seq]).get(seq)
+
+    def oldest_behind_ms(self, partition: int, place: Position) -> int | None:
+        """When the first entry behind a place was appended; None: there is none.
+
+        Where the archive has it and cannot be read, a time before that: lag is never told too low.
+
+        Raises:
+            LedgerUnavailable: Redis is away.
+        """
+        try:
+            entries = self.read(partition, place, 1)
+        except (ArchiveUnavailable, ArchiveDamaged):
+            return place.ms or int(self.identity.rpartition(":")[2])
+        return entries[0].position.ms if entries else None
 
     def tails(self) -> list[Tail]:
         """The last entry of each partition, all of one moment; index = partition."""

@@ -55,6 +55,8 @@ RECOLLECT = python_command("pipelines.cli.main")
 """The command line of `recollect` as a child process."""
 API_PROCESSES = 1
 """That serve the API beside everything else of a machine, unless the settings say otherwise."""
+ARCHIVE = "archive"
+"""The worker that has no stage: `recollect worker archive`."""
 HOLDER = "processes"
 """The detached holder of workers and API, among its companions."""
 _HEALTH_TIMEOUT_S = 5.0
@@ -200,8 +202,9 @@ class Processes:
             port=free_port(port, patience_s=patience_s),
             processes=settings.api_processes or API_PROCESSES,
         )
+        named = [*STAGES, ARCHIVE] if settings.archive_url else [*STAGES]
         self.children: list[ServerProcess] = [
-            *(WorkerProcess(logs, stage, options) for stage in STAGES),
+            *(WorkerProcess(logs, name, options) for name in named),
             self.api,
         ]
         self._supervision = Supervision((child.name, child) for child in self.children)

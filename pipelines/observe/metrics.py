@@ -403,6 +403,12 @@ LEDGER_AT_RISK = _gauge(
     "1: Redis may lose what it acknowledges, because it evicts or keeps no append-only file; "
     "no event is taken.",
 )
+ARCHIVED = _counter("archived_entries_total", "Entries that this archiver moved out of Redis.")
+ARCHIVE_ENTRIES = _gauge("ledger_archive_entries", "Entries of the ledger that are archived.")
+ARCHIVE_STOPPED = _gauge(
+    "ledger_archive_stopped",
+    "1: the archiver cannot go on, `recollect status` says why; entries stay in Redis.",
+)
 ENTRIES_RESTORED = _counter(
     "ledger_entries_restored_total",
     "Entries that were altered or lost, and put right because their event was sent again.",

@@ -15,6 +15,7 @@ from typing import Any, cast
 from pipelines.columns.client import ColumnsClient
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
+from pipelines.ledger.archive import URL_FIELD
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.models.derivations import shown_url, tally
@@ -97,8 +98,10 @@ def status(services: Services) -> dict[str, Any]:
     rebuild_needed = any(stage["rebuild_needed"] for stage in stages.values())
     ahead = any(stage["graph_ahead"] for stage in stages.values())
     risk = ledger.risk()
+    archived = _archive(ledger, tails)
     return {
         "ok": not (errors or halted or rebuild_needed or ahead or any(held_out) or risk)
+        and not (archived and archived["problem"])
         and not any(stage["dead_letters"] or stage["held"] for stage in stages.values()),
         "rebuild_needed": rebuild_needed,
         "graph_ahead": ahead or bool(halted),
@@ -109,6 +112,7 @@ def status(services: Services) -> dict[str, Any]:
             **_ledger(ledger, tails, halted),
             "held_out": held_out._asdict(),
             "at_risk": risk or None,
+            "archive": archived,
         },
         "derivations": _derivations(services.settings, ledger, tails),
         "columns": _columns(services.settings, target),
@@ -311,10 +315,30 @@ def _lag_seconds(ledger: Ledger, rows: list[dict[str, Any]]) -> float:
     oldest_ms: int | None = None
     for row in rows:
         if row["lag_entries"] > 0:
-            entries = ledger.read(row["partition"], Position.parse(row["position"]), 1)
-            if entries and (oldest_ms is None or entries[0].position.ms < oldest_ms):
-                oldest_ms = entries[0].position.ms
+            ms = ledger.oldest_behind_ms(row["partition"], Position.parse(row["position"]))
+            if ms is not None and (oldest_ms is None or ms < oldest_ms):
+                oldest_ms = ms
     return 0.0 if oldest_ms is None else max(0.0, (ledger.now_ms() - oldest_ms) / 1000)
+
+
+def _archive(ledger: Ledger, tails: Sequence[Tail]) -> dict[str, Any] | None:
+    """What has left Redis, and what keeps more from it; None: nothing was ever archived.
+
+    Everything is counted by number, so that it does not depend on what a stream says of itself.
+    """
+    told = ledger.archive.told()
+    if not told:
+        return None
+    boundaries = ledger.archive.boundaries(range(len(tails)))
+    archived = sum(boundary.seq for boundary in boundaries)
+    return {
+        "url": told.get(URL_FIELD),
+        "entries": archived,
+        "segments": sum(boundary.segments for boundary in boundaries),
+        "streamed": sum(tail.seq for tail in tails) - archived,
+        "waits_for": told.get("waits_for") or None,
+        "problem": told.get("problem") or None,
+    }
 
 
 def _ledger(ledger: Ledger, tails: list[Tail], halted: dict[int, str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pipelines.ledger.archive import ArchiveAt
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.local.python_process import end_with_standard_input, python_environment
@@ -247,6 +248,7 @@ def main() -> None:
             partitions=settings.partitions,
             id_buckets=settings.id_buckets,
             checkpoints=dict,  # asked before an append only
+            archive=ArchiveAt.of(settings),
         )
         sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
     except RecollectError as error:

@@ -114,6 +114,25 @@ class Settings(BaseSettings):
         default=32_768, ge=1, le=2**20, description="hashes of the id index, fixed likewise"
     )
 
+    # archive
+    archive_url: str | None = Field(
+        default=None,
+        description="where older entries of the ledger go: an absolute path, or a URL of fsspec "
+        "(`s3://bucket/prefix`, with the extra `s3`); none: all stay in Redis",
+    )
+    archive_keep_entries: int = Field(
+        default=10_000,
+        ge=1,
+        description="of a partition, the newest, that stay in Redis; fewer when its memory is 60 % "
+        "full, and always those that a stage has not folded",
+    )
+    archive_every_s: float = Field(
+        default=2.0, gt=0, le=3_600, description="between two looks of the archiver"
+    )
+    archive_timeout_s: float = Field(
+        default=30.0, gt=0, le=50, description="for reading or writing one file of the archive"
+    )
+
     # workers
     batch_size: int = Field(default=1_000, ge=1, le=10_000, description="entries a block, at most")
     worker_concurrency: int = Field(
@@ -470,6 +489,11 @@ class Settings(BaseSettings):
             raise ValueError("the ledger is there (redis_url); it takes a Redis of its own")
         return value
 
+    @field_validator("archive_url")
+    @classmethod
+    def _a_place_of_files(cls, value: str | None) -> str | None:
+        return None if value is None else place_of_files(value)
+
     @field_validator("request_limits", "event_limits", "overload_reserve")
     @classmethod
     def _rates(cls, value: dict[str, str] | str) -> dict[str, str] | str:
@@ -517,6 +541,22 @@ class Settings(BaseSettings):
         if value <= info.data.get("activation_threshold", 0.0):
             raise ValueError("Input should be greater than activation_threshold")
         return value
+
+
+def place_of_files(value: str) -> str:
+    """A folder or a bucket, by a path or a URL of fsspec.
+
+    Raises:
+        ValueError: it is neither, or holds a login.
+    """
+    parts = urlsplit(value)
+    if "::" in value or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("Input should be a plain path or URL, without login")
+    if not parts.scheme and not value.startswith("/"):
+        raise ValueError("Input should be an absolute path, or like s3://bucket/prefix")
+    if not (parts.netloc + parts.path).strip("/"):
+        raise ValueError("Input should name a folder")
+    return value
 
 
 def _database(url: str) -> tuple[str, int, str]:

@@ -1,8 +1,7 @@
 """Events as a Parquet file, for those who count and join: a column for each field of the envelope.
 
-Needs `pyarrow`, which the product does not: `pip install 'recollect[parquet]'`. The payload is JSON
-text, times are timestamps in UTC, `position` is where the ledger has the event. To come back into a
-ledger, export JSON lines.
+The payload is JSON text, times are timestamps in UTC, `position` is where the ledger has the event.
+To come back into a ledger, export JSON lines.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import orjson
 from pipelines.operations.export.events import events
 from pipelines.operations.export.selection import ExportReport, ReadLedger, Selection
 from pipelines.work.services import Progress
-from projections.errors import OperationFailed
 from projections.events import Event
 
 _ROWS = 10_000
@@ -29,14 +27,11 @@ def event_table(
     """The file, piece by piece; see `events` for the arguments.
 
     Raises:
-        OperationFailed: pyarrow is not installed.
         LedgerUnavailable: Redis went away.
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise OperationFailed(reason="Parquet needs pyarrow: pip install pyarrow") from None
+    import pyarrow
+    from pyarrow import parquet
+
     times = pyarrow.timestamp("ms", tz="UTC")
     kinds = {"occurred_at_ms": times, "ended_at_ms": times}
     kinds |= {"schema_version": pyarrow.int32(), "importance_hint": pyarrow.int32()}

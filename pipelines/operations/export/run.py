@@ -63,7 +63,7 @@ FORMS: Final[Mapping[Format, Form]] = {
         lambda services, *wanted: event_lines(services.ledger, *wanted),
     ),
     Format.PARQUET: Form(
-        "events as a table (needs pyarrow)",
+        "events as a table",
         ("tenant", "session_id", "since_ms", "until_ms"),
         (),
         lambda services, *wanted: event_table(services.ledger, *wanted),

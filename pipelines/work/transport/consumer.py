@@ -274,15 +274,31 @@ class Consumer(LedgerConsumer):
     async def _vouched(self, lane: Lane, read: Sequence[Entry]) -> Sequence[Entry]:
         """What the ledger says of a stretch in which a digest is missing or wrong, or a number.
 
-        Nothing, and the lane rewinds, where the ledger has nothing to object: then the read was
-        not the lane's next.
+        Where the entries between are archived, it has them, and the group reads on behind them.
+        Nothing, and the lane rewinds, where what it says does not continue the lane either.
         """
         first, last = read[0], read[-1]
         entries = await self._group.positions.read(lane.partition, lane, last.position)
-        if any(entry.fault for entry in (*entries, *read)) and lane.reading:
+        is_next = any(entry.fault for entry in (*entries, *read)) or (
+            entries and is_sound(entries, lane.seq)
+        )
+        if is_next and lane.reading and await self._continued(lane, entries, last):
             return entries
         lane.rewind(f"entry {first.position} does not continue seq {lane.seq}")
         return ()
+
+    async def _continued(self, lane: Lane, entries: Sequence[Entry], read: Entry) -> bool:
+        """Whether the group stands behind these entries, which may end before what it has read."""
+        if not entries or entries[-1].position == read.position:
+            return True
+        stands = False
+        async with self._group.redis_calls(f"partition {lane.partition}: read on"):
+            end = entries[-1]
+            await self._group.redis.xgroup_setid(
+                lane.stream, self._group.name, str(end.position), end.seq
+            )
+            stands = True
+        return stands
 
     async def _woken(self, timeout_s: float) -> None:
         try:

@@ -13,7 +13,13 @@ from api.errors import PROBLEMS, ApiProblem, describe
 from api.schemas import EntityCorrection, EventEnvelope
 from enrichment.payloads import ENTITY_CORRECTED, parse_statement
 from projections import errors
-from projections.errors import InvalidEvent, PassUnderWay, RecollectError, StageBehind
+from projections.errors import (
+    ArchiverUnderWay,
+    InvalidEvent,
+    PassUnderWay,
+    RecollectError,
+    StageBehind,
+)
 from projections.events import FIELDS, parse_event
 
 NOW_MS = 1_800_000_000_000
@@ -156,7 +162,7 @@ def test_every_error_has_a_problem_that_tells_nothing_of_the_inside(error: Recol
 
 def test_what_may_pass_later_is_503_or_504_and_says_when() -> None:
     for error in _examples():
-        if error.retryable and not isinstance(error, PassUnderWay | StageBehind):  # of a pass
+        if error.retryable and not isinstance(error, PassUnderWay | StageBehind | ArchiverUnderWay):
             row = PROBLEMS[describe(error)[0]]
             assert row.status == 503
             assert row.retry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -145,7 +144,8 @@ def test_what_is_held_in_memory_does_not_grow_with_the_ledger() -> None:
 
 
 def test_parquet_holds_the_same_events_in_columns(world: World, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra `parquet`")
+    from pyarrow import parquet
+
     file = tmp_path / "events.parquet"
     report = written(world, file, Format.PARQUET)
     rows = parquet.read_table(file).to_pylist()
@@ -156,15 +156,6 @@ def test_parquet_holds_the_same_events_in_columns(world: World, tmp_path: Path) 
     assert rows[0]["occurred_at"].isoformat(timespec="milliseconds") == first[
         "occurred_at"
     ].replace("Z", "+00:00")
-
-
-def test_without_pyarrow_parquet_says_what_it_needs(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(OperationFailed, match="pip install pyarrow"):
-        written(world, tmp_path / "events.parquet", Format.PARQUET)
-    assert list(tmp_path.iterdir()) == []
 
 
 # -- files -----------------------------------------------------------------------------------------

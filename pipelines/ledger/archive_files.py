@@ -1,0 +1,173 @@
+"""Segments and manifests below a URL: an archive's, or a backup's, which has the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+
+from pipelines.ledger.archive_store import ArchiveStore
+from pipelines.ledger.connect import Entry
+from pipelines.ledger.segments import (
+    FORMAT,
+    MANIFEST,
+    NO_NUMBER,
+    Manifest,
+    Packed,
+    Row,
+    Segment,
+    last_seq_of,
+    packed_segment,
+)
+from projections.errors import ArchiveDamaged, ArchiveUnavailable, ConfigurationError
+
+LEDGER_FILE: Final = "ledger.json"
+
+
+class ArchiveFiles:
+    """Reads and writes them. Safe for threads.
+
+    All methods raise ArchiveUnavailable: their place is away, full, or may not be written; those
+    that read raise ArchiveDamaged: a file is not what was written, naming it and the rule.
+
+    Args:
+        store: where they are.
+    """
+
+    def __init__(self, store: ArchiveStore) -> None:
+        self.store = store
+
+    def path(self, name: str) -> str:
+        """Of a file, for people."""
+        return f"{self.store.url.rstrip('/')}/{name}"
+
+    # whose they are
+
+    def of_ledger(self) -> dict[str, Any]:
+        """What stands in `ledger.json`: identity, partitions, buckets; nothing: there is none."""
+        data = self.store.get(LEDGER_FILE)
+        if data is None:
+            return {}
+        try:
+            document: dict[str, Any] = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            raise ArchiveDamaged(name=self.path(LEDGER_FILE), rule="it is JSON") from None
+        return document
+
+    def claim(self, identity: str, partitions: int, id_buckets: int, *, is_begun: bool) -> None:
+        """See that the place is of this ledger, or of none yet; then it is from now on.
+
+        Args:
+            identity: of the ledger.
+            partitions: of it.
+            id_buckets: of it.
+            is_begun: whether there must be files.
+
+        Raises:
+            ConfigurationError: it is of another ledger.
+        """
+        ours = {
+            "format": FORMAT,
+            "ledger": identity,
+            "partitions": partitions,
+            "id_buckets": id_buckets,
+        }
+        theirs = self.of_ledger()
+        if not theirs:
+            if is_begun:
+                self.require_place()
+            self.store.put(LEDGER_FILE, orjson.dumps(ours, option=orjson.OPT_INDENT_2))
+        elif theirs != ours:
+            raise ConfigurationError(reason=f"{self.path(LEDGER_FILE)} is of another ledger")
+
+    def require_place(self) -> None:
+        """Tell a file that is gone from a place that is: a disk that is not mounted.
+
+        Raises:
+            ArchiveUnavailable: there is no archive.
+        """
+        if self.store.get(LEDGER_FILE) is None:
+            raise ArchiveUnavailable(url=self.store.url, reason=f"no {LEDGER_FILE} is there")
+
+    # manifests
+
+    def manifest(self, partition: int, file: str) -> Manifest | None:
+        """The manifest of that name; None: there is none."""
+        name = f"{partition}/{file}"
+        data = self.store.get(name)
+        if data is None:
+            return None
+        manifest = Manifest.unpacked(data, self.path(name))
+        if manifest.partition != partition:
+            raise ArchiveDamaged(name=self.path(name), rule=f"it is of partition {partition}")
+        return manifest
+
+    def manifests_beyond(self, partition: int, seq: int) -> Iterator[Manifest]:
+        """Those of a partition that end behind a number, the longest first."""
+        for name in reversed(self.store.names(str(partition))):
+            if name.startswith(MANIFEST) and seq < last_seq_of(name) < NO_NUMBER:
+                manifest = self.manifest(partition, name)
+                if manifest is not None:
+                    yield manifest
+
+    # segments
+
+    def segment(self, partition: int, row: Row) -> Segment:
+        """A segment as its file has it now."""
+        name = f"{partition}/{row.file}"
+        data = self.store.get(name)
+        if data is None:
+            self.require_place()
+            raise ArchiveDamaged(name=self.path(name), rule="a segment of the manifest is there")
+        return Segment(partition, row, data, self.path(name))
+
+    def add(
+        self, before: Manifest, entries: Sequence[Entry], turned: Callable[[], None]
+    ) -> tuple[Manifest, Packed]:
+        """Write a segment and the manifest that lists it, and read both back.
+
+        Args:
+            before: what is written of their partition.
+            entries: that go on there.
+            turned: called between any two steps.
+        """
+        packed = packed_segment(before, entries)
+        partition = before.partition
+        turned()
+        self.store.put(f"{partition}/{packed.row.file}", packed.data)
+        turned()
+        self.require_same(partition, packed.row, entries)
+        manifest = before.with_segment(packed)
+        name = f"{partition}/{manifest.file}"
+        turned()
+        self.store.put(name, manifest.packed())
+        turned()
+        if self.manifest(partition, manifest.file) != manifest:
+            raise ArchiveDamaged(name=self.path(name), rule="it reads as it was written")
+        return manifest, packed
+
+    def copy(self, goal: ArchiveFiles, partition: int, row: Row) -> None:
+        """Write a segment elsewhere, as it is; nothing where that is the same place."""
+        name = f"{partition}/{row.file}"
+        if goal.store.url != self.store.url and (data := self.store.get(name)) is not None:
+            goal.store.put(name, data)
+            goal.segment(partition, row)
+
+    def require_same(self, partition: int, row: Row, entries: Sequence[Entry]) -> None:
+        """Compare a segment with entries.
+
+        Raises:
+            ArchiveDamaged: they differ.
+        """
+        if self.segment(partition, row).entries(row.first_seq, row.last_seq) != list(entries):
+            name = self.path(f"{partition}/{row.file}")
+            raise ArchiveDamaged(name=name, rule="it holds what the stream holds")
+
+    def tidy(self, manifest: Manifest) -> None:
+        """Take away what ends where a manifest does, or before, and is not in it."""
+        partition = manifest.partition
+        listed = {manifest.file, *(row.file for row in manifest.rows)}
+        for name in self.store.names(str(partition)):
+            if name not in listed and last_seq_of(name) <= manifest.last_seq:
+                self.store.remove(f"{partition}/{name}")

@@ -1,0 +1,183 @@
+"""Backup and restore: everything is lost, and comes back the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from pipelines.ledger.check import check
+from pipelines.ledger.refill import Refill
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.archive import archive
+from pipelines.operations.backup import backup, restore
+from pipelines.operations.rebuild import rebuild
+from pipelines.work.services import Services
+from projections.errors import (
+    ArchiveDamaged,
+    ConfigurationError,
+    LedgerUnavailable,
+    OperationFailed,
+)
+from tests.archive_support import ArchivedStack, answers, small_segments
+from tests.damage import flipped
+from tests.factories import sessions
+from tests.integration.stack import Stack
+from tests.servers import emptied_neo4j, emptied_valkey
+
+pytestmark = pytest.mark.integration
+Make = Callable[..., ArchivedStack]
+
+
+@pytest.fixture
+def make(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    small_segments(monkeypatch)
+    with ExitStack() as opened:
+
+        def stack(**options: Any) -> ArchivedStack:
+            made = ArchivedStack(redis_url, tmp_path / "archive", **options)
+            opened.callback(made.close)
+            made.put()
+            return made
+
+        yield stack
+
+
+def restored(stack: ArchivedStack, url: str, **options: Any) -> ArchivedStack:
+    """The ledger of a backup, in a Redis of which everything is gone."""
+    redis.Redis.from_url(stack.services.settings.redis_url).flushall()
+    settings = stack.services.settings.model_copy(update=options)
+    with Services(settings) as services:
+        restore(services, url)
+    return stack.reopened(**options)
+
+
+def test_everything_is_lost_and_comes_back(
+    make_stack: Callable[..., Stack],
+    valkey: ValkeyServer,
+    neo4j: Neo4jServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_segments(monkeypatch)
+    events, url = sessions(4, 12), str(tmp_path / "backup")
+    stack = make_stack(archive_url=str(tmp_path / "archive"))
+    stack.append(*events)
+    stack.fold()
+    archive(stack.services, keep=4)
+    whole = stack.verify()
+    assert backup(stack.services, url).entries == len(events)
+    stack.close()
+    (tmp_path / "archive").rename(tmp_path / "lost")
+    emptied_valkey(valkey)
+    emptied_neo4j(neo4j)
+    with Services(stack.services.settings) as services:
+        assert restore(services, url).entries == len(events)
+        assert rebuild(services).verified.digest == whole.digest
+    back = make_stack(archive_url=str(tmp_path / "archive"))
+    report = back.verify()
+    assert (report.ok, report.events) == (True, len(events))
+    assert check(back.ledger, repair=False).ok
+    assert all(outcome.duplicate for outcome in back.append(*events))
+
+
+@pytest.mark.parametrize("archive_of_goal", [None, "goal"])
+@pytest.mark.parametrize("keep", [200, 30])
+def test_a_restored_ledger_answers_as_before(
+    make: Make, tmp_path: Path, keep: int, archive_of_goal: str | None
+) -> None:
+    stack = make()
+    stack.archive(keep)
+    before = answers(stack)
+    backup(stack.services, str(tmp_path / "backup"))
+    goal = None if archive_of_goal is None else str(tmp_path / archive_of_goal)
+    back = restored(stack, str(tmp_path / "backup"), archive_url=goal)
+    assert answers(back) == before
+    assert (back.streamed() < 40) == (goal is not None)
+    report = check(back.ledger, repair=False)
+    assert (report.ok, report.entries, report.rows) == (True, 120, 120)
+    back.put(30)
+    assert len(back.ledger.find_many([event.key for event in back.events])) == 150
+
+
+def test_a_backup_writes_only_what_is_new(make: Make, tmp_path: Path) -> None:
+    stack, url = make(), str(tmp_path / "backup")
+    assert backup(stack.services, url).written == 120
+    assert backup(stack.services, url).written == 0
+    stack.put(50)
+    stack.archive(3)
+    report = backup(stack.services, url)
+    assert (report.entries, report.written) == (170, 50)
+    before = answers(stack)
+    assert answers(restored(stack, url, archive_url=None)) == before
+
+
+def test_an_archive_is_a_backup_of_what_is_in_it(make: Make) -> None:
+    stack = make()
+    entries = stack.entries(0), stack.entries(1)
+    stack.archive(20)
+    back = restored(stack, str(stack.folder))
+    for partition, whole in enumerate(entries):
+        assert back.entries(partition) == whole[:-20]
+
+
+def test_a_damaged_backup_changes_nothing(make: Make, tmp_path: Path) -> None:
+    stack, url = make(), tmp_path / "backup"
+    backup(stack.services, str(url))
+    file = sorted((url / "1").glob("*.parquet"))[-1]
+    file.write_bytes(flipped(file.read_bytes()))
+    with pytest.raises(ArchiveDamaged, match=rf"{file.name} .* its SHA-256 is the manifest's"):
+        restored(stack, str(url))
+    assert redis.Redis.from_url(stack.services.settings.redis_url).keys("*") == []
+
+
+def test_a_ledger_is_never_restored_over(make: Make, tmp_path: Path) -> None:
+    stack, url = make(), str(tmp_path / "backup")
+    backup(stack.services, url)
+    before = answers(stack)
+    with pytest.raises(OperationFailed, match="Redis holds a ledger"):
+        restore(stack.services, url)
+    assert answers(stack) == before
+
+
+def test_a_restore_that_was_killed_begins_anew(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack, url = make(), str(tmp_path / "backup")
+    backup(stack.services, url)
+    before, put, calls = answers(stack), Refill.put, list[int]()
+
+    def killed(*arguments: Any, **options: Any) -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        put(*arguments, **options)
+
+    monkeypatch.setattr(Refill, "put", killed)
+    with pytest.raises(KeyboardInterrupt):
+        restored(stack, url, archive_url=None)
+    with pytest.raises(LedgerUnavailable, match="a restore has begun and not ended"):
+        stack.reopened()
+    with Services(stack.services.settings.model_copy(update={"archive_url": None})) as services:
+        restore(services, url)
+    assert answers(stack.reopened(archive_url=None)) == before
+
+
+def test_places_that_are_no_backup_are_refused(make: Make, tmp_path: Path) -> None:
+    stack = make()
+    stack.archive(20)
+    with pytest.raises(ConfigurationError, match="the archive is there"):
+        backup(stack.services, str(stack.folder))
+    with pytest.raises(ConfigurationError, match="URL: Input should be an absolute path"):
+        backup(stack.services, "some/folder")
+    backup(stack.services, str(tmp_path / "backup"))
+    with pytest.raises(ConfigurationError, match=r"there is no .*ledger\.json"):
+        restored(stack, str(tmp_path / "nothing"))
+    with pytest.raises(ConfigurationError, match="partitions 2, id_buckets 64, prefix rc"):
+        restored(stack, str(tmp_path / "backup"), partitions=3)
+    with pytest.raises(OperationFailed, match=r"archive/ledger\.json is there: restore from it"):
+        restored(stack, str(tmp_path / "backup"))
