@@ -17,6 +17,7 @@ from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
+from pipelines.ledger.vault import make_vault
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
 from pipelines.work.settings import Settings
@@ -194,6 +195,7 @@ class Connections:
                 partitions=self._settings.partitions,
                 id_buckets=self._settings.id_buckets,
                 checkpoints=self.checkpoints,
+                vault=make_vault(self._settings, self._redis),
             )
 
     def cache(self, cache: metrics.Cache) -> ByteCache:

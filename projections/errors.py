@@ -5,10 +5,12 @@ RecollectError
 ├── InvalidInput               the caller's fault; names each field and its rule      (422)
 │   └── InvalidEvent           an envelope that breaks a rule
 ├── EventConflict              same id, other content                                 (409)
+├── SubjectErased              whoever it is about was erased                         (409)
 ├── ConfigurationError         settings that contradict each other
 ├── LedgerError
 │   ├── LedgerUnavailable      Redis is away                              (503, retryable)
-│   │   └── ClockAhead         its server's time is far ahead of ours     (503, retryable)
+│   │   ├── ClockAhead         its server's time is far ahead of ours     (503, retryable)
+│   │   └── KeysUnavailable    keys of sealed events are not at hand      (503, retryable)
 │   ├── LedgerFormatMismatch   another format version or partition count
 │   ├── GraphAhead             a checkpoint names an entry that the ledger lost       (503)
 │   └── UndecodableEntry       an entry that is not an event                      (poison)
@@ -97,6 +99,12 @@ class EventConflict(RecollectError):
     event_id: str
 
 
+class SubjectErased(RecollectError):
+    """Event {event_id} is about somebody who was erased: nothing more is taken about them (field user_id: not erased)"""
+
+    event_id: str
+
+
 class ConfigurationError(RecollectError):
     """Configuration: {reason}"""
 
@@ -119,6 +127,10 @@ class ClockAhead(LedgerUnavailable):
     """The time of the ledger's server is {seconds:.0f} s later than allowed (clock_ahead_s past this process' own): set the clocks right; nothing was appended"""
 
     seconds: float
+
+
+class KeysUnavailable(LedgerUnavailable):
+    """What is sealed cannot be read or written now, the keys are away: {reason}"""
 
 
 class LedgerFormatMismatch(LedgerError):

@@ -26,6 +26,7 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
+from pipelines.ledger.vault import Fences, Sealer, Vault
 from pipelines.observe import metrics
 from projections.errors import (
     EventConflict,
@@ -33,8 +34,9 @@ from projections.errors import (
     LedgerError,
     LedgerUnavailable,
     RecollectError,
+    SubjectErased,
 )
-from projections.events import Event, content_digest, encode_event, event_partition
+from projections.events import Event, content_digest, event_partition
 from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
 
@@ -48,14 +50,14 @@ CLOCK_AHEAD_S = 60.0
 _CHUNK_EVENTS = 128
 _FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
 _CHUNK_BYTES = 1024 * 1024
-# Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content
-# digest, partition); ms and seq before the first new event; an event that is not new (number in
+# Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content digest,
+# partition, fence); ms and seq before the first new event; an event that is not new (number in
 # the chunk, status, place); the latest time that the caller believes.
-_RECORD = Struct(">16s16sH")
+_RECORD = Struct(">16s16sH16s")
 _CLOCK = Struct(">QI")
 _KNOWN = Struct(">HBHQI")
 _LIMIT = Struct(">Q")
-_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS = range(1, 6)
+_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS, _FENCED = range(1, 7)
 
 # One reply, one moment: over all partitions, nothing is appended between two of these.
 _TAILS = """
@@ -79,7 +81,8 @@ class Appended(NamedTuple):
 
 
 Outcome = Appended | RecollectError
-"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent. Returned, not raised."""
+"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent, SubjectErased. Returned, not
+raised."""
 
 
 class Tail(NamedTuple):
@@ -125,6 +128,7 @@ class Ledger:
         patience_s: how long a call goes on trying while Redis is away.
         clock_ahead_s: how far the server's time may be ahead of this process' own.
         clock: this process' own time, seconds since the epoch.
+        vault: seals and opens the events of sealed tenants; None: this process has no keys.
 
     Raises:
         LedgerUnavailable: Redis is away.
@@ -143,6 +147,7 @@ class Ledger:
         patience_s: float = PATIENCE_S,
         clock_ahead_s: float = CLOCK_AHEAD_S,
         clock: Callable[[], float] = time.time,
+        vault: Vault | None = None,
     ) -> None:
         self.partitions = partitions
         self.id_buckets = id_buckets
@@ -159,7 +164,8 @@ class Ledger:
             id_buckets=id_buckets,
             checkpoints=checkpoints,
         )
-        self._damage = Damage(redis, self.keys, id_buckets=id_buckets)
+        self.vault = vault or Vault(Fences(redis, self.keys), None)
+        self._damage = Damage(redis, self.keys, id_buckets=id_buckets, opener=self.vault)
         self._script = ""
         call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
@@ -194,10 +200,12 @@ class Ledger:
             LedgerUnavailable: Redis is away, full, or its process cannot be admitted; events of
                 the front may have been appended, never one behind another that was not.
             ClockAhead: the server's time is too far ahead of this process'.
+            KeysUnavailable: a tenant of theirs is sealed, and keys are not at hand.
             LedgerError: Redis refuses for another reason.
         """
         outcomes: list[Outcome | None] = [None] * len(events)
-        queue = _Chunks(self._encode(events, outcomes))
+        sealer = self.vault.sealer(events)
+        queue = _Chunks(self._encode(events, outcomes, sealer))
         latest_ms = int((self._clock() + self.clock_ahead_s) * 1000)
         request = _LIMIT.pack(latest_ms) + request_id[:128].encode()
         call_patiently(
@@ -205,20 +213,32 @@ class Ledger:
             patience_s=self._patience_s,
             retry_on=lambda error: is_passing(error) or is_not_admitted(error),
         )
+        fenced = [index for index, one in enumerate(outcomes) if isinstance(one, SubjectErased)]
+        late = [index for index in fenced if events[index].tenant not in sealer.tenants]
+        if late:  # their tenants were sealed since this process looked
+            self.vault.renew()
+            again = self.append([events[index] for index in late], request_id=request_id)
+            for index, outcome in zip(late, again, strict=True):
+                outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def _encode(self, events: Sequence[Event], outcomes: list[Outcome | None]) -> Iterator[_Chunk]:
+    def _encode(
+        self, events: Sequence[Event], outcomes: list[Outcome | None], sealer: Sealer
+    ) -> Iterator[_Chunk]:
         """Chunks, made when asked for; events that may not be sent get their outcome at once."""
         partitions = self.partitions
         chunk, size, most = _Chunk([], [], []), 0, _FIRST_CHUNK_EVENTS
         for index, event in enumerate(events):
             try:
-                data = encode_event(event)
+                data, own_bytes, fence = sealer.encode(event)
             except ValueError as error:
                 outcomes[index] = InvalidEvent((("payload", str(error)),))
                 continue
+            except SubjectErased as error:
+                outcomes[index] = error
+                continue
             length = len(data)
-            if length > MAX_ENTRY_BYTES:
+            if own_bytes > MAX_ENTRY_BYTES:
                 rule = f"at most {MAX_ENTRY_BYTES // 1024} KiB serialised"
                 outcomes[index] = InvalidEvent((("(event)", rule),))
                 continue
@@ -228,7 +248,7 @@ class Ledger:
             partition = event_partition(event, partitions)
             key = event_key_digest(event.tenant, event.event_id)
             chunk.places.append((index, partition))
-            chunk.records.append(_RECORD.pack(key, content_digest(data), partition))
+            chunk.records.append(_RECORD.pack(key, content_digest(data), partition, fence))
             chunk.data.append(b"$%d\r\n%b\r\n" % (length, data))
             size += length
         if chunk.places:
@@ -299,6 +319,8 @@ class Ledger:
                     metrics.ENTRIES_RESTORED.inc()
             elif status == _CONFLICT:
                 outcomes[index] = EventConflict(event_id=events[index].event_id)
+            elif status == _FENCED:
+                outcomes[index] = SubjectErased(event_id=events[index].event_id)
             elif status == _HOMELESS:
                 outcomes[index] = LedgerError(
                     reason=f"the entry {Position(first_ms, first_seq)} is lost and its number is "
@@ -351,7 +373,7 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [decode_entry(partition, *reply) for reply in replies]
+        entries = [self._entry(partition, reply) for reply in replies]
         return self._damage.settled(entries, after, after_seq, count)
 
     def scan(
@@ -387,8 +409,11 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [decode_entry(partition, *reply) for reply in replies]
+        entries = [self._entry(partition, reply) for reply in replies]
         return self._damage.mended(entries) if any(one.fault for one in entries) else entries
+
+    def _entry(self, partition: int, reply: tuple[bytes, Mapping[bytes, bytes]]) -> Entry:
+        return decode_entry(partition, *reply, self.vault)
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
@@ -422,9 +447,7 @@ class Ledger:
             (key, place) for key, place in zip(keys, places, strict=True) if place is not None
         ]
         judged = [
-            self._damage.compared(
-                place, decode_entry(place.partition, *reply[0]) if reply else None
-            )
+            self._damage.compared(place, self._entry(place.partition, reply[0]) if reply else None)
             for (_, place), reply in zip(indexed, replies, strict=True)
         ]
         if any(entry.fault for entry in judged):
@@ -441,7 +464,7 @@ class Ledger:
             patience_s=self._patience_s,
         )
         if replies:
-            entry = decode_entry(partition, *replies[0])
+            entry = self._entry(partition, replies[0])
             if not entry.seq and seq is not None:
                 entry = entry._replace(seq=seq)
             return self._damage.mended([entry])[0] if entry.fault else entry

@@ -20,6 +20,7 @@ from zlib import crc32
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.vault import make_vault
 from pipelines.local.python_process import end_with_standard_input, python_environment
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
@@ -247,6 +248,7 @@ def main() -> None:
             partitions=settings.partitions,
             id_buckets=settings.id_buckets,
             checkpoints=dict,  # asked before an append only
+            vault=make_vault(settings, client),
         )
         sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
     except RecollectError as error:

@@ -21,6 +21,7 @@ from pipelines.graph.reader import GraphReader
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
+from pipelines.ledger.vault import make_vault
 from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import Stage, load
@@ -96,6 +97,7 @@ class Services:
             partitions=self.settings.partitions,
             id_buckets=self.settings.id_buckets,
             checkpoints=self.checkpoints,
+            vault=make_vault(self.settings, self.redis),
         )
 
     @cached_property
