@@ -78,6 +78,9 @@ class KeyStore(Protocol):
     def version(self) -> int:
         """Another number once another process has changed the store."""
 
+    def gone(self) -> int:
+        """How many keys were withdrawn or destroyed."""
+
     def rotate(self, master: bytes) -> int:
         """Wrap all keys with another master key, and use that; how many there are."""
 
@@ -182,6 +185,11 @@ class SqliteKeys:
     def version(self) -> int:
         """Another number once another process has changed the store."""
         return self._do(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+
+    def gone(self) -> int:
+        """How many keys were withdrawn or destroyed."""
+        counted = f"SELECT count(*) FROM subject WHERE state != {_ACTIVE}"  # noqa: S608  a number
+        return self._do(lambda db: int(db.execute(counted).fetchone()[0]))
 
     def rotate(self, master: bytes) -> int:
         """Wrap all keys with another master key, and use that; how many there are."""

@@ -122,6 +122,7 @@ class Vault(Opener):
         self._ids: OrderedDict[tuple[str, Subject], bytes] = OrderedDict()
         self._naming: bytes | None = None
         self._version: int | None = None
+        self._gone = 0
         self._looked_at_s = 0.0
         self.withdrawals = 0
         """Another number once a key may have gone: what was derived in memory goes, too."""
@@ -135,7 +136,7 @@ class Vault(Opener):
             KeysUnavailable: a tenant of theirs is sealed, and keys are not at hand.
             LedgerUnavailable: Redis is away.
         """
-        fenced = self._known()
+        fenced = self.known()
         if not fenced.tenants:
             return Sealer({}, {})
         subjects = {
@@ -202,7 +203,7 @@ class Vault(Opener):
         with self._guard:
             if key_id in self._by_id:
                 return self._by_id[key_id]
-        self._known()
+        self.known()
         if key_id in self._erased:  # however old the store is that was put back
             return None
         self._keep(self._store().get([key_id]))
@@ -218,10 +219,16 @@ class Vault(Opener):
         """Ask Redis and the store again before the next answer."""
         with self._guard:
             self._fenced = None
-            self._looked_at_s = 0.0
+            self._looked_at_s, self._version = 0.0, None
             self._forget()
 
-    def _known(self) -> Fenced:
+    def known(self) -> Fenced:
+        """What Redis knows, as this process last read it.
+
+        Raises:
+            KeysUnavailable: a tenant was sealed with another key store.
+            LedgerUnavailable: Redis is away.
+        """
         with self._guard:
             if self._fenced is not None:
                 return self._fenced
@@ -243,11 +250,12 @@ class Vault(Opener):
         if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2 or self.store is None:
             return
         version = self.store.version()
+        gone = self._gone if version == self._version else self.store.gone()
         with self._guard:
-            if self._version is not None and version != self._version:
+            if gone != self._gone:
                 self._forget()
                 self._fenced = None
-            self._version = version
+            self._version, self._gone = version, gone
             self._looked_at_s = now_s
 
     def _forget(self) -> None:
