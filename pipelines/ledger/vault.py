@@ -159,7 +159,7 @@ class Vault(Opener):
             missing = [key_id for key_id in ids.values() if key_id not in self._by_id]
             missing = [key_id for key_id in missing if key_id not in self._erased]
         if missing:
-            store = self._store()
+            store = self.require_store()
             held = store.get(missing)
             if absent := [key_id for key_id in missing if key_id not in held]:
                 store.make(absent)  # before any event that is sealed with it can be in the ledger
@@ -180,7 +180,7 @@ class Vault(Opener):
             if known_id is not None:
                 return known_id
         if self._naming is None:
-            self._naming = self._store().own(NAMING)
+            self._naming = self.require_store().own(NAMING)
         digest = blake2b(key=self._naming, digest_size=KEY_ID_BYTES)
         for part in (tenant, subject.kind, subject.name):
             data = part.encode("utf-8", "surrogatepass")
@@ -206,7 +206,7 @@ class Vault(Opener):
         self.known()
         if key_id in self._erased:  # however old the store is that was put back
             return None
-        self._keep(self._store().get([key_id]))
+        self._keep(self.require_store().get([key_id]))
         with self._guard:
             if key_id not in self._by_id:
                 # Not "erased": of a key that got lost the events must come back with the store.
@@ -269,7 +269,12 @@ class Vault(Opener):
             while len(self._by_id) > _KEPT:
                 self._by_id.popitem(last=False)
 
-    def _store(self) -> KeyStore:
+    def require_store(self) -> KeyStore:
+        """The store of keys.
+
+        Raises:
+            KeysUnavailable: this process has none.
+        """
         if self.store is None:
             raise KeysUnavailable(reason="this process has no master key (master_key)")
         return self.store

@@ -20,17 +20,17 @@ from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
 from pipelines.ledger.connect import Entry
 from pipelines.ledger.epoch import PassLease
-from pipelines.ledger.keys import KeyStore, SqliteKeys, keys_path, master_key
+from pipelines.ledger.erasing import DESTROYED, DONE, FORGOTTEN, PURGED, STEPS, Told
+from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
 from pipelines.ledger.registry import Target
 from pipelines.ledger.sealing import (
     ERASED_EVENT,
     Opener,
-    Subject,
     SubjectKey,
     sealed_by,
     subject_of,
 )
-from pipelines.ledger.vault import FORGOTTEN_WITHIN_S, OPENING, SEALED, Vault
+from pipelines.ledger.vault import FORGOTTEN_WITHIN_S, OPENING, SEALED
 from pipelines.operations.receipts import sign_receipt
 from pipelines.proof.columns import COLUMNS, prove_columns
 from pipelines.proof.report import ProofReport
@@ -52,14 +52,6 @@ from projections.identity import partition_of
 from projections.operations import Key
 from projections.schema import ENTITY, REFERENCES, RELATES_TO
 
-FENCED: Final = "fenced"
-FORGOTTEN: Final = "forgotten"
-DESTROYED: Final = "destroyed"
-PURGED: Final = "purged"
-DONE: Final = "done"
-STEPS: Final = (FENCED, FORGOTTEN, DESTROYED, PURGED, DONE)
-"""What an erasure has done: nothing more is taken; derivations are forgotten; keys are destroyed;
-graphs and columns hold nothing any more; it is recorded."""
 WAIT_S: Final = 60.0
 """For stages to fold what was read before the key was withdrawn."""
 ROUNDS: Final = 3
@@ -70,9 +62,6 @@ _LOOK_S: Final = 0.1
 _IDS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 _ERASED: Final = "erased"
 """The reason of a dead letter whose own reason may have quoted what was erased."""
-
-Told = dict[str, Any]
-"""An erasure, as its fence records it."""
 
 
 # -- sealing ---------------------------------------------------------------------------------------
@@ -95,7 +84,7 @@ def seal_tenant(services: Services, tenant: str) -> None:
         SqliteKeys.create(keys_path(services.settings), master).close()
     if vault.known().tenants.get(tenant) == SEALED:
         return
-    store = _store(vault)
+    store = vault.require_store()
     # Nothing of it is taken while it is looked for: what comes between would be plain.
     vault.fences.put_tenant(tenant, OPENING, store.identity)
     if _has_events(services, tenant):
@@ -118,47 +107,7 @@ def _has_events(services: Services, tenant: str) -> bool:
     )
 
 
-def _store(vault: Vault) -> KeyStore:
-    if vault.store is None:
-        raise KeysUnavailable(reason="this process has no master key (master_key)")
-    return vault.store
-
-
 # -- erasing ---------------------------------------------------------------------------------------
-
-
-def begin(services: Services, tenant: str, subject: Subject, reason: str) -> bytes:
-    """Let nothing more in about somebody, and nobody read; returns the id of the key.
-
-    Begun twice is begun once.
-
-    Raises:
-        OperationFailed: the tenant is not sealed, or there is nothing of that subject.
-        KeysUnavailable, LedgerUnavailable: a service is away.
-    """
-    vault = services.ledger.vault
-    vault.renew()
-    if vault.known().tenants.get(tenant) != SEALED:
-        raise OperationFailed(reason=f"tenant {tenant} is not sealed: it has no keys to destroy")
-    store, key_id = _store(vault), vault.key_id(tenant, subject)
-    if key_id in vault.known().erased:
-        return key_id
-    if key_id not in store.get([key_id], withdrawn=True):
-        raise OperationFailed(reason=f"tenant {tenant} holds nothing of this {subject.kind}")
-    vault.fences.put_erasure(
-        key_id,
-        {
-            "step": FENCED,
-            "tenant": tenant,
-            "kind": subject.kind,
-            "reason": reason,
-            "requested_at": timestamp_text(services.ledger.now_ms()),
-            "stores": {},
-        },
-    )
-    store.withdraw([key_id])
-    vault.renew()
-    return key_id
 
 
 def finish(services: Services, key_id: bytes, progress: Progress | None = None) -> Told:
@@ -217,7 +166,7 @@ class _Erasure:
     # -- what is derived ---------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        store = _store(self._vault)
+        store = self._vault.require_store()
         store.withdraw([self._key_id])
         self._vault.renew()
         time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
@@ -344,7 +293,7 @@ class _Erasure:
         for key_id in mixed:
             fence = {"step": DONE, "tenant": self._tenant, "of": self._key_id.hex()}
             self._vault.fences.put_erasure(key_id, fence)
-        _store(self._vault).destroy([self._key_id, *mixed])
+        self._vault.require_store().destroy([self._key_id, *mixed])
         self._vault.renew()
         time.sleep(FORGOTTEN_WITHIN_S)  # for the keys of decisions, which others may still have
 
@@ -406,10 +355,3 @@ class _Erasure:
             REQUESTED_EVENT, self._tenant, {}, now_ms, ERASED_EVENT, self._key_id.hex()
         )._replace(payload=None)
         self._ledger.append([erased, asked])  # a pass decides anew what is missing
-
-
-def erasures(services: Services) -> list[Told]:
-    """All erasures, those that go with another one left out, by the time of their request."""
-    erased = services.ledger.vault.fences.read().erased
-    rows = [{"subject": key.hex(), **told} for key, told in erased.items() if "of" not in told]
-    return sorted(rows, key=lambda row: str(row["requested_at"]))

@@ -27,7 +27,16 @@ NOT_REACHED: Final = (
     "what others said about the subject",
 )
 """What an erasure does not reach, as each receipt says."""
-_TOLD: Final = ("tenant", "kind", "reason", "requested_at", "finished_at", "entries", "positions")
+_TOLD: Final = (
+    "tenant",
+    "kind",
+    "reason",
+    "by",
+    "requested_at",
+    "finished_at",
+    "entries",
+    "positions",
+)
 
 Receipt = dict[str, Any]
 
