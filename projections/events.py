@@ -222,7 +222,7 @@ def encode_event(event: Event) -> bytes:
     return encode_fields(as_envelope(event), event.payload)
 
 
-def encode_fields(fields: Mapping[str, Any], payload: Any) -> bytes:
+def encode_fields(fields: Mapping[str, Any], payload: Any = None) -> bytes:
     """Canonical JSON of fields of an envelope, of which only the payload has to be examined.
 
     Raises:

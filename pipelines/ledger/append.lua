@@ -47,7 +47,7 @@ local request, records = sub(ARGV[1], 9), ARGV[2]
 local halted, streams, seqs, grown = {}, {}, {}, {}
 -- An event is fenced off whose tenant is sealed and it is not, or which is about somebody erased.
 -- In the one call that appends: whatever a client believed before, nothing gets past a fence.
-local fences = call('EXISTS', FENCES_KEY) == 1
+local fences, fenced = call('EXISTS', FENCES_KEY) == 1, {}
 local reply = { pack('>I8I4', ms, n) }
 
 local function number(entry)
@@ -99,7 +99,10 @@ end
 
 local function append(index, data)
   local field, digest, partition, fence = record('>c16c16Hc16', records, index * 50 + 1)
-  if fences and call('HEXISTS', FENCES_KEY, fence) == 1 then
+  if fences and fenced[fence] == nil then
+    fenced[fence] = call('HEXISTS', FENCES_KEY, fence) == 1
+  end
+  if fenced[fence] then
     reply[#reply + 1] = pack('>I2', index) .. FENCED .. NOWHERE
     return
   end

@@ -13,7 +13,7 @@ the entry tells nothing to who has not the key.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -69,12 +69,12 @@ class SubjectKey(NamedTuple):
     Attributes:
         key_id: a keyed digest of tenant and subject (16 bytes).
         cipher: AES-256-GCM.
-        nonce_key: of the digests that are nonces.
+        nonces: begins the keyed digests that are nonces.
     """
 
     key_id: bytes
     cipher: AESGCM
-    nonce_key: bytes
+    nonces: blake2b
 
     @classmethod
     def of(cls, key_id: bytes, material: bytes) -> SubjectKey:
@@ -83,7 +83,8 @@ class SubjectKey(NamedTuple):
             blake2b(key=material, digest_size=KEY_BYTES, person=use).digest()
             for use in (b"recollect:seal", b"recollect:nonce")
         )
-        return cls(key_id, AESGCM(cipher), nonce_key)
+        nonces = blake2b(key=nonce_key, digest_size=_NONCE_BYTES)
+        return cls(key_id, AESGCM(cipher), nonces)
 
 
 class Opener(Protocol):
@@ -134,18 +135,17 @@ def skeleton_of(event: Event) -> tuple[bytes, bytes]:
     """
     envelope = as_envelope(event)
     personal: dict[str, Any] = {n: envelope.pop(n) for n in PERSONAL if n in envelope}
-    return encode_fields(envelope, None), encode_fields(personal, event.payload)
+    return encode_fields(envelope), encode_fields(personal, event.payload)
 
 
 def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
     """The sealed entry of an event."""
-    digest = blake2b(key=key.nonce_key, digest_size=_NONCE_BYTES)
-    digest.update(len(skeleton).to_bytes(8, "big"))
-    digest.update(skeleton)
-    digest.update(personal)
+    digest = key.nonces.copy()
+    # No JSON holds a zero byte, so what stands before it is told from what stands behind it.
+    digest.update(b"%b\0%b" % (skeleton, personal))
     nonce = digest.digest()
-    sealed = b64encode(key.key_id + nonce + key.cipher.encrypt(nonce, personal, skeleton))
-    return b"".join((skeleton[:-1], _MARK, sealed, _END))
+    sealed = key.key_id + nonce + key.cipher.encrypt(nonce, personal, skeleton)
+    return b"%b%b%b%b" % (skeleton[:-1], _MARK, b2a_base64(sealed, newline=False), _END)
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes] | None:
@@ -170,7 +170,7 @@ def may_be_sealed(data: bytes) -> bool:
 def sealed_by(data: bytes) -> bytes | None:
     """The id of the key that an entry is sealed with; None: it is not sealed."""
     parts = _parts(data)
-    return None if parts is None else b64decode(parts[1][:24])[:KEY_ID_BYTES]
+    return None if parts is None else a2b_base64(parts[1][:24])[:KEY_ID_BYTES]
 
 
 def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: str = "?") -> Event:
@@ -186,7 +186,7 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
     if keys is None:
         raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
     skeleton, encoded = parts
-    sealed = b64decode(encoded)
+    sealed = a2b_base64(encoded)
     key = keys.opening(sealed[:KEY_ID_BYTES])
     if key is None:
         event = decode_event(skeleton, partition=partition, position=position)
@@ -197,7 +197,7 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
     except InvalidTag as error:
         reason = "not sealed with the key that it names, or altered since"
         raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
-    whole = skeleton[:-1] + b"," + personal[1:]
+    whole = b"%b,%b" % (skeleton[:-1], personal[1:])
     return decode_event(whole, partition=partition, position=position)
 
 

@@ -200,9 +200,12 @@ class Vault(Opener):
             KeysUnavailable: it is not at hand: no store, another one, or one that lost it.
         """
         self._refresh()
+        key = self._by_id.get(key_id)
+        if key is not None:  # nearly always, and so without the lock
+            return key
         with self._guard:
             if key_id in self._by_id:
-                return self._by_id[key_id]
+                return None
         self.known()
         if key_id in self._erased:  # however old the store is that was put back
             return None
