@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from hmac import compare_digest
 from typing import Annotated, Any, Final
 
@@ -75,7 +76,8 @@ async def erase_user(
     """
     ledger = services.ledger()
     subject = Subject("user", user_id)
-    erasure = await to_thread.run_sync(lambda: _erase(ledger, caller, subject, confirm, reason))
+    erase = partial(_erase, ledger, caller, subject, confirm=confirm, reason=reason)
+    erasure = await to_thread.run_sync(erase)
     status = 200
     if confirm is not None:
         status = 202
@@ -84,16 +86,16 @@ async def erase_user(
 
 
 def _erase(
-    ledger: Ledger, caller: Caller, subject: Subject, confirm: str | None, reason: str
+    ledger: Ledger, caller: Caller, subject: Subject, *, confirm: str | None, reason: str
 ) -> Erasure:
     vault, tenant = ledger.vault, caller.tenant
     try:
         key_id = erasable(vault, tenant, subject)
     except OperationFailed as error:
         raise ApiProblem("not-found", str(error)) from None
-    found = _begun(ledger, key_id)
-    if found is not None:
-        return found
+    under_way = _begun(ledger, key_id)
+    if under_way is not None:
+        return under_way
     entries = entries_of(ledger, key_id)
     token = confirmation(vault, key_id, entries)
     if confirm is None:

@@ -105,9 +105,9 @@ def _show(out: Console, told: dict[str, Any]) -> None:
         f"[bold]erased[/bold]: {told['entries']:,} events, {len(told['mixed'])} decisions; "
         f"receipt {told['receipt']}"
     )
-    for name, found in told["stores"].items():
+    for name, counted in told["stores"].items():
         counts = ", ".join(
-            f"{key} {value:,}" for key, value in found.items() if isinstance(value, int)
+            f"{key} {value:,}" for key, value in counted.items() if isinstance(value, int)
         )
         out.print(f"  {name}: {counts}")
 
@@ -137,9 +137,10 @@ def verify_receipts(
 ) -> int:
     """Verify that receipts are signed, follow each other, and were not changed."""
     rows = receipts(invocation.services) if file is None else _read(file)
-    found = verified(rows)
-    invocation.answer({"ok": not found.problems, **found._asdict()}, lambda out: _tell(out, found))
-    return FAILED if found.problems else OK
+    report = verified(rows)
+    document = {"ok": not report.problems, **report._asdict()}
+    invocation.answer(document, lambda out: _tell(out, report))
+    return FAILED if report.problems else OK
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -150,11 +151,11 @@ def _read(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _tell(out: Console, found: Verified) -> None:
-    for problem in found.problems:
+def _tell(out: Console, report: Verified) -> None:
+    for problem in report.problems:
         out.print(f"[red]{problem}[/red]")
-    if not found.problems:
-        out.print(f"{found.receipts} receipts, all signed by {found.public_key or 'nobody'}")
+    if not report.problems:
+        out.print(f"{report.receipts} receipts, all signed by {report.public_key or 'nobody'}")
 
 
 @command(app, "rotate-master-key", example="recollect rotate-master-key new-key.txt")

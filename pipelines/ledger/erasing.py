@@ -75,8 +75,8 @@ def erasable(vault: Vault, tenant: str, subject: Subject) -> bytes:
     if vault.known().tenants.get(tenant) != SEALED:
         raise OperationFailed(reason=f"tenant {tenant} is not sealed: it has no keys to destroy")
     key_id = vault.key_id(tenant, subject)
-    known = vault.known().erased
-    if key_id not in known and key_id not in vault.require_store().get([key_id], withdrawn=True):
+    erased = vault.known().erased
+    if key_id not in erased and key_id not in vault.require_store().get([key_id], withdrawn=True):
         raise OperationFailed(reason=f"tenant {tenant} holds nothing of this {subject.kind}")
     return key_id
 

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from pipelines.ledger.sealing import KEY_BYTES
+from pipelines.ledger.sealing import NONCE_BYTES, SUBJECT_KEY_BYTES
 from pipelines.local.sqlite_files import BUSY_S, connect, make_file, writing
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, KeysUnavailable
@@ -30,8 +30,7 @@ SIGNING: Final = "signing"
 """Names the key that receipts are signed with."""
 
 _KEYS_FILE: Final = "keys.sqlite"
-_NONCE_BYTES: Final = 12
-_AT_ONCE: Final = 500
+_IDS_AT_ONCE: Final = 500
 _ACTIVE, _WITHDRAWN, _DESTROYED = range(3)
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS store (name TEXT PRIMARY KEY, wrapped BLOB NOT NULL) WITHOUT ROWID;
@@ -121,7 +120,9 @@ class SqliteKeys:
                     db.executescript(_SCHEMA)
                     with writing(db):
                         for name in (NAMING, SIGNING):
-                            wrapped = _wrapped(store._master, name.encode(), os.urandom(KEY_BYTES))
+                            wrapped = _wrapped(
+                                store._master, name.encode(), os.urandom(SUBJECT_KEY_BYTES)
+                            )
                             db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", (name, wrapped))
             except (sqlite3.Error, OSError) as error:
                 raise KeysUnavailable(reason=f"{path}: {error}") from error
@@ -161,7 +162,7 @@ class SqliteKeys:
     def make(self, key_ids: Iterable[bytes]) -> None:
         """Make the keys that there never were; durable when it returns."""
         rows = [
-            (key_id, _ACTIVE, _wrapped(self._master, key_id, os.urandom(KEY_BYTES)))
+            (key_id, _ACTIVE, _wrapped(self._master, key_id, os.urandom(SUBJECT_KEY_BYTES)))
             for key_id in sorted(key_ids)
         ]
         self.own(NAMING)  # with another master key nothing may be wrapped
@@ -244,7 +245,7 @@ class SqliteKeys:
 
     def _unwrapped(self, name: bytes, wrapped: bytes) -> bytes:
         try:
-            return self._master.decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], name)
+            return self._master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], name)
         except InvalidTag as error:
             reason = f"the master key (master_key) is not the one of {self._path}"
             raise KeysUnavailable(reason=reason) from error
@@ -261,8 +262,8 @@ def _opened(path: Path, busy_s: float) -> sqlite3.Connection:
 
 def _rows(db: sqlite3.Connection, key_ids: Sequence[bytes]) -> list[tuple[bytes, int, bytes]]:
     rows: list[tuple[bytes, int, bytes]] = []
-    for first in range(0, len(key_ids), _AT_ONCE):
-        chunk = key_ids[first : first + _AT_ONCE]
+    for first in range(0, len(key_ids), _IDS_AT_ONCE):
+        chunk = key_ids[first : first + _IDS_AT_ONCE]
         holes = ",".join("?" * len(chunk))
         rows += db.execute(
             f"SELECT key_id, state, wrapped FROM subject WHERE key_id IN ({holes})",  # noqa: S608  question marks
@@ -272,7 +273,7 @@ def _rows(db: sqlite3.Connection, key_ids: Sequence[bytes]) -> list[tuple[bytes,
 
 
 def _wrapped(master: AESGCM, name: bytes, key: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
+    nonce = os.urandom(NONCE_BYTES)
     return nonce + master.encrypt(nonce, key, name)
 
 

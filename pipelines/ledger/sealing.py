@@ -38,9 +38,9 @@ ERASED_USER: Final = "erased:"
 ERASED_EVENT: Final = "memory.erased"
 """What a system event is whose key was destroyed: no stage applies anything of it."""
 
-KEY_BYTES: Final = 32
+SUBJECT_KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 16
-_NONCE_BYTES: Final = 12
+NONCE_BYTES: Final = 12
 _MARK: Final = b',"sealed":"'
 _END: Final = b'"}'
 
@@ -80,10 +80,10 @@ class SubjectKey(NamedTuple):
     def of(cls, key_id: bytes, material: bytes) -> SubjectKey:
         """From the 32 random bytes that are kept."""
         cipher, nonce_key = (
-            blake2b(key=material, digest_size=KEY_BYTES, person=use).digest()
+            blake2b(key=material, digest_size=SUBJECT_KEY_BYTES, person=use).digest()
             for use in (b"recollect:seal", b"recollect:nonce")
         )
-        nonces = blake2b(key=nonce_key, digest_size=_NONCE_BYTES)
+        nonces = blake2b(key=nonce_key, digest_size=NONCE_BYTES)
         return cls(key_id, AESGCM(cipher), nonces)
 
 
@@ -191,7 +191,7 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
     if key is None:
         event = decode_event(skeleton, partition=partition, position=position)
         return _erased(event, sealed[:KEY_ID_BYTES])
-    begin = KEY_ID_BYTES + _NONCE_BYTES
+    begin = KEY_ID_BYTES + NONCE_BYTES
     try:
         personal = key.cipher.decrypt(sealed[KEY_ID_BYTES:begin], sealed[begin:], skeleton)
     except InvalidTag as error:

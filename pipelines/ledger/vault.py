@@ -174,9 +174,9 @@ class Vault(Opener):
         Raises:
             KeysUnavailable: the store is away.
         """
-        one = (tenant, subject)
+        place = (tenant, subject)
         with self._guard:
-            known_id = self._ids.get(one)
+            known_id = self._ids.get(place)
             if known_id is not None:
                 return known_id
         if self._naming is None:
@@ -186,10 +186,10 @@ class Vault(Opener):
             data = part.encode("utf-8", "surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)
         with self._guard:
-            self._ids[one] = digest.digest()
+            self._ids[place] = digest.digest()
             while len(self._ids) > _KEPT:
                 self._ids.popitem(last=False)
-            return self._ids[one]
+            return self._ids[place]
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Final
 
 from consolidation.decisions import decision_event
 from enrichment.payloads import REQUESTED_EVENT
@@ -54,9 +55,9 @@ from projections.schema import ENTITY, REFERENCES, RELATES_TO
 
 WAIT_S: Final = 60.0
 """For stages to fold what was read before the key was withdrawn."""
-ROUNDS: Final = 3
+PURGES: Final = 3
 """Of purging one graph while workers go on."""
-_AT_ONCE: Final = 200
+_DERIVED_AT_ONCE: Final = 200
 """Events that are derived together."""
 _LOOK_S: Final = 0.1
 _IDS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
@@ -175,15 +176,16 @@ class _Erasure:
         if key is None:
             raise KeysUnavailable(reason=f"the key store has no key {self._key_id.hex()}")
         opener = _Withdrawn(SubjectKey.of(self._key_id, key))
-        own = [
+        entries = [
             (entry.position, entry._replace(keys=opener).event())
             for entry in self._entries()
             if sealed_by(entry.data) == self._key_id
         ]
-        self.told["entries"] = len(own)
-        self.told["positions"] = [str(own[0][0]), str(own[-1][0])] if own else []
-        self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(own)}
-        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(own)]
+        self.told["entries"] = len(entries)
+        positions = sorted(position for position, _ in entries)
+        self.told["positions"] = [str(one) for one in (*positions[:1], *positions[-1:])]
+        self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(entries)}
+        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(entries)]
 
     def _entries(self) -> Iterator[Entry]:
         for partition in range(self._ledger.partitions):
@@ -206,11 +208,11 @@ class _Erasure:
                 if at.seq < tails[at.partition].seq
             ]:
                 if time.monotonic() > until_s:
-                    stage, entries = max(behind, key=lambda one: one[1])
+                    stage, entries = max(behind, key=itemgetter(1))
                     raise StageBehind(stage=stage, target=target.name, entries=entries)
                 time.sleep(_LOOK_S)
 
-    def _runner_of(self, target: Target) -> Any:
+    def _runner_of(self, target: Target) -> Callable[[Stage], Runner]:
         def runner_of(stage: Stage) -> Runner:
             return Runner(
                 make_fold(stage, self._services, target),
@@ -221,18 +223,18 @@ class _Erasure:
 
         return runner_of
 
-    def _forget_derivations(self, own: Sequence[Placed]) -> int:
+    def _forget_derivations(self, entries: Sequence[Placed]) -> int:
         """Derive what was said once more, to know by what its derivations are kept."""
         services = self._services
         if services.settings.derivations_url is None or not self._is_enriched():
             return 0
         models = services.models
         rules = make_fold(ENRICHMENT, services, services.active())
-        placed = [one for one in own if not is_system_event(one[1].event_type)]
+        placed = [one for one in entries if not is_system_event(one[1].event_type)]
         with models.from_memory(), models.derivations.forgetting() as asked_for:
-            for first in range(0, len(placed), _AT_ONCE):
+            for first in range(0, len(placed), _DERIVED_AT_ONCE):
                 self._progress(first, len(placed), "forgetting what was derived")
-                rules.derive(placed[first : first + _AT_ONCE])
+                rules.derive(placed[first : first + _DERIVED_AT_ONCE])
         return sum(map(len, asked_for.values()))
 
     def _is_enriched(self) -> bool:
@@ -241,16 +243,16 @@ class _Erasure:
             services.graph(target).checkpoints(ENRICHMENT.name) for target in services.targets.all()
         )
 
-    def _mixed(self, own: Sequence[Placed]) -> list[bytes]:
+    def _mixed(self, placed: Sequence[Placed]) -> list[bytes]:
         """Keys of decisions that name what only this subject gave: they go, too, to be anew."""
-        events = {event.event_id for _, event in own}
-        users = {event.user_id for _, event in own if event.user_id is not None}
+        events = {event.event_id for _, event in placed}
+        users = {event.user_id for _, event in placed if event.user_id is not None}
         graph = self._services.graph(self._services.active())
         entities = self._own_entities(graph, events, users)
         ids = events | entities.keys()
         words = {name.casefold() for name in entities.values()} | {u.casefold() for u in users}
         partition = partition_of(self._tenant, PARTITION_KEY, self._ledger.partitions)
-        found: list[bytes] = []
+        keys: list[bytes] = []
         for entries in self._ledger.scan(partition):
             for entry in entries:
                 key_id = None if entry.fault else sealed_by(entry.data)
@@ -261,10 +263,10 @@ class _Erasure:
                 if event.tenant != self._tenant or subject is None or subject.kind != "decision":
                     continue
                 text = canonical_json(event.payload).decode()
-                said = text.casefold()
-                if not ids.isdisjoint(_IDS.findall(text)) or any(word in said for word in words):
-                    found.append(self._vault.key_id(self._tenant, subject))
-        return found
+                lowered = text.casefold()
+                if not ids.isdisjoint(_IDS.findall(text)) or any(word in lowered for word in words):
+                    keys.append(self._vault.key_id(self._tenant, subject))
+        return keys
 
     def _own_entities(self, graph: Graph, events: set[str], users: set[str]) -> Mapping[str, str]:
         """Entities that nobody else has mentioned: hash of the id → name."""
@@ -313,14 +315,15 @@ class _Erasure:
 
     def _made_right(self, target: Target) -> ProofReport:
         """Make a graph what the ledger says, which tells nothing of the subject any more."""
-        services, found, repaired = self._services, 0, 0
-        for _ in range(ROUNDS):
+        services, differences, repaired = self._services, 0, 0
+        for _ in range(PURGES):
             report = verify(services, target=target.name, tenant=self._tenant, repair=True)
             if report.ok and COLUMNS not in report.stages:
                 prove_columns(services, report, repair=True)
-            found, repaired = found + report.found_count, repaired + report.repaired
+            differences += report.found_count
+            repaired += report.repaired
             if report.ok:
-                report.found_count, report.repaired = found, repaired
+                report.found_count, report.repaired = differences, repaired
                 return report
         raise OperationFailed(
             reason=f"{report.difference_count} differences are left on {target.name}; "
@@ -350,8 +353,8 @@ class _Erasure:
         receipt = sign_receipt(self._services, self._key_id, self.told)
         self.told["receipt"] = receipt["number"]
         payload = {"key_id": self._key_id.hex(), "receipt": receipt["number"]}
-        erased = decision_event(ERASED_EVENT, self._tenant, payload, now_ms, self._key_id.hex())
-        asked = decision_event(
-            REQUESTED_EVENT, self._tenant, {}, now_ms, ERASED_EVENT, self._key_id.hex()
-        )._replace(payload=None)
-        self._ledger.append([erased, asked])  # a pass decides anew what is missing
+        about = (ERASED_EVENT, self._key_id.hex())
+        erased = decision_event(ERASED_EVENT, self._tenant, payload, now_ms, *about)
+        request = decision_event(REQUESTED_EVENT, self._tenant, {}, now_ms, *about)
+        # A pass decides anew what is missing.
+        self._ledger.append([erased, request._replace(payload=None)])
