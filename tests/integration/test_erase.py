@@ -23,6 +23,7 @@ from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.receipts import receipts, verified
 from pipelines.operations.status import status
+from pipelines.operations.traces import traces
 from pipelines.proof import verify as proof_of
 from pipelines.proof.verify import verify
 from projections.errors import OperationFailed
@@ -165,6 +166,9 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     assert set(hits(graph_text(sealed, TENANT), words)) == set(words)
     assert set(hits(exported(sealed, tmp_path, Format.EVENTS), words)) == set(words)
     assert hits(redis_text(sealed), words[:-1]) == []
+    asked = (sealed.services, TENANT, made.users["ann"], words[:-1])
+    there = traces(*asked)
+    assert (there.ledger > 0, there.graphs["blue"] > 0, any(there.files)) == (True, True, True)
 
     outcome = run(sealed, "ann", made)
 
@@ -179,6 +183,8 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
         assert hits(exported(sealed, tmp_path, form), words) == []
     assert {user: seen(sealed, TENANT, user) for user in (bob, cat)} == before
     assert graph_text(sealed, OTHER) == other
+    left = traces(*asked)  # the other tenant has a user of the same id
+    assert (left.ledger, left.graphs) == (0, {"blue": 0})
     report = verify(sealed.services)
     assert report.ok, report.differences
     rows = receipts(sealed.services)
