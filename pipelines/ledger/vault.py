@@ -154,19 +154,18 @@ class Vault(Opener):
     ) -> dict[tuple[str, Subject], SubjectKey | None]:
         """The key of each; None of one that was erased."""
         self._refresh()
-        ids = {one: self.key_id(*one) for one in subjects}
+        ids = {place: self.key_id(*place) for place in subjects}
         with self._guard:
-            missing = [key_id for key_id in ids.values() if key_id not in self._by_id]
-            missing = [key_id for key_id in missing if key_id not in self._erased]
+            keys = {key_id: self._by_id[key_id] for key_id in ids.values() if key_id in self._by_id}
+        missing = [key_id for key_id in ids.values() if key_id not in keys.keys() | self._erased]
         if missing:
             store = self.require_store()
             held = store.get(missing)
             if absent := [key_id for key_id in missing if key_id not in held]:
                 store.make(absent)  # before any event that is sealed with it can be in the ledger
                 held |= store.get(absent)
-            self._keep(held)
-        with self._guard:
-            return {one: self._by_id.get(key_id) for one, key_id in ids.items()}
+            keys |= self._keep(held)
+        return {place: keys.get(key_id) for place, key_id in ids.items()}
 
     def key_id(self, tenant: str, subject: Subject) -> bytes:
         """The id of a subject's key: it names nobody to who has not the store.
@@ -205,16 +204,15 @@ class Vault(Opener):
             return key
         with self._guard:
             if key_id in self._by_id:
-                return None
+                return self._by_id[key_id]
         self.known()
         if key_id in self._erased:  # however old the store is that was put back
             return None
-        self._keep(self.require_store().get([key_id]))
-        with self._guard:
-            if key_id not in self._by_id:
-                # Not "erased": of a key that got lost the events must come back with the store.
-                raise KeysUnavailable(reason=f"the key store has no key {key_id.hex()}")
-            return self._by_id[key_id]
+        keys = self._keep(self.require_store().get([key_id]))
+        if key_id not in keys:
+            # Not "erased": of a key that got lost the events must come back with the store.
+            raise KeysUnavailable(reason=f"the key store has no key {key_id.hex()}")
+        return keys[key_id]
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -265,12 +263,17 @@ class Vault(Opener):
         self._by_id.clear()
         self.withdrawals += 1
 
-    def _keep(self, held: Mapping[bytes, bytes | None]) -> None:
+    def _keep(self, held: Mapping[bytes, bytes | None]) -> dict[bytes, SubjectKey | None]:
+        """Remember keys; returns them, for another thread may make this forget them at once."""
+        keys = {
+            key_id: None if key is None else SubjectKey.of(key_id, key)
+            for key_id, key in held.items()
+        }
         with self._guard:
-            for key_id, key in held.items():
-                self._by_id[key_id] = None if key is None else SubjectKey.of(key_id, key)
+            self._by_id.update(keys)
             while len(self._by_id) > _KEPT:
                 self._by_id.popitem(last=False)
+        return keys
 
     def require_store(self) -> KeyStore:
         """The store of keys.

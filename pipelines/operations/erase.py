@@ -42,10 +42,11 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
 from pipelines.work.stages import ENRICHMENT, Stage
-from projections.errors import KeysUnavailable, OperationFailed, StageBehind
+from projections.errors import OperationFailed, StageBehind, UndecodableEntry
 from projections.events import (
     PARTITION_KEY,
     canonical_json,
+    decode_event,
     is_system_event,
     timestamp_text,
 )
@@ -99,13 +100,20 @@ def seal_tenant(services: Services, tenant: str) -> None:
 
 
 def _has_events(services: Services, tenant: str) -> bool:
-    named = b'"tenant":' + canonical_json(tenant)
     return any(
-        named in entry.data
+        tenant_of(entry) == tenant
         for partition in range(services.ledger.partitions)
         for entries in services.ledger.scan(partition)
         for entry in entries
     )
+
+
+def tenant_of(entry: Entry) -> str | None:
+    """Whose an entry is, sealed or not; None: nobody can read that."""
+    try:
+        return decode_event(entry.data).tenant
+    except UndecodableEntry:
+        return None
 
 
 # -- erasing ---------------------------------------------------------------------------------------
@@ -173,19 +181,16 @@ class _Erasure:
         time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
         self._await_stages()
         key = store.get([self._key_id], withdrawn=True).get(self._key_id)
-        if key is None:
-            raise KeysUnavailable(reason=f"the key store has no key {self._key_id.hex()}")
-        opener = _Withdrawn(SubjectKey.of(self._key_id, key))
-        entries = [
-            (entry.position, entry._replace(keys=opener).event())
-            for entry in self._entries()
-            if sealed_by(entry.data) == self._key_id
-        ]
-        self.told["entries"] = len(entries)
-        positions = sorted(position for position, _ in entries)
+        sealed = [entry for entry in self._entries() if sealed_by(entry.data) == self._key_id]
+        positions = sorted(entry.position for entry in sealed)
+        self.told["entries"] = len(sealed)
         self.told["positions"] = [str(one) for one in (*positions[:1], *positions[-1:])]
-        self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(entries)}
-        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(entries)]
+        events: list[Placed] = []
+        if key is not None:  # an older ledger was put back, and this was erased before
+            opener = _Withdrawn(SubjectKey.of(self._key_id, key))
+            events = [(entry.position, entry._replace(keys=opener).event()) for entry in sealed]
+        self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(events)}
+        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(events)]
 
     def _entries(self) -> Iterator[Entry]:
         for partition in range(self._ledger.partitions):

@@ -17,6 +17,7 @@ from pipelines.ledger.connect import Entry
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import Subject, sealed_by
 from pipelines.ledger.vault import SEALED
+from pipelines.operations.erase import tenant_of
 from pipelines.work.services import Services
 from projections.events import canonical_json
 from projections.schema import CHECKPOINT, EDGES, NODES
@@ -82,15 +83,14 @@ def _in_ledger(ledger: Ledger, tenant: str, user: str, needles: Sequence[str]) -
         key_id = vault.key_id(tenant, Subject("user", user))
         if vault.require_store().get([key_id]).get(key_id) is None:
             key_id = None
-    whose = b'"tenant":' + canonical_json(tenant)
     plain = [canonical_json(needle)[1:-1] for needle in needles]
     count = 0
     for entry in _entries(ledger):
         sealed = sealed_by(entry.data)
         if sealed is not None:
             count += sealed == key_id
-        elif whose in entry.data:
-            count += any(needle in entry.data for needle in plain)
+        elif any(needle in entry.data for needle in plain):
+            count += tenant_of(entry) == tenant
     return count
 
 

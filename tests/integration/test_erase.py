@@ -26,7 +26,8 @@ from pipelines.operations.status import status
 from pipelines.operations.traces import traces
 from pipelines.proof import verify as proof_of
 from pipelines.proof.verify import verify
-from projections.errors import OperationFailed
+from pipelines.work.deciding import Decider
+from projections.errors import OperationFailed, SubjectErased
 from tests.factories import event
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -48,7 +49,7 @@ from tests.integration.test_api_private import (
     sent,
     unsaid,
 )
-from tests.integration.test_cli import clean_environment
+from tests.integration.test_cli import COMMAND, clean_environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -331,3 +332,64 @@ def test_receipts_that_were_changed_or_taken_out_are_found(plain: Consolidated) 
     assert verified([first, second]).problems == []
     assert len(verified([{**first, "entries": 1}, second]).problems) == 2
     assert verified([second]).problems == ["receipt 1 does not follow the one before it"]
+
+
+def test_a_worker_ends_what_was_asked_for_over_http(plain: Consolidated) -> None:
+    stack = plain.stack
+    key_id = begin_erasure(stack.ledger, "default", Subject("user", "ann"), reason="", by="x")
+    decider = Decider(stack.services.settings, stack.target.name)
+    decider._erase()
+    decider._services.close()
+    (erasure,) = erasures(stack.ledger.vault)
+    assert (erasure["subject"], erasure["step"]) == (key_id.hex(), DONE)
+    plain.fold()
+    assert hits(repr(stack.dump()), [CANARY]) == []
+
+
+def test_an_older_ledger_that_is_put_back_is_erased_once_more(plain: Consolidated) -> None:
+    """Without the fence; the key stays destroyed, so nothing of it is read or taken meanwhile."""
+    stack = plain.stack
+    subject = Subject("user", "ann")
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="", by="x")
+    erase.finish(stack.services, key_id)
+    redis: Any = stack.services.redis
+    redis.hdel(stack.ledger.keys.fences, key_id)
+    redis.delete(stack.ledger.keys.receipts)
+    stack.ledger.vault.renew()
+    late = event(70, user_id="ann", payload={"content": CANARY})
+    assert isinstance(stack.ledger.append([late])[0], SubjectErased)
+    assert begin_erasure(stack.ledger, "default", subject, reason="", by="x") == key_id
+    again = erase.finish(stack.services, key_id)
+    assert (again["step"], again["entries"]) == (DONE, 4)
+
+
+def test_commands_ask_before_they_erase_and_name_what_is_wrong(plain: Consolidated) -> None:
+    settings = plain.stack.services.settings
+    given = {
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+        "RECOLLECT_DATA_DIR": str(settings.data_dir),
+        "RECOLLECT_MASTER_KEY": MASTER,
+    }
+    where = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url, "--json"]
+
+    def recollect(*arguments: str, **more: str) -> tuple[int, dict[str, Any]]:
+        done = subprocess.run(
+            [*COMMAND, *arguments, *where],
+            env={**clean_environment(), **given, **more},
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    code, plan = recollect("erase", "--user", "ann")
+    assert (code, plan["entries"], plan["erased"]) == (4, 4, False)
+    assert erasures(plain.stack.ledger.vault) == []
+    code, refused = recollect("erase", "--user", "ann", "--yes", RECOLLECT_MASTER_KEY="cd" * 32)
+    assert (code, refused["error"]["retryable"]) == (3, True)
+    assert "is not the one of" in refused["error"]["message"]
+    assert recollect("receipts", "verify") == (
+        0,
+        {"ok": True, "receipts": 0, "public_key": "", "problems": []},
+    )
