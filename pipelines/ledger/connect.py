@@ -28,7 +28,7 @@ from tenacity import (
     wait_random,
 )
 
-from pipelines.ledger.sealing import Opener, may_be_sealed, opened
+from pipelines.ledger.sealing import SEALED_MARK, Opener, opened
 from pipelines.work.settings import Settings
 from projections.errors import (
     ClockAhead,
@@ -391,7 +391,7 @@ def decode_entry(
             data=data,
             request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
             fault=fault,
-            keys=keys if may_be_sealed(data) else None,
+            keys=keys if keys is not None and SEALED_MARK in data else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         if fields.keys().isdisjoint((DATA_FIELD, SEQ_FIELD, DIGEST_FIELD)):

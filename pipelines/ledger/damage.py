@@ -29,7 +29,7 @@ from pipelines.ledger.connect import (
     LedgerKeys,
     call_patiently,
 )
-from pipelines.ledger.sealing import Opener, may_be_sealed
+from pipelines.ledger.sealing import SEALED_MARK, Opener
 from projections.events import DIGEST_BYTES, content_digest
 from projections.identity import Position, event_key_digest
 
@@ -152,7 +152,7 @@ class Damage:
                 data = value[_RESTORED.size :]
                 if content_digest(data) == digest:
                     place = Position(ms, number)
-                    opener = self._opener if may_be_sealed(data) else None
+                    opener = self._opener if SEALED_MARK in data else None
                     row[seq] = Entry(partition, place, seq, data, keys=opener)
         return row
 

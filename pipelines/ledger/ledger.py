@@ -26,7 +26,7 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
-from pipelines.ledger.vault import Fences, Sealer, Vault
+from pipelines.ledger.vault import Fences, Sealer, Vault, tenant_fence
 from pipelines.observe import metrics
 from projections.errors import (
     EventConflict,
@@ -36,7 +36,7 @@ from projections.errors import (
     RecollectError,
     SubjectErased,
 )
-from projections.events import Event, content_digest, event_partition
+from projections.events import Event, content_digest, encode_event, event_partition
 from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
 
@@ -226,11 +226,15 @@ class Ledger:
         self, events: Sequence[Event], outcomes: list[Outcome | None], sealer: Sealer
     ) -> Iterator[_Chunk]:
         """Chunks, made when asked for; events that may not be sent get their outcome at once."""
-        partitions = self.partitions
+        partitions, seals = self.partitions, bool(sealer.tenants)
         chunk, size, most = _Chunk([], [], []), 0, _FIRST_CHUNK_EVENTS
         for index, event in enumerate(events):
             try:
-                data, own_bytes, fence = sealer.encode(event)
+                if seals:
+                    data, own_bytes, fence = sealer.encode(event)
+                else:  # what is told of everybody costs those who are not sealed the least
+                    data, fence = encode_event(event), tenant_fence(event.tenant)
+                    own_bytes = len(data)
             except ValueError as error:
                 outcomes[index] = InvalidEvent((("payload", str(error)),))
                 continue
@@ -373,7 +377,8 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [self._entry(partition, reply) for reply in replies]
+        vault = self.vault
+        entries = [decode_entry(partition, place, data, vault) for place, data in replies]
         return self._damage.settled(entries, after, after_seq, count)
 
     def scan(
@@ -409,7 +414,8 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [self._entry(partition, reply) for reply in replies]
+        vault = self.vault
+        entries = [decode_entry(partition, place, data, vault) for place, data in replies]
         return self._damage.mended(entries) if any(one.fault for one in entries) else entries
 
     def _entry(self, partition: int, reply: tuple[bytes, Mapping[bytes, bytes]]) -> Entry:

@@ -41,7 +41,8 @@ ERASED_EVENT: Final = "memory.erased"
 SUBJECT_KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 16
 NONCE_BYTES: Final = 12
-_MARK: Final = b',"sealed":"'
+SEALED_MARK: Final = b',"sealed":"'
+"""Stands in every sealed entry, and in hardly any other."""
 _END: Final = b'"}'
 
 _WORDLESS: Final = frozenset(
@@ -145,7 +146,7 @@ def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
     digest.update(b"%b\0%b" % (skeleton, personal))
     nonce = digest.digest()
     sealed = key.key_id + nonce + key.cipher.encrypt(nonce, personal, skeleton)
-    return b"%b%b%b%b" % (skeleton[:-1], _MARK, b2a_base64(sealed, newline=False), _END)
+    return b"%b%b%b%b" % (skeleton[:-1], SEALED_MARK, b2a_base64(sealed, newline=False), _END)
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes] | None:
@@ -153,18 +154,13 @@ def _parts(data: bytes) -> tuple[bytes, bytes] | None:
 
     The canonical JSON of an event never ends like one: behind a payload stands `trace_id`.
     """
-    place = data.rfind(_MARK)
+    place = data.rfind(SEALED_MARK)
     if place < 0:
         return None
-    begin = place + len(_MARK)
+    begin = place + len(SEALED_MARK)
     if data.find(b'"', begin) != len(data) - len(_END):
         return None
     return data[:place] + b"}", data[begin : -len(_END)]
-
-
-def may_be_sealed(data: bytes) -> bool:
-    """Whether an entry looks like a sealed one; cheap, and never wrong where it says no."""
-    return _MARK in data
 
 
 def sealed_by(data: bytes) -> bytes | None:
