@@ -39,7 +39,7 @@ from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from pipelines.ledger.ledger import Ledger
-from projections.errors import GraphError, LedgerError, UndecodableEntry
+from projections.errors import GraphError, KeysUnavailable, LedgerError, UndecodableEntry
 from projections.events import timestamp_ms, timestamp_text
 from projections.identity import Position
 from projections.schema import EDGES, ENTITY, EVENT, MAX_SUPPORTING, NODES, Kind
@@ -441,6 +441,8 @@ def add_contents(nodes: Iterable[Node], tenant: str, ledger: Callable[[], Ledger
                 node.content = entry.event().payload
             except UndecodableEntry:
                 node.content_omitted = "not in the ledger"
+            except KeysUnavailable:
+                node.content_omitted = "sealed"
 
 
 MEDIA_TYPE: Final = "text/markdown"

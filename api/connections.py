@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipelines.columns.client import ColumnsClient
 from pipelines.graph.client import connect_neo4j
 from pipelines.graph.reader import GraphReader
-from pipelines.ledger.archive import ArchiveAt
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.models.cache import ByteCache
 from pipelines.observe import metrics
@@ -195,7 +194,7 @@ class Connections:
                 partitions=self._settings.partitions,
                 id_buckets=self._settings.id_buckets,
                 checkpoints=self.checkpoints,
-                archive=ArchiveAt.of(self._settings),
+                beside=BesideRedis.of(self._settings, self._redis),
             )
 
     def cache(self, cache: metrics.Cache) -> ByteCache:

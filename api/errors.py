@@ -33,9 +33,11 @@ from projections.errors import (
     GraphAhead,
     GraphUnavailable,
     InvalidInput,
+    KeysUnavailable,
     LedgerError,
     QueryTimeout,
     RecollectError,
+    SubjectErased,
     UndecodableEntry,
 )
 
@@ -64,6 +66,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "method-not-allowed": Kind(405, "Method not allowed"),
     "request-timeout": Kind(408, "The request came too slowly"),
     "event-conflict": Kind(409, "The event id is taken by other content"),
+    "erased": Kind(409, "Whoever this is about was erased"),
     "body-too-large": Kind(413, "The body is too large"),
     "unsupported-media-type": Kind(415, "Only application/json is accepted"),
     "unsupported-encoding": Kind(415, "OTLP comes as protobuf or JSON, plain or by gzip"),
@@ -74,6 +77,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "client-closed": Kind(499, "The client hung up"),
     "internal": Kind(500, "An error of ours"),
     "ledger-unavailable": Kind(503, "The ledger is away", retry=True),
+    "keys-unavailable": Kind(503, "Sealed, and the keys are away", retry=True),
     "graph-unavailable": Kind(503, "The graph is away", retry=True),
     "partition-halted": Kind(503, "The partition is halted", retry=True),
     "too-many-connections": Kind(503, "All connections are taken", retry=True),
@@ -163,6 +167,15 @@ def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ..
                 f"Event {error.event_id} was sent before, with other content.",
                 (rule,),
             )
+        case SubjectErased():
+            rule = ("user_id", "not erased")
+            return (
+                "erased",
+                f"Event {error.event_id} is about somebody who was erased; nothing more is taken.",
+                (rule,),
+            )
+        case KeysUnavailable():
+            return "keys-unavailable", "What is sealed can be read when the keys are back.", ()
         case GraphAhead():
             detail = (
                 f"Partition {error.partition} accepts no events until the operator has run "

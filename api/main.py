@@ -56,6 +56,7 @@ from api.routes import (
     query,
     statements,
     summaries,
+    users,
     why,
 )
 from api.schemas import (
@@ -286,6 +287,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
         summaries,
         context,
         statements,
+        users,
         health,
         mcp,
     )

@@ -168,8 +168,8 @@ class Node(Wire):
     content: Any = Field(
         default=None, description="The event's payload, with `include: [content]`."
     )
-    content_omitted: Literal["too large", "not in the ledger", "ledger away"] | None = Field(
-        default=None, description="Why `content` was asked for and is not here."
+    content_omitted: Literal["too large", "not in the ledger", "ledger away", "sealed"] | None = (
+        Field(default=None, description="Why `content` was asked for and is not here.")
     )
 
 

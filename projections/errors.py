@@ -5,11 +5,13 @@ RecollectError
 ├── InvalidInput               the caller's fault; names each field and its rule      (422)
 │   └── InvalidEvent           an envelope that breaks a rule
 ├── EventConflict              same id, other content                                 (409)
+├── SubjectErased              whoever it is about was erased                         (409)
 ├── ConfigurationError         settings that contradict each other
 ├── LedgerError
 │   ├── LedgerUnavailable      Redis is away                              (503, retryable)
 │   │   ├── ClockAhead         its server's time is far ahead of ours     (503, retryable)
-│   │   └── ArchiveUnavailable  its older entries are away                (503, retryable)
+│   │   ├── ArchiveUnavailable  its older entries are away                (503, retryable)
+│   │   └── KeysUnavailable    keys of sealed events are not at hand      (503, retryable)
 │   ├── ArchiveDamaged         a file of the archive is not what was written          (503)
 │   ├── LedgerFormatMismatch   another format version or partition count
 │   ├── GraphAhead             a checkpoint names an entry that the ledger lost       (503)
@@ -100,6 +102,12 @@ class EventConflict(RecollectError):
     event_id: str
 
 
+class SubjectErased(RecollectError):
+    """Event {event_id} is about somebody who was erased: nothing more is taken about them (field user_id: not erased)"""
+
+    event_id: str
+
+
 class ConfigurationError(RecollectError):
     """Configuration: {reason}"""
 
@@ -135,6 +143,10 @@ class ArchiveDamaged(LedgerError):
 
     name: str
     rule: str
+
+
+class KeysUnavailable(LedgerUnavailable):
+    """What is sealed cannot be read or written now, the keys are away: {reason}"""
 
 
 class LedgerFormatMismatch(LedgerError):

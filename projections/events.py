@@ -219,14 +219,22 @@ def encode_event(event: Event) -> bytes:
     Raises:
         ValueError: when the payload breaks a rule of canonical JSON.
     """
-    envelope = as_envelope(event)
-    if _is_plain(event.payload):
+    return encode_fields(as_envelope(event), event.payload)
+
+
+def encode_fields(fields: Mapping[str, Any], payload: Any = None) -> bytes:
+    """Canonical JSON of fields of an envelope, of which only the payload has to be examined.
+
+    Raises:
+        ValueError: when the payload breaks a rule of canonical JSON.
+    """
+    if _is_plain(payload):
         # The other fields are checked strings and small integers: nothing is left to examine.
         try:
-            return orjson.dumps(envelope, option=_PLAIN)
+            return orjson.dumps(fields, option=_PLAIN)
         except orjson.JSONEncodeError as error:
             raise ValueError(_encoding_rule(error)) from error
-    return canonical_json(envelope, MAX_PAYLOAD_DEPTH + 1)  # the envelope is a level too
+    return canonical_json(fields, MAX_PAYLOAD_DEPTH + 1)  # the envelope is a level too
 
 
 _PLAIN = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER

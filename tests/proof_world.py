@@ -104,7 +104,9 @@ class NoWords:
 
 def stage_folds(ledger: FakeLedger, embedder: WordEmbedder | None = None) -> list[StageFold]:
     """All three stages on a ledger, their models replaced."""
-    remembered = RememberedFeatures(cast(Ledger, ledger))
+    remembered = RememberedFeatures(
+        cast(Ledger, ledger), withdrawals=lambda: ledger.vault.withdrawals
+    )
     facts = EnrichmentFacts(
         remembered, partitions=ledger.partitions, upstream=str(ENRICHMENT.upstream)
     )
@@ -112,7 +114,9 @@ def stage_folds(ledger: FakeLedger, embedder: WordEmbedder | None = None) -> lis
         ENRICHMENT,
         facts,
         enrich,
-        Deriver(embedder or WordEmbedder(), NoWords()),
+        Deriver(
+            embedder or WordEmbedder(), NoWords(), withdrawals=lambda: ledger.vault.withdrawals
+        ),
         models="words none",
     )
     deciding = StageFold(

@@ -47,6 +47,7 @@ from projections.errors import (
     InvalidInput,
     LedgerUnavailable,
     RecollectError,
+    SubjectErased,
 )
 from projections.events import Event, encode_event, is_system_event
 
@@ -278,7 +279,7 @@ def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
     match outcome:
         case Appended():
             return "duplicate" if outcome.duplicate else "accepted"
-        case EventConflict():
+        case EventConflict() | SubjectErased():
             return "conflict"
         case InvalidInput():
             return "invalid"

@@ -274,6 +274,7 @@ def picture(document: dict[str, Any]) -> RenderableType:
     )
     if ledger["at_risk"]:
         parts.append(f"[red]events may get lost: {escape(ledger['at_risk'])}[/red]")
+    parts += _sealing(document["sealing"])
     parts.append(f"[dim]derivations[/dim] {_derivations(document['derivations'])}")
     parts += _columns(document["columns"])
     parts.append(f"[dim]recall of facts[/dim] {document['recall']}")
@@ -299,6 +300,21 @@ def _archive(told: dict[str, Any] | None) -> list[str]:
     if told["problem"]:
         parts.append(f"[red]nothing is archived: {escape(told['problem'])}[/red]")
     return parts
+
+
+def _sealing(told: dict[str, Any]) -> list[str]:
+    """Which tenants are sealed, and erasures that are not done."""
+    if not told["tenants"]:
+        return []
+    rows = [f"[dim]sealed[/dim] {', '.join(told['tenants'])}; {told['erased']:,} erased"]
+    if told["error"]:
+        rows.append(f"[red]{escape(told['error'])}[/red]")
+    rows.extend(
+        f"[yellow]erasing {row['subject']} of {row['tenant']}: {row['step']} since "
+        f"{row['requested_at']}[/yellow]"
+        for row in told["under_way"]
+    )
+    return rows
 
 
 def _derivations(told: dict[str, Any]) -> str:

@@ -43,6 +43,7 @@ environment ([cyan]RECOLLECT_REDIS_URL[/cyan] …). Without either, a command us
 services of the data folder if they are running.
 """
 RUNNING, EVENTS, LOOKING, GRAPH = "Running", "Events", "Looking", "Graph"
+ERASING = "Erasing"
 
 
 class Listed(NamedTuple):
@@ -157,6 +158,16 @@ COMMANDS: dict[str, Listed] = {
         "services",
         GRAPH,
         "List, activate, move and drop the graphs that are folded from this ledger.",
+    ),
+    "seal": Listed(
+        "erasing", ERASING, "Encrypt what a new tenant is told, with a key for each of its users."
+    ),
+    "erase": Listed(
+        "erasing", ERASING, "Erase a user of a sealed tenant everywhere, and sign a receipt."
+    ),
+    "receipts": Listed("erasing", ERASING, "List and verify the receipts of erasures."),
+    "rotate-master-key": Listed(
+        "erasing", ERASING, "Wrap the keys of sealed tenants with another master key."
     ),
     "dead-letters": Listed(
         "rebuild", GRAPH, "List, show, retry, drop and release entries that a stage could not fold."

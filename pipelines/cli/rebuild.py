@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import FAILED, OK, WHOLE_GRAPH, report_error
@@ -21,10 +23,12 @@ from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
 from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
+from pipelines.operations.traces import FEWEST_CHARACTERS, traces
 from pipelines.proof.columns import prove_columns
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES
 from projections.errors import ConfigurationError, UnknownTarget
+from projections.events import DEFAULT_TENANT
 from projections.identity import START, Position
 
 RELEASED_S = 600
@@ -277,6 +281,21 @@ def verify(
             "--fast", help="the projection alone, by sums; in little memory, and without models"
         ),
     ] = False,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            "--subject",
+            metavar="USER",
+            help="instead: look for this user of --tenant in ledger, graphs and files; exit 1 if "
+            "anything is left",
+        ),
+    ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            "--words", metavar="FILE", help="with --subject: words to look for, too, one a line"
+        ),
+    ] = None,
 ) -> int:
     """Fold the ledger again and compare: exit 0 same, 1 divergence.
 
@@ -286,6 +305,12 @@ def verify(
     what their texts say, and of the neighbours in a large graph one in a hundred may be missing.
     Of the whole active graph, the columns in memory are then compared with it.
     """
+    if words is not None and subject is None:
+        raise typer.BadParameter("goes with --subject", param_hint="--words")
+    if subject is not None:
+        if fast or stage or session or target or repair:
+            raise typer.BadParameter("goes with --tenant and --words alone", param_hint="--subject")
+        return find_traces(invocation, tenant or DEFAULT_TENANT, subject, words)
     row = None if stage is None else stage_named(stage, "--stage")
     if fast and (stage or session or tenant):
         raise typer.BadParameter("the fast look is about the whole graph", param_hint="--fast")
@@ -305,6 +330,30 @@ def verify(
             with progress.waiting("comparing the columns"):
                 prove_columns(invocation.services, report, repair=repair)
     invocation.answer(report.as_dict(), lambda out: show_verified(out, report.as_dict()))
+    return OK if report.ok else FAILED
+
+
+def find_traces(invocation: Invocation, tenant: str, user: str, words: Path | None) -> int:
+    """Tell where something of a user is left."""
+    lines: list[str] = []
+    if words is not None:
+        try:
+            lines = [line for line in words.read_text().splitlines() if line]
+        except (OSError, UnicodeError) as error:
+            raise typer.BadParameter(str(error), param_hint="--words") from None
+        if any(len(line) < FEWEST_CHARACTERS for line in lines):
+            rule = f"words of {FEWEST_CHARACTERS} characters at least"
+            raise typer.BadParameter(rule, param_hint="--words")
+    with invocation.progress() as progress, progress.waiting("looking for what is left"):
+        report = traces(invocation.services, tenant, user, lines)
+
+    def show(out: Console) -> None:
+        places = {"ledger": report.ledger, **report.graphs, **report.files}
+        for place, count in places.items():
+            colour = "red" if count else "green"
+            out.print(f"[{colour}]{count:>7,}[/{colour}]  {escape(place)}", soft_wrap=True)
+
+    invocation.answer(report.as_dict(), show)
     return OK if report.ok else FAILED
 
 

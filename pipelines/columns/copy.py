@@ -27,12 +27,13 @@ from pipelines.columns.readings import Readings
 from pipelines.columns.tables import Array
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode
+from pipelines.ledger.sealing import ERASED_USER
 from pipelines.local.data_folder import locked
 from pipelines.local.private_files import private_folder
-from pipelines.local.sqlite_files import beside, connect, make_file, prepare, writing
+from pipelines.local.sqlite_files import beside, connect, empty_log, make_file, prepare, writing
 from projections import structural
 from projections.operations import Key
-from projections.schema import EDGES, NODES
+from projections.schema import EDGES, EVENT, NODES
 
 _FORMAT: Final = orjson.dumps(
     [
@@ -181,6 +182,8 @@ class Copy:
                 _put_nodes(db, nodes)
                 self._put_edges(db, readings.edges)
                 self._put_place(db, place)
+            if gone or any(_is_erased(at[0], node) for at, node in readings.nodes.items()):
+                empty_log(db)
 
         self._try(write)
 
@@ -238,6 +241,12 @@ class Copy:
 
 
 # -- rows ------------------------------------------------------------------------------------------
+
+
+def _is_erased(label: str, node: FoundNode | None) -> bool:
+    """Whether it is an event of somebody who was erased."""
+    user = node.values.get("user_id") if node is not None and label == EVENT.label else None
+    return isinstance(user, str) and user.startswith(ERASED_USER)
 
 
 def _put_nodes(db: sqlite3.Connection, nodes: Iterable[LabelledNode]) -> None:

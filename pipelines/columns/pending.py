@@ -17,6 +17,7 @@ from pipelines.columns.readings import Readings
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.rows import Advanced, FoundNode
 from pipelines.ledger.connect import Entry
+from pipelines.ledger.sealing import sealed_by
 from projections.events import is_system_event
 from projections.identity import START, Position
 from projections.operations import Checkpoint, Key
@@ -53,6 +54,8 @@ def accepted(entry: Entry) -> Accepted | None:
     """
     if entry.fault:
         return None  # the ledger's own readers see to that
+    if sealed_by(entry.data) is not None:
+        return None  # this process has no keys: what is sealed is found once the graph has it
     event = entry.event()
     if is_system_event(event.event_type):
         return None

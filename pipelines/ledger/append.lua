@@ -2,7 +2,7 @@
 --
 -- ARGV: the latest time that the caller believes (ms u64) and the id of the request or '', a
 -- record for each event joined into one string (key digest 16 B, content digest 16 B, partition
--- u16), then the canonical JSON of each. Reply, one string:
+-- u16, fence 16 B), then the canonical JSON of each. Reply, one string:
 -- the clock's ms u64 and the seq u32 before the first new event, the others follow it in order;
 -- then a record for each event that is not new: its index u16 from 0, status u8, and the place
 -- (partition u16, ms u64, seq u32) of a known one. All big-endian. Few parts both ways, because
@@ -15,8 +15,10 @@ local EPOCH_KEY, CLOCK_KEY, BUCKET_KEY = '@PREFIX@:epoch', '@PREFIX@:clock', '@P
 local STREAM_KEY, SEQ_KEY = '{@PREFIX@:%d}:ledger', '{@PREFIX@:%d}:seq'
 local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
 local ARCHIVED_KEY = '{@PREFIX@:%d}:archived'
+local FENCES_KEY = '@PREFIX@:fences'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
 local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
+local FENCED = '\6'
 local NOWHERE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- `format` makes text of a number in a third of the time that `..` takes.
@@ -44,6 +46,9 @@ local first, id_format = n, format('%.0f-', ms) .. '%d'
 
 local request, records = sub(ARGV[1], 9), ARGV[2]
 local halted, streams, seqs, grown = {}, {}, {}, {}
+-- An event is fenced off whose tenant is sealed and it is not, or which is about somebody erased.
+-- In the one call that appends: whatever a client believed before, nothing gets past a fence.
+local fences, fenced = call('EXISTS', FENCES_KEY) == 1, {}
 local reply = { pack('>I8I4', ms, n) }
 
 local function number(entry)
@@ -108,7 +113,14 @@ local function put_right(known, digest, data)
 end
 
 local function append(index, data)
-  local field, digest, partition = record('>c16c16H', records, index * 34 + 1)
+  local field, digest, partition, fence = record('>c16c16Hc16', records, index * 50 + 1)
+  if fences and fenced[fence] == nil then
+    fenced[fence] = call('HEXISTS', FENCES_KEY, fence) == 1
+  end
+  if fenced[fence] then
+    reply[#reply + 1] = pack('>I2', index) .. FENCED .. NOWHERE
+    return
+  end
   if not streams[partition] then open(partition) end
   local b1, b2, b3, b4 = byte(field, 1, 4)
   local bucket = format(BUCKET_KEY, (((b1 * 256 + b2) * 256 + b3) * 256 + b4) % BUCKETS)

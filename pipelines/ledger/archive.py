@@ -17,6 +17,7 @@ import redis
 from pipelines.ledger.archive_files import ArchiveFiles
 from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
 from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
+from pipelines.ledger.sealing import Opener
 from pipelines.ledger.segments import (
     Manifest,
     Row,
@@ -111,12 +112,16 @@ class Archive:
         client: of the ledger's Redis.
         keys: names of its keys.
         place: where the files are.
+        opener: of entries that are sealed.
     """
 
-    def __init__(self, client: redis.Redis, keys: LedgerKeys, place: ArchiveAt) -> None:
+    def __init__(
+        self, client: redis.Redis, keys: LedgerKeys, place: ArchiveAt, opener: Opener | None = None
+    ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._place = place
+        self._opener = opener
         self._lock = threading.Lock()
         self._files: ArchiveFiles | None = None
         self._manifests: dict[int, Manifest] = {}
@@ -277,7 +282,7 @@ class Archive:
         entries: list[Entry] = []
         for row in manifest.rows_between(seq, last_seq):
             entries += self.segment(manifest.partition, row).entries(seq, last_seq)
-        return entries
+        return [entry.opened_by(self._opener) for entry in entries]
 
     def _seq_from(self, manifest: Manifest, position: Position, *, behind: bool = False) -> int:
         """Number of the first entry that is not before a position, or is behind it."""

@@ -28,6 +28,7 @@ from tenacity import (
     wait_random,
 )
 
+from pipelines.ledger.sealing import SEALED_MARK, Opener, opened
 from pipelines.work.settings import Settings
 from projections.errors import (
     ClockAhead,
@@ -37,7 +38,7 @@ from projections.errors import (
     LedgerUnavailable,
     UndecodableEntry,
 )
-from projections.events import Event, content_digest, decode_event
+from projections.events import Event, content_digest
 from projections.identity import START, Position
 
 RedisClient = redis.Redis
@@ -213,10 +214,12 @@ class Entry(NamedTuple):
 
     Attributes:
         seq: number of the entry within its partition: 1, 2, 3 … without a gap.
-        data: canonical JSON of the event; nothing, where it is not what was appended.
+        data: canonical JSON of the event, sealed where its tenant is (`sealing`); nothing, where
+            it is not what was appended.
         request_id: of the request that brought it, for the logs; not part of the event.
         fault: why the entry is held out. The position of a lost one stands for its own: it lies
             behind the entry before it, and not behind the true one.
+        keys: what opens it if it is sealed.
     """
 
     partition: int
@@ -225,11 +228,16 @@ class Entry(NamedTuple):
     data: bytes
     request_id: str | None = None
     fault: Fault = SOUND
+    keys: Opener | None = None
 
     @property
     def digest(self) -> str:
         """Hex of the content's digest, as a checkpoint keeps it; empty when it is held out."""
         return "" if self.fault else content_digest(self.data).hex()
+
+    def opened_by(self, opener: Opener | None) -> Entry:
+        """The same, opened by these keys if it is sealed."""
+        return self._replace(keys=opener) if SEALED_MARK in self.data else self
 
     def event(self) -> Event:
         """The event.
@@ -237,12 +245,13 @@ class Entry(NamedTuple):
         Raises:
             EntryHeldOut: the entry is not what was appended.
             UndecodableEntry: it is no event.
+            KeysUnavailable: it is sealed, and its key is not at hand.
         """
         if self.fault:
             raise EntryHeldOut(
                 partition=self.partition, position=str(self.position), reason=self.fault
             )
-        return decode_event(self.data, partition=self.partition, position=str(self.position))
+        return opened(self.data, self.keys, partition=self.partition, position=str(self.position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +304,16 @@ class LedgerKeys:
     def faults(self) -> str:
         """Entries that readers held out, until they are put right."""
         return f"{self.prefix}:faults"
+
+    @property
+    def fences(self) -> str:
+        """Tenants that are sealed, and who was erased."""
+        return f"{self.prefix}:fences"
+
+    @property
+    def receipts(self) -> str:
+        """Receipts of erasures, the oldest first."""
+        return f"{self.prefix}:receipts"
 
     @property
     def epoch(self) -> str:
@@ -365,8 +384,19 @@ def before(first: Position) -> Position:
     return Position(first.ms - 1, 2**64 - 1) if first.ms else START
 
 
-def decode_entry(partition: int, entry_id: bytes, fields: Mapping[bytes, bytes]) -> Entry:
+def decode_entry(
+    partition: int,
+    entry_id: bytes,
+    fields: Mapping[bytes, bytes],
+    keys: Opener | None = None,
+) -> Entry:
     """An entry from the id and the fields of a stream entry, compared with the digest in it.
+
+    Args:
+        partition: that it is of.
+        entry_id: as Redis writes it.
+        fields: of the stream entry.
+        keys: what opens the entry when its event is asked for.
 
     Raises:
         UndecodableEntry: the stream holds something that the append script did not write.
@@ -384,6 +414,7 @@ def decode_entry(partition: int, entry_id: bytes, fields: Mapping[bytes, bytes])
             data=data,
             request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
             fault=fault,
+            keys=keys if keys is not None and SEALED_MARK in data else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         if fields.keys().isdisjoint((DATA_FIELD, SEQ_FIELD, DIGEST_FIELD)):

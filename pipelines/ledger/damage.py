@@ -29,6 +29,7 @@ from pipelines.ledger.connect import (
     LedgerKeys,
     call_patiently,
 )
+from pipelines.ledger.sealing import SEALED_MARK, Opener
 from projections.events import DIGEST_BYTES, content_digest
 from projections.identity import Position, event_key_digest
 
@@ -80,12 +81,21 @@ class Damage:
         client: of the ledger's Redis.
         keys: names of its keys.
         id_buckets: of the ledger's id index.
+        opener: of what was put right, if it is sealed.
     """
 
-    def __init__(self, client: redis.Redis, keys: LedgerKeys, *, id_buckets: int) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        keys: LedgerKeys,
+        *,
+        id_buckets: int,
+        opener: Opener | None = None,
+    ) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._id_buckets = id_buckets
+        self._opener = opener
 
     def settled(
         self, entries: list[Entry], after: Position, after_seq: int | None, count: int
@@ -145,7 +155,9 @@ class Damage:
                 digest, ms, number = _RESTORED.unpack_from(value)
                 data = value[_RESTORED.size :]
                 if content_digest(data) == digest:
-                    row[seq] = Entry(partition, Position(ms, number), seq, data)
+                    place = Position(ms, number)
+                    opener = self._opener if SEALED_MARK in data else None
+                    row[seq] = Entry(partition, place, seq, data, keys=opener)
         return row
 
     def held_out(self, partitions: int) -> HeldOut:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import redis
 
@@ -31,7 +31,9 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Damage, HeldOut, Place
 from pipelines.ledger.epoch import Admission, ReadCheckpoints
+from pipelines.ledger.vault import Fences, Sealer, Vault, make_vault, tenant_fence
 from pipelines.observe import metrics
+from pipelines.work.settings import Settings
 from projections.errors import (
     ArchiveDamaged,
     ArchiveUnavailable,
@@ -40,6 +42,7 @@ from projections.errors import (
     LedgerError,
     LedgerUnavailable,
     RecollectError,
+    SubjectErased,
 )
 from projections.events import Event, content_digest, encode_event, event_partition
 from projections.identity import START, Position, event_key_digest
@@ -55,14 +58,14 @@ CLOCK_AHEAD_S = 60.0
 _CHUNK_EVENTS = 128
 _FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
 _CHUNK_BYTES = 1024 * 1024
-# Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content
-# digest, partition); ms and seq before the first new event; an event that is not new (number in
+# Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content digest,
+# partition, fence); ms and seq before the first new event; an event that is not new (number in
 # the chunk, status, place); the latest time that the caller believes.
-_RECORD = Struct(">16s16sH")
+_RECORD = Struct(">16s16sH16s")
 _CLOCK = Struct(">QI")
 _KNOWN = Struct(">HBHQI")
 _LIMIT = Struct(">Q")
-_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS = range(1, 6)
+_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS, _FENCED = range(1, 7)
 
 # One reply, one moment: over all partitions, nothing is appended between two of these.
 _TAILS = """
@@ -86,7 +89,8 @@ class Appended(NamedTuple):
 
 
 Outcome = Appended | RecollectError
-"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent. Returned, not raised."""
+"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent, SubjectErased. Returned, not
+raised."""
 
 
 class Tail(NamedTuple):
@@ -120,6 +124,23 @@ class _Chunk(NamedTuple):
         return [b"".join((head, *self.data))]
 
 
+class BesideRedis(NamedTuple):
+    """What of a ledger is not in its Redis.
+
+    Attributes:
+        archive: where archived entries are.
+        vault: seals and opens the events of sealed tenants; None: this process has no keys.
+    """
+
+    archive: ArchiveAt = AS_RECORDED
+    vault: Vault | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, client: redis.Redis) -> Self:
+        """As the settings say."""
+        return cls(ArchiveAt.of(settings), make_vault(settings, client))
+
+
 class Ledger:
     """Appends to the ledger and reads it. Safe for threads.
 
@@ -132,7 +153,7 @@ class Ledger:
         patience_s: how long a call goes on trying while Redis is away.
         clock_ahead_s: how far the server's time may be ahead of this process' own.
         clock: this process' own time, seconds since the epoch.
-        archive: where archived entries are.
+        beside: what it needs beside Redis.
 
     Raises:
         LedgerUnavailable: Redis is away.
@@ -151,7 +172,7 @@ class Ledger:
         patience_s: float = PATIENCE_S,
         clock_ahead_s: float = CLOCK_AHEAD_S,
         clock: Callable[[], float] = time.time,
-        archive: ArchiveAt = AS_RECORDED,
+        beside: BesideRedis | None = None,
     ) -> None:
         self.partitions = partitions
         self.id_buckets = id_buckets
@@ -161,7 +182,9 @@ class Ledger:
         self._clock = clock
         self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
         self._patience_s = patience_s
-        self.archive = Archive(redis, self.keys, archive)
+        beside = beside or BesideRedis()
+        self.vault = beside.vault or Vault(Fences(redis, self.keys), None)
+        self.archive = Archive(redis, self.keys, beside.archive, self.vault)
         self._admission = Admission(
             redis,
             self.keys,
@@ -170,7 +193,7 @@ class Ledger:
             checkpoints=checkpoints,
             archive=self.archive,
         )
-        self._damage = Damage(redis, self.keys, id_buckets=id_buckets)
+        self._damage = Damage(redis, self.keys, id_buckets=id_buckets, opener=self.vault)
         self._script = ""
         call_patiently(self._admission.refuse_eviction, patience_s=patience_s)
         call_patiently(self._admission.ensure_format, patience_s=patience_s)
@@ -205,10 +228,12 @@ class Ledger:
             LedgerUnavailable: Redis is away, full, or its process cannot be admitted; events of
                 the front may have been appended, never one behind another that was not.
             ClockAhead: the server's time is too far ahead of this process'.
+            KeysUnavailable: a tenant of theirs is sealed, and keys are not at hand.
             LedgerError: Redis refuses for another reason.
         """
         outcomes: list[Outcome | None] = [None] * len(events)
-        queue = _Chunks(self._encode(events, outcomes))
+        sealer = self.vault.sealer(events)
+        queue = _Chunks(self._encode(events, outcomes, sealer))
         latest_ms = int((self._clock() + self.clock_ahead_s) * 1000)
         request = _LIMIT.pack(latest_ms) + request_id[:128].encode()
         call_patiently(
@@ -216,20 +241,36 @@ class Ledger:
             patience_s=self._patience_s,
             retry_on=lambda error: is_passing(error) or is_not_admitted(error),
         )
+        fenced = [index for index, one in enumerate(outcomes) if isinstance(one, SubjectErased)]
+        late = [index for index in fenced if events[index].tenant not in sealer.tenants]
+        if late:  # their tenants were sealed since this process looked
+            self.vault.renew()
+            again = self.append([events[index] for index in late], request_id=request_id)
+            for index, outcome in zip(late, again, strict=True):
+                outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
-    def _encode(self, events: Sequence[Event], outcomes: list[Outcome | None]) -> Iterator[_Chunk]:
+    def _encode(
+        self, events: Sequence[Event], outcomes: list[Outcome | None], sealer: Sealer
+    ) -> Iterator[_Chunk]:
         """Chunks, made when asked for; events that may not be sent get their outcome at once."""
-        partitions = self.partitions
+        partitions, seals = self.partitions, bool(sealer.tenants)
         chunk, size, most = _Chunk([], [], []), 0, _FIRST_CHUNK_EVENTS
         for index, event in enumerate(events):
             try:
-                data = encode_event(event)
+                if seals:
+                    data, own_bytes, fence = sealer.encode(event)
+                else:  # what is told of everybody costs those who are not sealed the least
+                    data, fence = encode_event(event), tenant_fence(event.tenant)
+                    own_bytes = len(data)
             except ValueError as error:
                 outcomes[index] = InvalidEvent((("payload", str(error)),))
                 continue
+            except SubjectErased as error:
+                outcomes[index] = error
+                continue
             length = len(data)
-            if length > MAX_ENTRY_BYTES:
+            if own_bytes > MAX_ENTRY_BYTES:
                 rule = f"at most {MAX_ENTRY_BYTES // 1024} KiB serialised"
                 outcomes[index] = InvalidEvent((("(event)", rule),))
                 continue
@@ -239,7 +280,7 @@ class Ledger:
             partition = event_partition(event, partitions)
             key = event_key_digest(event.tenant, event.event_id)
             chunk.places.append((index, partition))
-            chunk.records.append(_RECORD.pack(key, content_digest(data), partition))
+            chunk.records.append(_RECORD.pack(key, content_digest(data), partition, fence))
             chunk.data.append(b"$%d\r\n%b\r\n" % (length, data))
             size += length
         if chunk.places:
@@ -310,6 +351,8 @@ class Ledger:
                     metrics.ENTRIES_RESTORED.inc()
             elif status == _CONFLICT:
                 outcomes[index] = EventConflict(event_id=events[index].event_id)
+            elif status == _FENCED:
+                outcomes[index] = SubjectErased(event_id=events[index].event_id)
             elif status == _HOMELESS:
                 outcomes[index] = LedgerError(
                     reason=f"the entry {Position(first_ms, first_seq)} is lost and its number is "
@@ -363,7 +406,7 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [decode_entry(partition, *reply) for reply in replies]
+        entries = [self._entry(partition, reply) for reply in replies]
         if self._is_whole(entries, after_seq, until):
             return self._damage.settled(entries, after, after_seq, count)
         boundary = self.archive.boundary(partition)
@@ -426,12 +469,15 @@ class Ledger:
             ),
             patience_s=self._patience_s,
         )
-        entries = [decode_entry(partition, *reply) for reply in replies]
+        entries = [self._entry(partition, reply) for reply in replies]
         if len(entries) < count and (boundary := self.archive.boundary(partition)).seq:
             beyond = entries[-1].position if entries else before
             left = count - len(entries)
             entries += self.archive.before(partition, boundary, beyond, left)
         return self._damage.mended_if_needed(entries)
+
+    def _entry(self, partition: int, reply: tuple[bytes, Mapping[bytes, bytes]]) -> Entry:
+        return decode_entry(partition, *reply, self.vault)
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         """The entry of an event, by the id index. Raises as `read` does."""
@@ -474,7 +520,7 @@ class Ledger:
         judged = [
             self._damage.compared(
                 place,
-                decode_entry(place.partition, *reply[0])
+                self._entry(place.partition, reply[0])
                 if reply
                 else self._archived(place.partition, place.position, place.seq, boundaries),
             )
@@ -506,7 +552,7 @@ class Ledger:
             patience_s=self._patience_s,
         )
         if replies:
-            entry = decode_entry(partition, *replies[0])
+            entry = self._entry(partition, replies[0])
             if not entry.seq and seq is not None:
                 entry = entry._replace(seq=seq)
             return self._damage.mended_if_needed([entry])[0]

@@ -44,7 +44,16 @@ def prepare(db: sqlite3.Connection, schema: str) -> None:
     """
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file, too
     db.executescript(schema)
+
+
+def empty_log(db: sqlite3.Connection) -> None:
+    """Write the log into the file and cut it off: it may still hold what was deleted.
+
+    Where others read meanwhile it stays as it is, until the next time.
+    """
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextmanager

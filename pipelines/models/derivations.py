@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
@@ -34,6 +35,7 @@ from pipelines.local.sqlite_files import (
     BUSY_S,
     beside,
     connect,
+    empty_log,
     is_damage,
     make_file,
     prepare,
@@ -155,6 +157,7 @@ class SqliteStore:
                     "DELETE FROM derivation WHERE kind = ? AND digest = ?",
                     [(kind, digest) for digest in digests],
                 )
+            empty_log(db)
 
         self._do(delete)
 
@@ -411,6 +414,7 @@ class Derivations:
         self._store = store
         self._now = now
         self._until_s: float | None = None
+        self._asked_for: defaultdict[Kind, set[Digest]] | None = None
         self.unkept = 0
 
     @property
@@ -418,9 +422,34 @@ class Derivations:
         """Whether there is a store."""
         return self._store is not None
 
+    @contextmanager
+    def forgetting(self) -> Iterator[dict[Kind, set[Digest]]]:
+        """Keep nothing meanwhile, and forget at the end whatever was asked for.
+
+        So what is kept of some events is forgotten by deriving them once more: nobody else has to
+        know by what it is kept. It is for one thread, and for no other use of this.
+
+        Yields:
+            What was asked for so far, by kind.
+
+        Raises:
+            DerivationsUnavailable: the store failed.
+        """
+        asked_for: defaultdict[Kind, set[Digest]] = defaultdict(set)
+        self._asked_for = asked_for
+        try:
+            yield asked_for
+        finally:
+            self._asked_for = None
+        if self._store is not None:
+            for kind, digests in asked_for.items():
+                self._store.forget(kind, sorted(digests))
+
     def get(self, kind: Kind, digests: Iterable[Digest]) -> dict[Digest, bytes]:
         """The values that are there and whole, by digest."""
         wanted = list(dict.fromkeys(digests))
+        if self._asked_for is not None:
+            self._asked_for[kind].update(wanted)
         if self._store is None or not wanted:
             return {}
         store = self._store
@@ -436,7 +465,7 @@ class Derivations:
 
     def put(self, kind: Kind, values: Mapping[Digest, bytes]) -> dict[Digest, bytes]:
         """Keep values by digest; returns for each the one that stands, perhaps another's."""
-        if self._store is None or not values:
+        if self._store is None or not values or self._asked_for is not None:
             return dict(values)
         store = self._store
         sealed = {digest: _sealed(kind, digest, value) for digest, value in values.items()}

@@ -16,8 +16,11 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.archive import URL_FIELD
+from pipelines.ledger.erasing import DONE, erasures
+from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
+from pipelines.ledger.vault import SEALED
 from pipelines.models.derivations import shown_url, tally
 from pipelines.work.services import MEMORY_SCHEME, Services
 from pipelines.work.settings import Settings
@@ -26,6 +29,7 @@ from projections.errors import (
     DerivationsUnavailable,
     GraphError,
     GraphUnavailable,
+    KeysUnavailable,
     RecollectError,
 )
 from projections.events import timestamp_text
@@ -114,6 +118,7 @@ def status(services: Services) -> dict[str, Any]:
             "at_risk": risk or None,
             "archive": archived,
         },
+        "sealing": _sealing(ledger),
         "derivations": _derivations(services.settings, ledger, tails),
         "columns": _columns(services.settings, target),
         "active": target.name,
@@ -130,6 +135,31 @@ def status(services: Services) -> dict[str, Any]:
         ],
         "errors": [
             {"kind": type(e).__name__, "message": str(e), "retryable": e.retryable} for e in errors
+        ],
+    }
+
+
+def _sealing(ledger: Ledger) -> dict[str, Any]:
+    """Which tenants are sealed, whether the keys are at hand, and erasures that are not done."""
+    vault = ledger.vault
+    tenants = sorted(t for t, state in vault.fences.read().tenants.items() if state == SEALED)
+    error = None
+    if tenants:
+        try:
+            vault.renew()
+            vault.require_store().own(NAMING)
+            vault.known()
+        except KeysUnavailable as away:
+            error = str(away)
+    rows = erasures(vault)
+    return {
+        "tenants": tenants,
+        "error": error,
+        "erased": sum(row["step"] == DONE for row in rows),
+        "under_way": [
+            {name: row[name] for name in ("subject", "tenant", "step", "requested_at")}
+            for row in rows
+            if row["step"] != DONE
         ],
     }
 

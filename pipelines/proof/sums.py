@@ -18,9 +18,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from pipelines.ledger.archive import ArchiveAt
 from pipelines.ledger.connect import connect_redis
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.local.python_process import end_with_standard_input, python_environment
 from projections.digest import POSITION, edge_number, element_digest, placed
 from projections.errors import RecollectError, UndecodableEntry
@@ -248,7 +247,7 @@ def main() -> None:
             partitions=settings.partitions,
             id_buckets=settings.id_buckets,
             checkpoints=dict,  # asked before an append only
-            archive=ArchiveAt.of(settings),
+            beside=BesideRedis.of(settings, client),
         )
         sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
     except RecollectError as error:

@@ -14,8 +14,10 @@ from typing import NamedTuple
 import structlog
 
 from consolidation.forgetting import EventKey
+from pipelines.ledger.erasing import DONE, erasures
 from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
+from pipelines.operations.erase import finish
 from pipelines.operations.passes.scopes import PassScope, are_requests, due
 from pipelines.work.app import StageApp
 from pipelines.work.catch_up import bring_back, missing
@@ -106,6 +108,7 @@ class Decider:
                 self._rests_until_s = monotonic() + self._settings.consolidation_look_s
 
     def _run(self) -> metrics.PassOutcome | None:
+        self._erase()
         self._bring_back()
         due = self.due()
         if due is None or self._stopping.is_set():
@@ -117,6 +120,18 @@ class Decider:
         logger.info("pass is due", target=self._target, reason=due.reason)
         report = consolidate(self._services, scopes=due.scopes, stop=ends, folds=False)
         return "complete" if report.complete else "out_of_time"
+
+    def _erase(self) -> None:
+        """Do what is left of erasures that somebody asked for."""
+        if self._services.ledger.vault.store is None or not self._is_active():
+            return
+        for erasure in erasures(self._services.ledger.vault):
+            if erasure["step"] != DONE:
+                logger.info("erasing", subject=erasure["subject"], step=erasure["step"])
+                finish(self._services, bytes.fromhex(erasure["subject"]))
+
+    def _is_active(self) -> bool:
+        return self._services.active().name == self._target
 
     def _bring_back(self) -> None:
         """Fold again what was recalled and left behind, also on a target that stands by.
@@ -136,10 +151,9 @@ class Decider:
         """Why a pass is due now; None: none is."""
         if monotonic() < self._rests_until_s:
             return None
-        target = self._services.active()
-        if target.name != self._target:
+        if not self._is_active():
             return None
-        graph = self._services.graph(target)
+        graph = self._services.graph(self._services.active())
         if not are_requests(graph) and monotonic() < self._looks_at_s:
             return None
         self._looks_at_s = monotonic() + self._settings.consolidation_look_s

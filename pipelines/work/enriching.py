@@ -63,6 +63,7 @@ class Deriver:
         language_model: adds to what the rules find in messages; None: off.
         events: what the rules found before; None: it is derived anew.
         memory: of a process that asks nobody; gives None in one that does.
+        withdrawals: of the vault: another number once the key of an event may have gone.
     """
 
     def __init__(
@@ -73,8 +74,11 @@ class Deriver:
         language_model: ChatModel | None = None,
         events: KeptEvents | None = None,
         memory: Callable[[], Memory | None] = lambda: None,
+        withdrawals: Callable[[], int] = lambda: 0,
     ) -> None:
         self._memory = memory
+        self._withdrawals = withdrawals
+        self._withdrawn = withdrawals()
         self._embedder = embedder
         self._recognizer = recognizer
         self._resolver = resolver
@@ -97,7 +101,11 @@ class Deriver:
             for position, event in batch
             if is_ours(event) or not is_system_event(event.event_type)
         ]
+        withdrawn = self._withdrawals()
         with self._guard:
+            if withdrawn != self._withdrawn:
+                self._withdrawn = withdrawn
+                self._cache.clear()
             cached = {
                 event.key: self._cache[event.key] for _, event in ours if event.key in self._cache
             }
@@ -268,7 +276,10 @@ def enrichment_fold(
     """
     models = models or services.models
     models.load()
-    remembered = RememberedFeatures(services.ledger, models.resolver)
+    vault = services.ledger.vault
+    remembered = RememberedFeatures(
+        services.ledger, models.resolver, withdrawals=lambda: vault.withdrawals
+    )
     language_model = models.language_model
     recognizer = models.recognizer
     events = None
@@ -286,6 +297,7 @@ def enrichment_fold(
         language_model,
         events=events,
         memory=lambda: models.memory,
+        withdrawals=lambda: vault.withdrawals,
     )
     return StageFold(
         stage,

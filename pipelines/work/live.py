@@ -19,7 +19,7 @@ from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
 from pipelines.work.transport.group import Start
-from projections.errors import EventConflict, GraphAhead, RecollectError
+from projections.errors import EventConflict, GraphAhead, RecollectError, SubjectErased
 from projections.events import Event
 from projections.identity import Position
 from projections.operations import Checkpoint
@@ -102,9 +102,9 @@ class LiveRunner(Runner):
         return outcomes
 
     def _again(self, entry: Entry) -> Entry:
-        """The entry; of one that is held out, what the ledger says by now."""
+        """The entry with what opens it; of one that is held out, what the ledger says by now."""
         if not entry.fault:
-            return entry
+            return entry if entry.keys else entry._replace(keys=self.ledger.vault)
         now = self.ledger.entry_at(entry.partition, entry.position, entry.seq)
         return entry if now is None else now._replace(position=entry.position)
 
@@ -212,6 +212,6 @@ class Decisions:
         for outcome in self._services.ledger.append(events):
             if isinstance(outcome, Appended):
                 new += not outcome.duplicate
-            elif not isinstance(outcome, EventConflict):
+            elif not isinstance(outcome, EventConflict | SubjectErased):
                 raise outcome
         return new

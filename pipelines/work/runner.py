@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -409,11 +410,8 @@ class Runner:
 
     def _record(self, transaction: Transaction, entry: Entry, kind: str, reason: str) -> None:
         tenant = event_id = None
-        try:
-            event = entry.event()
-            tenant, event_id = event.key
-        except RecollectError:
-            pass  # an entry that is no event has no id; its position tells where it stands
+        with suppress(RecollectError):  # what is no event has no id; its position tells where it is
+            tenant, event_id = self._again(entry).event().key
         transaction.add_dead_letter(
             self.stage.name,
             entry.partition,

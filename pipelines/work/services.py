@@ -18,9 +18,8 @@ from pipelines.graph.client import connect_neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.reader import GraphReader
-from pipelines.ledger.archive import ArchiveAt
 from pipelines.ledger.connect import RedisClient, connect_redis
-from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
 from pipelines.work.folds import StageFold
 from pipelines.work.settings import Settings
@@ -97,7 +96,7 @@ class Services:
             partitions=self.settings.partitions,
             id_buckets=self.settings.id_buckets,
             checkpoints=self.checkpoints,
-            archive=ArchiveAt.of(self.settings),
+            beside=BesideRedis.of(self.settings, self.redis),
         )
 
     @cached_property

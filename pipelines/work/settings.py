@@ -41,6 +41,7 @@ SQLITE_SCHEME = "sqlite://"
 _LOOPBACK = "127.0.0.1"
 _LOOPBACKS = (_LOOPBACK, "localhost", "::1")
 _REDIS_PORT = 6_379
+_MASTER_KEY = re.compile(r"[0-9a-f]{64}")
 _RATE = re.compile(r"\s*[1-9]\d{0,11}\s*/\s*(\d{1,6}\s*)?(second|minute|hour|day|month)s?\s*")
 
 
@@ -102,6 +103,15 @@ class Settings(BaseSettings):
     )
     derivations_password: SecretStr | None = Field(
         default=None, description="password of the Redis at `derivations_url`"
+    )
+    master_key: SecretStr | None = Field(
+        default=None,
+        description="64 hexadecimal digits that wrap the keys of sealed tenants; nothing sealed "
+        "can be read or written without",
+    )
+    keys_file: Path | None = Field(
+        default=None,
+        description="the store of these keys; none: keys.sqlite in the data folder",
     )
     data_dir: Path = Field(
         default=Path(".recollect"), description="data, logs and state of the embedded services"
@@ -473,6 +483,13 @@ class Settings(BaseSettings):
     # metrics and logs
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info")
     log_format: Literal["json", "console"] = Field(default="json")
+
+    @field_validator("master_key")
+    @classmethod
+    def _of_32_bytes(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _MASTER_KEY.fullmatch(value.get_secret_value()):
+            raise ValueError("Input should be 64 hexadecimal digits")
+        return value
 
     @field_validator("derivations_url")
     @classmethod

@@ -18,6 +18,8 @@ from pipelines.ledger.ledger import (
     Outcome,
     Tail,
 )
+from pipelines.ledger.sealing import SEALED_MARK
+from pipelines.ledger.vault import Vault
 from projections.errors import (
     ClockAhead,
     EventConflict,
@@ -26,10 +28,12 @@ from projections.errors import (
     LedgerFormatMismatch,
     LedgerUnavailable,
     RecollectError,
+    SubjectErased,
 )
-from projections.events import Event, encode_event, event_partition
+from projections.events import Event, event_partition
 from projections.identity import START, Position
 from projections.operations import Checkpoint
+from tests.fakes.keys import memory_vault
 
 
 @dataclass
@@ -78,7 +82,9 @@ class FakeLedger:
         id_buckets: int = 32_768,
         checkpoints: ReadCheckpoints = dict,
         behind_ms: int = 0,
+        vault: Vault | None = None,
     ) -> None:
+        self.vault = vault or memory_vault()
         self.partitions = partitions
         self.behind_ms = behind_ms
         self.server = server or FakeServer()
@@ -103,10 +109,12 @@ class FakeLedger:
     def _append(self, event: Event, request_id: str | None) -> Outcome:
         server = self.server
         try:
-            data = encode_event(event)
+            data, own_bytes, _ = self.vault.sealer([event]).encode(event)
         except ValueError as error:
             return InvalidEvent((("payload", str(error)),))
-        if len(data) > MAX_ENTRY_BYTES:
+        except SubjectErased as error:
+            return error
+        if own_bytes > MAX_ENTRY_BYTES:
             return InvalidEvent((("(event)", "too large"),))
         known = server.ids.get(event.key)
         if known is not None:
@@ -123,7 +131,8 @@ class FakeLedger:
             Position(server.now_ms, 1), Position(server.clock.ms, server.clock.seq + 1)
         )
         seq = stream[-1].seq + 1 if stream else 1
-        entry = Entry(partition, server.clock, seq, data, request_id)
+        keys = self.vault if SEALED_MARK in data else None
+        entry = Entry(partition, server.clock, seq, data, request_id, keys=keys)
         stream.append(entry)
         server.ids[event.key] = entry
         return Appended(entry.position, partition, False)

@@ -78,6 +78,7 @@ NOT_READS: Final = {
     ("post", "/v1/feedback"),
     ("post", "/v1/admin/entities/{entity_id}/corrections"),
     ("post", "/v1/admin/reconsolidate"),
+    ("delete", "/v1/users/{user_id}"),
     ("get", "/health/live"),
     ("get", "/health/ready"),
     ("get", "/health/ready/ingest"),

@@ -1034,7 +1034,7 @@ export interface components {
              * Content Omitted
              * @description Why `content` was asked for and is not here.
              */
-            content_omitted?: ("too large" | "not in the ledger" | "ledger away") | null;
+            content_omitted?: ("too large" | "not in the ledger" | "ledger away" | "sealed") | null;
         };
         /**
          * NodeProvenance

@@ -16,10 +16,11 @@ from itertools import chain
 from operator import attrgetter
 
 from pipelines.ledger.ledger import Entry
+from pipelines.ledger.sealing import sealed_by
 from pipelines.operations.export.selection import EXPORTING, ExportReport, ReadLedger, Selection
 from pipelines.work.services import Progress
 from projections.errors import UndecodableEntry
-from projections.events import PARTITION_KEY, Event
+from projections.events import PARTITION_KEY, Event, encode_event
 from projections.identity import partition_of
 
 WINDOW_ENTRIES = 512
@@ -56,8 +57,8 @@ def event_lines(
     ledger: ReadLedger, selection: Selection, report: ExportReport, progress: Progress
 ) -> Iterator[bytes]:
     """The same as lines, which `recollect import` reads; see `events`."""
-    for _, entry in events(ledger, selection, report, progress):
-        yield entry.data + b"\n"
+    for event, entry in events(ledger, selection, report, progress):
+        yield (entry.data if sealed_by(entry.data) is None else encode_event(event)) + b"\n"
 
 
 def _partitions(ledger: ReadLedger, selection: Selection) -> Collection[int]:

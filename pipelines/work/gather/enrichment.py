@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from threading import Lock
 from typing import Final
 
@@ -48,7 +48,14 @@ _CALLED: Final = ("canonical_name", "entity_type", "subtype")
 
 
 class RememberedFeatures:
-    """Features of events by key: an exact function of the event, read from the ledger when new."""
+    """Features of events by key: an exact function of the event, read from the ledger when new.
+
+    Args:
+        ledger: that is read.
+        resolver: of payloads behind a reference.
+        most: events that are remembered.
+        withdrawals: of the vault: another number once the key of an event may have gone.
+    """
 
     def __init__(
         self,
@@ -56,12 +63,25 @@ class RememberedFeatures:
         resolver: PayloadResolver | None = None,
         *,
         most: int = REMEMBERED,
+        withdrawals: Callable[[], int] = lambda: 0,
     ) -> None:
         self._ledger = ledger
+        self._withdrawals = withdrawals
+        self._withdrawn = withdrawals()
         self._resolver = resolver
         self._most = most
         self._known: OrderedDict[EventKey, Features | None] = OrderedDict()
         self._guard = Lock()
+
+    def renew(self) -> bool:
+        """Forget everything if keys were withdrawn since; whether it did."""
+        withdrawn = self._withdrawals()
+        with self._guard:
+            if withdrawn == self._withdrawn:
+                return False
+            self._withdrawn = withdrawn
+            self._known.clear()
+            return True
 
     def remember(self, batch: Iterable[Derived]) -> None:
         """Take in what was just derived."""
@@ -128,6 +148,9 @@ class EnrichmentFacts:
         Raises:
             UpstreamDeadLetter: an event has no node because the projection could not fold it.
         """
+        if self._remembered.renew():
+            with self._guard:
+                self._newest.clear()
         self._remembered.remember(batch)
         present = self._present(transaction, batch)
         forgotten, blank = _tombstones(transaction, batch, present.keys())

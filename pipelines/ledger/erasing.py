@@ -1,0 +1,110 @@
+"""How an erasure begins, and how far it has come: its fence, which also keeps out what is new."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+from pipelines.ledger.keys import NAMING
+from pipelines.ledger.ledger import Ledger
+from pipelines.ledger.sealing import Subject, sealed_by
+from pipelines.ledger.vault import SEALED, Vault
+from projections.errors import OperationFailed
+from projections.events import timestamp_text
+
+FENCED: Final = "fenced"
+FORGOTTEN: Final = "forgotten"
+DESTROYED: Final = "destroyed"
+PURGED: Final = "purged"
+DONE: Final = "done"
+STEPS: Final = (FENCED, FORGOTTEN, DESTROYED, PURGED, DONE)
+"""What an erasure has done: nothing more is taken, and nobody reads; what was derived is
+forgotten; keys are destroyed; graphs and columns hold nothing any more; it is recorded."""
+MAX_REASON_CHARACTERS: Final = 200
+_CONFIRMATION_BYTES: Final = 16
+
+Told = dict[str, Any]
+"""An erasure, as its fence records it."""
+
+
+def begin_erasure(ledger: Ledger, tenant: str, subject: Subject, *, reason: str, by: str) -> bytes:
+    """Let nothing more in about somebody, and nobody read; returns the id of the key.
+
+    Begun twice is begun once.
+
+    Args:
+        ledger: of the tenant.
+        tenant: that is sealed.
+        subject: who.
+        reason: for the receipt; it stays.
+        by: who asked, likewise.
+
+    Raises:
+        OperationFailed: the tenant is not sealed, or there is nothing of that subject.
+        KeysUnavailable, LedgerUnavailable: a service is away.
+    """
+    vault = ledger.vault
+    key_id = erasable(vault, tenant, subject)
+    if key_id in vault.known().erased:
+        return key_id
+    vault.fences.put_erasure(
+        key_id,
+        {
+            "step": FENCED,
+            "tenant": tenant,
+            "kind": subject.kind,
+            "reason": reason,
+            "by": by,
+            "requested_at": timestamp_text(ledger.now_ms()),
+            "stores": {},
+        },
+    )
+    vault.require_store().withdraw([key_id])
+    vault.renew()
+    return key_id
+
+
+def erasable(vault: Vault, tenant: str, subject: Subject) -> bytes:
+    """The id of the key that would be destroyed, or was.
+
+    Raises:
+        OperationFailed: the tenant is not sealed, or there is nothing of that subject.
+        KeysUnavailable, LedgerUnavailable: a service is away.
+    """
+    vault.renew()
+    if vault.known().tenants.get(tenant) != SEALED:
+        raise OperationFailed(reason=f"tenant {tenant} is not sealed: it has no keys to destroy")
+    key_id = vault.key_id(tenant, subject)
+    erased = vault.known().erased
+    if key_id not in erased and key_id not in vault.require_store().get([key_id], withdrawn=True):
+        raise OperationFailed(reason=f"tenant {tenant} holds nothing of this {subject.kind}")
+    return key_id
+
+
+def entries_of(ledger: Ledger, key_id: bytes) -> int:
+    """How many entries a key has sealed; reads the whole ledger, and needs no key."""
+    return sum(
+        sealed_by(entry.data) == key_id
+        for partition in range(ledger.partitions)
+        for entries in ledger.scan(partition)
+        for entry in entries
+    )
+
+
+def confirmation(vault: Vault, key_id: bytes, entries: int) -> str:
+    """What has to be said again to erase these entries, and no others."""
+    key = vault.require_store().own(NAMING)
+    digest = blake2b(key=key, digest_size=_CONFIRMATION_BYTES, person=b"recollect:erase")
+    digest.update(key_id + entries.to_bytes(8, "big"))
+    return digest.hexdigest()
+
+
+def erasures(vault: Vault) -> list[Told]:
+    """All erasures by the time of their request; decisions that went with one are left out.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    erased = vault.fences.read().erased
+    rows = [{"subject": key.hex(), **told} for key, told in erased.items() if "of" not in told]
+    return sorted(rows, key=lambda row: str(row["requested_at"]))

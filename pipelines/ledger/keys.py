@@ -1,0 +1,300 @@
+"""Keys of sealed events, in a store of their own: random, one for each subject, wrapped.
+
+Each key is encrypted with the master key, which is a setting and never in the store. A key that
+was destroyed leaves its id behind, so that it is never made anew: without that, "no key" would
+also mean "not made yet".
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from pipelines.ledger.sealing import NONCE_BYTES, SUBJECT_KEY_BYTES
+from pipelines.local.sqlite_files import BUSY_S, connect, make_file, writing
+from pipelines.work.settings import Settings
+from projections.errors import ConfigurationError, KeysUnavailable
+
+NAMING: Final = "naming"
+"""Names the key of which the ids of all others are keyed digests."""
+SIGNING: Final = "signing"
+"""Names the key that receipts are signed with."""
+
+_KEYS_FILE: Final = "keys.sqlite"
+_IDS_AT_ONCE: Final = 500
+_ACTIVE, _WITHDRAWN, _DESTROYED = range(3)
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS store (name TEXT PRIMARY KEY, wrapped BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS subject (
+    key_id BLOB PRIMARY KEY, state INTEGER NOT NULL, wrapped BLOB
+) WITHOUT ROWID;
+"""
+
+Result = TypeVar("Result")
+
+
+class KeyStore(Protocol):
+    """Where keys are. Safe for threads and for several processes at once.
+
+    Every call raises KeysUnavailable where the store is away, or the master key is another.
+    """
+
+    @property
+    def identity(self) -> str:
+        """What tells it from any other store."""
+
+    def own(self, name: str) -> bytes:
+        """A key of the store itself (32 bytes): `NAMING` or `SIGNING`."""
+
+    def get(
+        self, key_ids: Iterable[bytes], *, withdrawn: bool = False
+    ) -> dict[bytes, bytes | None]:
+        """Keys by id, None for one that was withdrawn or destroyed; absent ones are left out.
+
+        Args:
+            key_ids: of 16 bytes.
+            withdrawn: give those, too, for who erases.
+        """
+
+    def make(self, key_ids: Iterable[bytes]) -> None:
+        """Make the keys that there never were; durable when it returns."""
+
+    def withdraw(self, key_ids: Iterable[bytes]) -> None:
+        """Let nobody have these any more but who erases."""
+
+    def destroy(self, key_ids: Iterable[bytes]) -> None:
+        """Destroy these for good; durable when it returns."""
+
+    def version(self) -> int:
+        """Another number once another process has changed the store."""
+
+    def gone(self) -> int:
+        """How many keys were withdrawn or destroyed."""
+
+    def rotate(self, master: bytes) -> int:
+        """Wrap all keys with another master key, and use that; how many there are."""
+
+    def close(self) -> None:
+        """Close its connections."""
+
+
+class SqliteKeys:
+    """A file, for the processes of one machine, that only its user can read.
+
+    What is deleted is overwritten in the file. A change is on the disk before a call returns.
+
+    Args:
+        path: of a store that is there.
+        master: 32 bytes.
+        busy_s: how long to wait for another writer, seconds.
+    """
+
+    def __init__(self, path: Path, master: bytes, *, busy_s: float = BUSY_S) -> None:
+        self._path = path
+        self._master = AESGCM(master)
+        self._busy_s = busy_s
+        self._guard = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+
+    @classmethod
+    def create(cls, path: Path, master: bytes) -> SqliteKeys:
+        """Make a store, unless there is one.
+
+        Raises:
+            KeysUnavailable: it cannot be written; or there is one of another master key.
+        """
+        store = cls(path, master)
+        if not path.exists():
+            try:
+                make_file(path)
+                with closing(_opened(path, BUSY_S)) as db:
+                    db.executescript(_SCHEMA)
+                    with writing(db):
+                        for name in (NAMING, SIGNING):
+                            wrapped = _wrapped(
+                                store._master, name.encode(), os.urandom(SUBJECT_KEY_BYTES)
+                            )
+                            db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", (name, wrapped))
+            except (sqlite3.Error, OSError) as error:
+                raise KeysUnavailable(reason=f"{path}: {error}") from error
+        store.own(NAMING)
+        return store
+
+    @property
+    def identity(self) -> str:
+        """What tells it from any other store."""
+        return blake2b(key=self.own(NAMING), digest_size=8, person=b"recollect:store").hexdigest()
+
+    def own(self, name: str) -> bytes:
+        """A key of the store itself (32 bytes)."""
+
+        def read(db: sqlite3.Connection) -> bytes:
+            row = db.execute("SELECT wrapped FROM store WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                raise KeysUnavailable(reason=f"{self._path} is no key store")
+            return self._unwrapped(name.encode(), row[0])
+
+        return self._do(read)
+
+    def get(
+        self, key_ids: Iterable[bytes], *, withdrawn: bool = False
+    ) -> dict[bytes, bytes | None]:
+        """Keys by id, None for one that was withdrawn or destroyed; absent ones are left out."""
+        usable = (_ACTIVE, _WITHDRAWN) if withdrawn else (_ACTIVE,)
+
+        def read(db: sqlite3.Connection) -> dict[bytes, bytes | None]:
+            keys: dict[bytes, bytes | None] = {}
+            for key_id, state, wrapped in _rows(db, list(key_ids)):
+                keys[key_id] = self._unwrapped(key_id, wrapped) if state in usable else None
+            return keys
+
+        return self._do(read)
+
+    def make(self, key_ids: Iterable[bytes]) -> None:
+        """Make the keys that there never were; durable when it returns."""
+        rows = [
+            (key_id, _ACTIVE, _wrapped(self._master, key_id, os.urandom(SUBJECT_KEY_BYTES)))
+            for key_id in sorted(key_ids)
+        ]
+        self.own(NAMING)  # with another master key nothing may be wrapped
+        self._write("INSERT OR IGNORE INTO subject VALUES (?, ?, ?)", rows)
+
+    def withdraw(self, key_ids: Iterable[bytes]) -> None:
+        """Let nobody have these any more but who erases."""
+        self._write(
+            "UPDATE subject SET state = ? WHERE key_id = ? AND state = ?",
+            [(_WITHDRAWN, key_id, _ACTIVE) for key_id in key_ids],
+        )
+
+    def destroy(self, key_ids: Iterable[bytes]) -> None:
+        """Destroy these for good; durable when it returns."""
+        self._write(
+            "INSERT INTO subject VALUES (?1, ?2, NULL) "
+            "ON CONFLICT (key_id) DO UPDATE SET state = ?2, wrapped = NULL",
+            [(key_id, _DESTROYED) for key_id in key_ids],
+        )
+
+    def version(self) -> int:
+        """Another number once another process has changed the store."""
+        return self._do(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+
+    def gone(self) -> int:
+        """How many keys were withdrawn or destroyed."""
+        counted = f"SELECT count(*) FROM subject WHERE state != {_ACTIVE}"  # noqa: S608  a number
+        return self._do(lambda db: int(db.execute(counted).fetchone()[0]))
+
+    def rotate(self, master: bytes) -> int:
+        """Wrap all keys with another master key, and use that; how many there are."""
+        other = AESGCM(master)
+
+        def rewrap(db: sqlite3.Connection) -> int:
+            with writing(db):
+                for name, wrapped in db.execute("SELECT name, wrapped FROM store").fetchall():
+                    again = _wrapped(other, name.encode(), self._unwrapped(name.encode(), wrapped))
+                    db.execute("UPDATE store SET wrapped = ? WHERE name = ?", (again, name))
+                rows = db.execute(
+                    "SELECT key_id, wrapped FROM subject WHERE wrapped IS NOT NULL"
+                ).fetchall()
+                db.executemany(
+                    "UPDATE subject SET wrapped = ? WHERE key_id = ?",
+                    [
+                        (_wrapped(other, key_id, self._unwrapped(key_id, wrapped)), key_id)
+                        for key_id, wrapped in rows
+                    ],
+                )
+            return len(rows)
+
+        count = self._do(rewrap)
+        self._master = other
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._guard:
+            db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            with writing(db):
+                db.executemany(statement, rows)
+
+        if rows:
+            self._do(write)
+
+    def _do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        with self._guard:
+            try:
+                if self._db is None:
+                    if not self._path.exists():  # nobody but `create` may begin one anew
+                        raise KeysUnavailable(reason=f"there is no key store at {self._path}")
+                    self._db = _opened(self._path, self._busy_s)
+                return work(self._db)
+            except (sqlite3.Error, OSError) as error:
+                raise KeysUnavailable(reason=f"{self._path}: {error}") from error
+
+    def _unwrapped(self, name: bytes, wrapped: bytes) -> bytes:
+        try:
+            return self._master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], name)
+        except InvalidTag as error:
+            reason = f"the master key (master_key) is not the one of {self._path}"
+            raise KeysUnavailable(reason=reason) from error
+
+
+def _opened(path: Path, busy_s: float) -> sqlite3.Connection:
+    db = connect(path, busy_s=busy_s)
+    # No write-ahead log: it would keep the old pages, and with them keys that were destroyed.
+    db.execute("PRAGMA journal_mode = DELETE")
+    db.execute("PRAGMA synchronous = EXTRA")
+    db.execute("PRAGMA secure_delete = ON")
+    return db
+
+
+def _rows(db: sqlite3.Connection, key_ids: Sequence[bytes]) -> list[tuple[bytes, int, bytes]]:
+    rows: list[tuple[bytes, int, bytes]] = []
+    for first in range(0, len(key_ids), _IDS_AT_ONCE):
+        chunk = key_ids[first : first + _IDS_AT_ONCE]
+        holes = ",".join("?" * len(chunk))
+        rows += db.execute(
+            f"SELECT key_id, state, wrapped FROM subject WHERE key_id IN ({holes})",  # noqa: S608  question marks
+            chunk,
+        ).fetchall()
+    return rows
+
+
+def _wrapped(master: AESGCM, name: bytes, key: bytes) -> bytes:
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + master.encrypt(nonce, key, name)
+
+
+def master_key(settings: Settings) -> bytes:
+    """The master key of the settings (32 bytes).
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if settings.master_key is None:
+        raise ConfigurationError(reason="master_key: needed where tenants are sealed")
+    return bytes.fromhex(settings.master_key.get_secret_value())
+
+
+def keys_path(settings: Settings) -> Path:
+    """The file of the key store."""
+    return settings.keys_file or settings.data_dir / _KEYS_FILE
+
+
+def key_store(settings: Settings) -> KeyStore | None:
+    """The store that the settings name; None: there is no master key."""
+    if settings.master_key is None:
+        return None
+    return SqliteKeys(keys_path(settings), master_key(settings))

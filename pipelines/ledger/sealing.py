@@ -1,0 +1,209 @@
+"""Events of sealed tenants: what a person gave is encrypted where the event is encoded.
+
+This is the boundary. An entry is sealed once, when it is encoded for the append, and opened when
+its event is asked for (`Entry.event`). Whatever lies between takes its bytes as they are: the
+append script, the id index, digests, checkpoints, whoever copies entries elsewhere.
+
+A sealed entry is the JSON of the envelope without the personal fields, and behind them one field
+more, `sealed`: the key's id (16 bytes), nonce (12 bytes), ciphertext and tag in base64. The
+envelope before it is the associated data. The nonce is a keyed digest of all that is sealed, so
+the same event sealed twice is the same bytes: a resend is known as a duplicate, and a digest of
+the entry tells nothing to who has not the key.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from projections.errors import KeysUnavailable, UndecodableEntry
+from projections.events import (
+    SYSTEM_EVENTS,
+    Event,
+    as_envelope,
+    decode_event,
+    encode_fields,
+    is_system_event,
+)
+
+PERSONAL: Final = ("user_id", "consent_ref", "payload_ref", "payload")
+"""What is encrypted of an event; the rest is its skeleton, which stays readable and in order."""
+ERASED_USER: Final = "erased:"
+"""Before a key's id: the user of an event whose key was destroyed."""
+ERASED_EVENT: Final = "memory.erased"
+"""What a system event is whose key was destroyed: no stage applies anything of it."""
+
+SUBJECT_KEY_BYTES: Final = 32
+KEY_ID_BYTES: Final = 16
+NONCE_BYTES: Final = 12
+SEALED_MARK: Final = b',"sealed":"'
+"""Stands in every sealed entry, and in hardly any other."""
+_END: Final = b'"}'
+
+_WORDLESS: Final = frozenset(
+    name
+    for name in SYSTEM_EVENTS
+    if name.removeprefix("memory.")
+    in ("accessed", "forgotten", "recalled", "erased", "gap_recorded", "graph_cleared")
+)
+_WORDLESS_KINDS: Final = frozenset(("boosts", "gone", "pass"))
+"""Of `memory.consolidated`: these, and the events above, hold ids and numbers alone."""
+
+Kind = Literal["user", "session", "decision"]
+
+
+class Subject(NamedTuple):
+    """Whose key seals an event: a user's; of what has no user its session's, or its own."""
+
+    kind: Kind
+    name: str
+
+
+class SubjectKey(NamedTuple):
+    """The key of a subject of a tenant, ready for use.
+
+    Attributes:
+        key_id: a keyed digest of tenant and subject (16 bytes).
+        cipher: AES-256-GCM.
+        nonces: begins the keyed digests that are nonces.
+    """
+
+    key_id: bytes
+    cipher: AESGCM
+    nonces: blake2b
+
+    @classmethod
+    def of(cls, key_id: bytes, material: bytes) -> SubjectKey:
+        """From the 32 random bytes that are kept."""
+        cipher, nonce_key = (
+            blake2b(key=material, digest_size=SUBJECT_KEY_BYTES, person=use).digest()
+            for use in (b"recollect:seal", b"recollect:nonce")
+        )
+        nonces = blake2b(key=nonce_key, digest_size=NONCE_BYTES)
+        return cls(key_id, AESGCM(cipher), nonces)
+
+
+class Opener(Protocol):
+    """What knows keys."""
+
+    def opening(self, key_id: bytes) -> SubjectKey | None:
+        """The key of an entry; None: it was destroyed.
+
+        Raises:
+            KeysUnavailable: it is not at hand.
+        """
+
+
+def subject_of(event: Event) -> Subject | None:
+    """Whose key seals an event; None: it has nothing that is anybody's.
+
+    What Recollect decided belongs to the user whose events it was made from. What was made from
+    events of several, or of nobody, has a key of its own, so that it can go with any of them.
+    """
+    if event.user_id is not None:
+        return Subject("user", event.user_id)
+    if not is_system_event(event.event_type):
+        return Subject("session", event.session_id)
+    row = SYSTEM_EVENTS.get(event.event_type)
+    if event.event_type in _WORDLESS or event.payload is None:
+        return None
+    if row is None or row.public:
+        return Subject("session", event.session_id)
+    payload: Mapping[str, Any] = event.payload if isinstance(event.payload, Mapping) else {}
+    if payload.get("kind") in _WORDLESS_KINDS:
+        return None
+    users = _users_of(payload)
+    return Subject("user", users[0]) if len(users) == 1 else Subject("decision", event.event_id)
+
+
+def _users_of(payload: Mapping[str, Any]) -> list[str]:
+    summary = payload.get("summary")
+    told = summary if isinstance(summary, Mapping) else payload
+    users = told.get("user_ids")
+    return [user for user in users if isinstance(user, str)] if isinstance(users, list) else []
+
+
+def skeleton_of(event: Event) -> tuple[bytes, bytes]:
+    """Canonical JSON of an event without its personal fields, and of these alone.
+
+    Raises:
+        ValueError: the payload breaks a rule of canonical JSON.
+    """
+    envelope = as_envelope(event)
+    personal: dict[str, Any] = {n: envelope.pop(n) for n in PERSONAL if n in envelope}
+    return encode_fields(envelope), encode_fields(personal, event.payload)
+
+
+def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
+    """The sealed entry of an event."""
+    digest = key.nonces.copy()
+    # No JSON holds a zero byte, so what stands before it is told from what stands behind it.
+    digest.update(b"%b\0%b" % (skeleton, personal))
+    nonce = digest.digest()
+    sealed = key.key_id + nonce + key.cipher.encrypt(nonce, personal, skeleton)
+    return b"%b%b%b%b" % (skeleton[:-1], SEALED_MARK, b2a_base64(sealed, newline=False), _END)
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes] | None:
+    """Skeleton and base64 of a sealed entry; None: it is not sealed.
+
+    The canonical JSON of an event never ends like one: behind a payload stands `trace_id`.
+    """
+    place = data.rfind(SEALED_MARK)
+    if place < 0:
+        return None
+    begin = place + len(SEALED_MARK)
+    if data.find(b'"', begin) != len(data) - len(_END):
+        return None
+    return data[:place] + b"}", data[begin : -len(_END)]
+
+
+def sealed_by(data: bytes) -> bytes | None:
+    """The id of the key that an entry is sealed with; None: it is not sealed."""
+    parts = _parts(data)
+    return None if parts is None else a2b_base64(parts[1][:24])[:KEY_ID_BYTES]
+
+
+def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: str = "?") -> Event:
+    """The event of an entry, sealed or not; what is left of one whose key was destroyed.
+
+    Raises:
+        KeysUnavailable: it is sealed, and its key is not at hand.
+        UndecodableEntry: it is no event, or was sealed with another key than its id says.
+    """
+    parts = _parts(data)
+    if parts is None:
+        return decode_event(data, partition=partition, position=position)
+    if keys is None:
+        raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
+    skeleton, encoded = parts
+    sealed = a2b_base64(encoded)
+    key = keys.opening(sealed[:KEY_ID_BYTES])
+    if key is None:
+        event = decode_event(skeleton, partition=partition, position=position)
+        return _erased(event, sealed[:KEY_ID_BYTES])
+    begin = KEY_ID_BYTES + NONCE_BYTES
+    try:
+        personal = key.cipher.decrypt(sealed[KEY_ID_BYTES:begin], sealed[begin:], skeleton)
+    except InvalidTag as error:
+        reason = "not sealed with the key that it names, or altered since"
+        raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
+    whole = b"%b,%b" % (skeleton[:-1], personal[1:])
+    return decode_event(whole, partition=partition, position=position)
+
+
+def _erased(event: Event, key_id: bytes) -> Event:
+    """The user is nobody who can ask, so what is left of the event is for operators."""
+    if is_system_event(event.event_type):
+        event = event._replace(event_type=ERASED_EVENT)
+    return event._replace(user_id=erased_user(key_id))
+
+
+def erased_user(key_id: bytes) -> str:
+    """What stands for the user of events whose key was destroyed."""
+    return f"{ERASED_USER}{key_id.hex()}"

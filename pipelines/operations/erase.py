@@ -1,0 +1,365 @@
+"""Seal a tenant, and erase somebody: what was said is destroyed, what was made of it is made anew.
+
+An erasure goes through `STEPS`; how far it has come stands in its fence (`vault.Fences`), so one
+that was killed goes on there, and each step may be done twice. The order is the point: nothing
+more is taken first; then nobody reads with the key any more; only when all that was read with it
+has been folded, what is derived from it can be found, and the key goes; then the graphs are made
+what the ledger says now, by the proof that also verifies them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Final
+
+from consolidation.decisions import decision_event
+from enrichment.payloads import REQUESTED_EVENT
+from pipelines.graph.port import Graph
+from pipelines.graph.rows import End
+from pipelines.ledger.connect import Entry
+from pipelines.ledger.epoch import PassLease
+from pipelines.ledger.erasing import DESTROYED, DONE, FORGOTTEN, PURGED, STEPS, Told
+from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
+from pipelines.ledger.registry import Target
+from pipelines.ledger.sealing import (
+    ERASED_EVENT,
+    Opener,
+    SubjectKey,
+    sealed_by,
+    subject_of,
+)
+from pipelines.ledger.vault import FORGOTTEN_WITHIN_S, OPENING, SEALED
+from pipelines.operations.receipts import sign_receipt
+from pipelines.proof.columns import COLUMNS, prove_columns
+from pipelines.proof.report import ProofReport
+from pipelines.proof.verify import verify
+from pipelines.work.catch_up import fold_unserved
+from pipelines.work.folds import Placed
+from pipelines.work.poison import PoisonPolicy
+from pipelines.work.runner import Runner
+from pipelines.work.services import Progress, Services, make_fold
+from pipelines.work.stages import ENRICHMENT, Stage
+from projections.errors import OperationFailed, StageBehind, UndecodableEntry
+from projections.events import (
+    PARTITION_KEY,
+    canonical_json,
+    decode_event,
+    is_system_event,
+    timestamp_text,
+)
+from projections.identity import partition_of
+from projections.operations import Key
+from projections.schema import ENTITY, REFERENCES, RELATES_TO
+
+WAIT_S: Final = 60.0
+"""For stages to fold what was read before the key was withdrawn."""
+PURGES: Final = 3
+"""Of purging one graph while workers go on."""
+_DERIVED_AT_ONCE: Final = 200
+"""Events that are derived together."""
+_LOOK_S: Final = 0.1
+_IDS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
+_ERASED: Final = "erased"
+"""The reason of a dead letter whose own reason may have quoted what was erased."""
+
+
+# -- sealing ---------------------------------------------------------------------------------------
+
+
+def seal_tenant(services: Services, tenant: str) -> None:
+    """Let a tenant that has no events yet be sealed, for good.
+
+    Makes the key store when there is none.
+
+    Raises:
+        ConfigurationError: there is no master key.
+        OperationFailed: the tenant has events already.
+        KeysUnavailable: the key store is away, or another one than other tenants have.
+        LedgerUnavailable: Redis is away.
+    """
+    vault = services.ledger.vault
+    master = master_key(services.settings)
+    if not vault.fences.read().tenants:
+        SqliteKeys.create(keys_path(services.settings), master).close()
+    if vault.known().tenants.get(tenant) == SEALED:
+        return
+    store = vault.require_store()
+    # Nothing of it is taken while it is looked for: what comes between would be plain.
+    vault.fences.put_tenant(tenant, OPENING, store.identity)
+    if _has_events(services, tenant):
+        vault.fences.drop_opening(tenant)
+        raise OperationFailed(
+            reason=f"tenant {tenant} has events that are not sealed; export them, and import them "
+            "into a tenant that is sealed"
+        )
+    vault.fences.put_tenant(tenant, SEALED, store.identity)
+    vault.renew()
+
+
+def _has_events(services: Services, tenant: str) -> bool:
+    return any(
+        tenant_of(entry) == tenant
+        for partition in range(services.ledger.partitions)
+        for entries in services.ledger.scan(partition)
+        for entry in entries
+    )
+
+
+def tenant_of(entry: Entry) -> str | None:
+    """Whose an entry is, sealed or not; None: nobody can read that."""
+    try:
+        return decode_event(entry.data).tenant
+    except UndecodableEntry:
+        return None
+
+
+# -- erasing ---------------------------------------------------------------------------------------
+
+
+def finish(services: Services, key_id: bytes, progress: Progress | None = None) -> Told:
+    """Do what is left of an erasure that was begun; what its fence says at the end.
+
+    Raises:
+        PassUnderWay: a pass decides, or another process erases; nothing was done.
+        StageBehind: a stage does not fold; see to its workers.
+        KeysUnavailable, LedgerUnavailable, GraphUnavailable: a service is away. The same call goes
+            on where this one ended.
+        OperationFailed: no such erasure was begun, or a graph still differs from the ledger.
+    """
+    told = services.ledger.vault.fences.read().erased.get(key_id)
+    if told is None or "of" in told:
+        raise OperationFailed(reason=f"no erasure {key_id.hex()} was begun")
+    erasure = _Erasure(services, key_id, dict(told), progress or (lambda done, total, what: None))
+    settings = services.settings
+    with PassLease(services.redis, settings.prefix, lease_ms=settings.lease_ms):
+        erasure.run()
+    return erasure.told
+
+
+class _Withdrawn(Opener):
+    """Opens what the one key that was withdrawn has sealed."""
+
+    def __init__(self, key: SubjectKey) -> None:
+        self._key = key
+
+    def opening(self, key_id: bytes) -> SubjectKey | None:
+        return self._key if key_id == self._key.key_id else None
+
+
+class _Erasure:
+    def __init__(self, services: Services, key_id: bytes, told: Told, progress: Progress) -> None:
+        self._services = services
+        self._key_id = key_id
+        self._progress = progress
+        self._ledger = services.ledger
+        self._vault = services.ledger.vault
+        self._tenant = str(told["tenant"])
+        self.told = told
+
+    def run(self) -> None:
+        steps = {
+            FORGOTTEN: self._forget,
+            DESTROYED: self._destroy,
+            PURGED: self._purge,
+            DONE: self._record,
+        }
+        for number, name in enumerate(STEPS[STEPS.index(self.told["step"]) + 1 :]):
+            self._progress(number, None, name)
+            steps[name]()
+            self.told["step"] = name
+            self._vault.fences.put_erasure(self._key_id, self.told)
+
+    # -- what is derived ---------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        store = self._vault.require_store()
+        store.withdraw([self._key_id])
+        self._vault.renew()
+        time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
+        self._await_stages()
+        key = store.get([self._key_id], withdrawn=True).get(self._key_id)
+        sealed = [entry for entry in self._entries() if sealed_by(entry.data) == self._key_id]
+        positions = sorted(entry.position for entry in sealed)
+        self.told["entries"] = len(sealed)
+        self.told["positions"] = [str(one) for one in (*positions[:1], *positions[-1:])]
+        events: list[Placed] = []
+        if key is not None:  # an older ledger was put back, and this was erased before
+            opener = _Withdrawn(SubjectKey.of(self._key_id, key))
+            events = [(entry.position, entry._replace(keys=opener).event()) for entry in sealed]
+        self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(events)}
+        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(events)]
+
+    def _entries(self) -> Iterator[Entry]:
+        for partition in range(self._ledger.partitions):
+            for entries in self._ledger.scan(partition):
+                yield from (entry for entry in entries if not entry.fault)
+
+    def _await_stages(self) -> None:
+        """Wait until all that may have been read with the key is in the graphs, to be found there.
+
+        A block that was read before and is folded later would bring it back.
+        """
+        until_s = time.monotonic() + WAIT_S
+        tails = self._ledger.tails()
+        for target in self._services.targets.all():
+            fold_unserved(self._services, target, self._runner_of(target))
+            graph = self._services.graph(target)
+            while behind := [
+                (at.stage, tails[at.partition].seq - at.seq)
+                for at in graph.checkpoints()
+                if at.seq < tails[at.partition].seq
+            ]:
+                if time.monotonic() > until_s:
+                    stage, entries = max(behind, key=itemgetter(1))
+                    raise StageBehind(stage=stage, target=target.name, entries=entries)
+                time.sleep(_LOOK_S)
+
+    def _runner_of(self, target: Target) -> Callable[[Stage], Runner]:
+        def runner_of(stage: Stage) -> Runner:
+            return Runner(
+                make_fold(stage, self._services, target),
+                self._services.graph(target),
+                target=target.name,
+                policy=PoisonPolicy.of_command(self._services.settings),
+            )
+
+        return runner_of
+
+    def _forget_derivations(self, entries: Sequence[Placed]) -> int:
+        """Derive what was said once more, to know by what its derivations are kept."""
+        services = self._services
+        if services.settings.derivations_url is None or not self._is_enriched():
+            return 0
+        models = services.models
+        rules = make_fold(ENRICHMENT, services, services.active())
+        placed = [one for one in entries if not is_system_event(one[1].event_type)]
+        with models.from_memory(), models.derivations.forgetting() as asked_for:
+            for first in range(0, len(placed), _DERIVED_AT_ONCE):
+                self._progress(first, len(placed), "forgetting what was derived")
+                rules.derive(placed[first : first + _DERIVED_AT_ONCE])
+        return sum(map(len, asked_for.values()))
+
+    def _is_enriched(self) -> bool:
+        services = self._services
+        return any(
+            services.graph(target).checkpoints(ENRICHMENT.name) for target in services.targets.all()
+        )
+
+    def _mixed(self, placed: Sequence[Placed]) -> list[bytes]:
+        """Keys of decisions that name what only this subject gave: they go, too, to be anew."""
+        events = {event.event_id for _, event in placed}
+        users = {event.user_id for _, event in placed if event.user_id is not None}
+        graph = self._services.graph(self._services.active())
+        entities = self._own_entities(graph, events, users)
+        ids = events | entities.keys()
+        words = {name.casefold() for name in entities.values()} | {u.casefold() for u in users}
+        partition = partition_of(self._tenant, PARTITION_KEY, self._ledger.partitions)
+        keys: list[bytes] = []
+        for entries in self._ledger.scan(partition):
+            for entry in entries:
+                key_id = None if entry.fault else sealed_by(entry.data)
+                if key_id in (None, self._key_id):
+                    continue
+                event = entry.event()
+                subject = subject_of(event)
+                if event.tenant != self._tenant or subject is None or subject.kind != "decision":
+                    continue
+                text = canonical_json(event.payload).decode()
+                lowered = text.casefold()
+                if not ids.isdisjoint(_IDS.findall(text)) or any(word in lowered for word in words):
+                    keys.append(self._vault.key_id(self._tenant, subject))
+        return keys
+
+    def _own_entities(self, graph: Graph, events: set[str], users: set[str]) -> Mapping[str, str]:
+        """Entities that nobody else has mentioned: hash of the id → name."""
+        keys: list[Key] = [(self._tenant, event_id) for event_id in sorted(events)]
+        mentions = graph.edges(REFERENCES.type, keys)
+        mentioned = sorted({edge.target for edges in mentions.values() for edge in edges})
+        facts = graph.edges(RELATES_TO.type, mentioned, ("user_id",), by=End.EITHER)
+        stated = [
+            key
+            for key in mentioned
+            if all(edge.values["user_id"] in users for edge in facts.get(key, ()))
+        ]
+        mentioning = graph.edges(REFERENCES.type, stated, by=End.TARGET)
+        alone = [
+            key
+            for key in stated
+            if all(edge.source[1] in events for edge in mentioning.get(key, ()))
+        ]
+        nodes = graph.nodes(ENTITY.label, alone, ("canonical_name",))
+        return {str(key[1]): str(node.values["canonical_name"]) for key, node in nodes.items()}
+
+    # -- keys, graphs ------------------------------------------------------------------------------
+
+    def _destroy(self) -> None:
+        mixed = [bytes.fromhex(one) for one in self.told["mixed"]]
+        for key_id in mixed:
+            fence = {"step": DONE, "tenant": self._tenant, "of": self._key_id.hex()}
+            self._vault.fences.put_erasure(key_id, fence)
+        self._vault.require_store().destroy([self._key_id, *mixed])
+        self._vault.renew()
+        time.sleep(FORGOTTEN_WITHIN_S)  # for the keys of decisions, which others may still have
+
+    def _purge(self) -> None:
+        for target in self._services.targets.all():
+            graph = self._services.graph(target)
+            if not graph.checkpoints():
+                continue
+            letters = self._blank_letters(graph)
+            report = self._made_right(target)
+            self.told["stores"][f"graph {target.name}"] = {
+                "found": report.found_count + letters,
+                "removed": report.repaired + letters,
+                "rescanned": report.difference_count,
+                "digests": {name: one.digest for name, one in report.stages.items()},
+            }
+
+    def _made_right(self, target: Target) -> ProofReport:
+        """Make a graph what the ledger says, which tells nothing of the subject any more."""
+        services, differences, repaired = self._services, 0, 0
+        for _ in range(PURGES):
+            report = verify(services, target=target.name, tenant=self._tenant, repair=True)
+            if report.ok and COLUMNS not in report.stages:
+                prove_columns(services, report, repair=True)
+            differences += report.found_count
+            repaired += report.repaired
+            if report.ok:
+                report.found_count, report.repaired = differences, repaired
+                return report
+        raise OperationFailed(
+            reason=f"{report.difference_count} differences are left on {target.name}; "
+            "the same command goes on"
+        )
+
+    def _blank_letters(self, graph: Graph) -> int:
+        """Take the reasons from dead letters: they may quote what could not be folded."""
+        keys = {
+            (entry.partition, entry.seq)
+            for entry in self._entries()
+            if sealed_by(entry.data) == self._key_id
+        }
+        letters = [one for one in graph.dead_letters() if (one["partition"], one["seq"]) in keys]
+        for letter in letters:
+            stage, partition = letter["stage"], letter["partition"]
+            with graph.transaction() as transaction:
+                transaction.lock(stage, partition)
+                for held in transaction.dead_letters_of(stage, partition):
+                    if held["seq"] == letter["seq"]:
+                        transaction.add_dead_letter(**{**held, "reason": _ERASED})
+        return len(letters)
+
+    def _record(self) -> None:
+        now_ms = self._ledger.now_ms()
+        self.told["finished_at"] = timestamp_text(now_ms)
+        receipt = sign_receipt(self._services, self._key_id, self.told)
+        self.told["receipt"] = receipt["number"]
+        payload = {"key_id": self._key_id.hex(), "receipt": receipt["number"]}
+        about = (ERASED_EVENT, self._key_id.hex())
+        erased = decision_event(ERASED_EVENT, self._tenant, payload, now_ms, *about)
+        request = decision_event(REQUESTED_EVENT, self._tenant, {}, now_ms, *about)
+        # A pass decides anew what is missing.
+        self._ledger.append([erased, request._replace(payload=None)])

@@ -1,0 +1,128 @@
+"""Receipts of erasures: signed, each with a digest of the one before, kept in the ledger's Redis.
+
+A receipt names its subject by the id of the key, which tells nothing to who has not the key store,
+and holds no content and no digest of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from pipelines.ledger.connect import call_patiently
+from pipelines.ledger.keys import SIGNING
+from pipelines.work.services import Services
+from projections.errors import KeysUnavailable
+from projections.events import canonical_json
+
+VERSION: Final = 1
+NOT_REACHED: Final = (
+    "backups, exports and logs that were made before",
+    "append-only files and store files until they are rewritten",
+    "what others said about the subject",
+)
+"""What an erasure does not reach, as each receipt says."""
+_TOLD: Final = (
+    "tenant",
+    "kind",
+    "reason",
+    "by",
+    "requested_at",
+    "finished_at",
+    "entries",
+    "positions",
+)
+
+Receipt = dict[str, Any]
+
+
+class Verified(NamedTuple):
+    """What looking at receipts found.
+
+    Attributes:
+        receipts: how many.
+        public_key: that signed them; empty: there is none.
+        problems: of each that is not right.
+    """
+
+    receipts: int
+    public_key: str
+    problems: list[str]
+
+
+def receipts(services: Services) -> list[Receipt]:
+    """All receipts, the oldest first.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    redis: Any = services.redis
+    key = services.ledger.keys.receipts
+    return [orjson.loads(row) for row in call_patiently(lambda: redis.lrange(key, 0, -1))]
+
+
+def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> Receipt:
+    """The receipt of an erasure, kept behind the others; made twice it is the first.
+
+    Raises:
+        KeysUnavailable, LedgerUnavailable: a service is away.
+    """
+    before = receipts(services)
+    subject = key_id.hex()
+    for receipt in before:
+        if receipt["subject"] == subject:
+            return receipt
+    store = services.ledger.vault.store
+    if store is None:
+        raise KeysUnavailable(reason="this process has no master key (master_key)")
+    signing = Ed25519PrivateKey.from_private_bytes(store.own(SIGNING))
+    receipt = {
+        "version": VERSION,
+        "number": len(before) + 1,
+        "subject": subject,
+        **{name: told[name] for name in _TOLD},
+        "decisions": len(told["mixed"]),
+        "stores": told["stores"],
+        "keys_destroyed": 1 + len(told["mixed"]),
+        "not_reached": list(NOT_REACHED),
+        "prior": sha256(_signed(before[-1])).hexdigest() if before else "",
+        "public_key": signing.public_key().public_bytes_raw().hex(),
+    }
+    receipt["signature"] = signing.sign(_signed(receipt)).hex()
+    redis: Any = services.redis
+    key = services.ledger.keys.receipts
+    call_patiently(lambda: redis.rpush(key, orjson.dumps(receipt)))
+    return receipt
+
+
+def verified(rows: Iterable[Receipt]) -> Verified:
+    """Whether receipts are signed by one key, and none is missing or was changed."""
+    problems: list[str] = []
+    public_key = prior = ""
+    number = 0
+    for number, receipt in enumerate(rows, 1):
+        public_key = public_key or str(receipt.get("public_key"))
+        if not _is_signed(receipt, public_key):
+            problems.append(f"receipt {number} is not signed by {public_key}")
+        if (receipt.get("number"), receipt.get("prior")) != (number, prior):
+            problems.append(f"receipt {number} does not follow the one before it")
+        prior = sha256(_signed(receipt)).hexdigest()
+    return Verified(number, public_key, problems)
+
+
+def _signed(receipt: Receipt) -> bytes:
+    return canonical_json({n: value for n, value in receipt.items() if n != "signature"})
+
+
+def _is_signed(receipt: Receipt, public_key: str) -> bool:
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        key.verify(bytes.fromhex(str(receipt.get("signature"))), _signed(receipt))
+    except (InvalidSignature, ValueError):
+        return False
+    return receipt.get("public_key") == public_key

@@ -1,0 +1,395 @@
+"""Somebody is erased: no word of theirs is anywhere, and nobody else notices."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.ledger.erasing import DONE, FENCED, STEPS, begin_erasure, erasures
+from pipelines.ledger.sealing import Subject
+from pipelines.ledger.vault import SEALED
+from pipelines.operations import consolidate as passes
+from pipelines.operations import erase
+from pipelines.operations.consolidate import consolidate
+from pipelines.operations.export.run import export
+from pipelines.operations.export.selection import Format, Selection
+from pipelines.operations.receipts import receipts, verified
+from pipelines.operations.status import status
+from pipelines.operations.traces import traces
+from pipelines.proof import verify as proof_of
+from pipelines.proof.verify import verify
+from pipelines.work.deciding import Decider
+from projections.errors import OperationFailed, SubjectErased
+from tests.factories import event
+from tests.integration.api_support import (
+    ADMIN_KEY,
+    READ_KEY,
+    assert_problem,
+    envelope,
+    running_api,
+)
+from tests.integration.consolidation_support import Consolidated, without_models
+from tests.integration.enrichment_support import Enriched
+from tests.integration.private_world import OTHER, TENANT, World, nodes_of, world
+from tests.integration.stack import Stack
+from tests.integration.test_api_private import (
+    CALLERS,
+    ROUTES,
+    Caller,
+    Look,
+    Town,
+    sent,
+    unsaid,
+)
+from tests.integration.test_cli import COMMAND, clean_environment
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+MASTER = "5e" * 32
+
+
+@pytest.fixture
+def sealed(make_stack: Callable[..., Stack], tmp_path: Path) -> Stack:
+    """A stack of which one tenant is sealed, and another one is not."""
+    stack = make_stack(master_key=MASTER, data_dir=tmp_path)
+    erase.seal_tenant(stack.services, TENANT)
+    return stack
+
+
+def told(stack: Stack, seed: int = 5) -> World:
+    """Folded by all stages, and decided about."""
+    made = world(seed)
+    enriched = Enriched(stack)
+    enriched.take_in(*made.events)
+    consolidate(stack.services)
+    return made
+
+
+def canaries(made: World, name: str) -> list[str]:
+    """Words that stand in nothing but what this user of the tenant said."""
+    return [*made.own_words(made.users[name])[1:], made.users[name]]
+
+
+def graph_text(stack: Stack, tenant: str) -> str:
+    """All properties of all nodes of a tenant, and of all edges at them."""
+    nodes = stack.cypher("MATCH (n {tenant: $t}) RETURN properties(n)", t=tenant)
+    edges = stack.cypher("MATCH ({tenant: $t})-[r]-() RETURN properties(r)", t=tenant)
+    letters = stack.cypher("MATCH (d:DeadLetter) RETURN properties(d)")
+    return repr([nodes, edges, letters]).casefold()
+
+
+def redis_text(stack: Stack) -> str:
+    """All that Redis holds, stream entries as they stand there."""
+    redis: Any = stack.services.redis
+    rows: list[Any] = []
+    for key in sorted(redis.scan_iter()):
+        kind = redis.type(key)
+        if kind == b"stream":
+            rows += [fields for _, fields in redis.xrange(key)]
+        elif kind == b"hash":
+            rows.append(redis.hgetall(key))
+        elif kind == b"string":
+            rows.append(redis.get(key))
+        elif kind == b"list":
+            rows.append(redis.lrange(key, 0, -1))
+    return repr(rows).casefold()
+
+
+def file_text(folder: Path) -> str:
+    return "".join(
+        path.read_bytes().decode("latin-1") for path in sorted(folder.rglob("*")) if path.is_file()
+    ).casefold()
+
+
+def exported(stack: Stack, folder: Path, form: Format) -> str:
+    file = folder / f"out.{form}"
+    export(stack.services, form, Selection(TENANT, None, None, None), file, progress=silent)
+    text = file.read_text().casefold()
+    file.unlink()
+    return text
+
+
+def silent(done: int, total: int | None, what: str) -> None:
+    pass
+
+
+def hits(text: str, words: list[str]) -> list[str]:
+    return [word for word in words if word.casefold() in text]
+
+
+def run(stack: Stack, name: str, made: World, reason: str = "asked") -> dict[str, Any]:
+    subject = Subject("user", made.users[name])
+    key_id = begin_erasure(stack.ledger, TENANT, subject, reason=reason, by="a test")
+    return erase.finish(stack.services, key_id)
+
+
+def seen(stack: Stack, tenant: str, user: str | None) -> list[Any]:
+    """What the graph has of a user."""
+    return sorted(
+        repr(row)
+        for row in stack.cypher(
+            "MATCH (e:Event {tenant: $t}) WHERE e.user_id = $u "
+            "RETURN e.event_id, e.text, e.keywords, e.summary, e.importance_score",
+            t=tenant,
+            u=user,
+        )
+    )
+
+
+def answers(town: Town, caller: Caller) -> str:
+    """What every read route says to somebody, without the words of the questions."""
+    look = Look(town, caller, random.Random(1), many=1)
+    said = []
+    tenant = {"X-Tenant": TENANT} if caller.key == ADMIN_KEY else {}
+    with town.api.client(caller.key, **tenant) as client:
+        for (method, _), questions in ROUTES.items():
+            for request in questions(look):
+                answer = sent(look, client, method, request, None)
+                assert answer.status_code in (200, 404), answer.text
+                said.append(unsaid(request, answer))
+    return "".join(said).casefold()
+
+
+def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_path: Path) -> None:
+    made = told(sealed)
+    words = canaries(made, "ann")
+    bob, cat = (made.users[name] for name in ("bob", "cat"))
+    before = {user: seen(sealed, TENANT, user) for user in (bob, cat)}
+    other = graph_text(sealed, OTHER)
+    assert set(hits(graph_text(sealed, TENANT), words)) == set(words)
+    assert set(hits(exported(sealed, tmp_path, Format.EVENTS), words)) == set(words)
+    assert hits(redis_text(sealed), words[:-1]) == []
+    asked = (sealed.services, TENANT, made.users["ann"], words[:-1])
+    there = traces(*asked)
+    assert (there.ledger > 0, there.graphs["blue"] > 0, any(there.files)) == (True, True, True)
+
+    outcome = run(sealed, "ann", made)
+
+    assert outcome["step"] == DONE
+    assert outcome["entries"] > sum(one.user_id == made.users["ann"] for one in made.events) / 2
+    assert outcome["stores"]["derivations"]["forgotten"] > 0
+    consolidate(sealed.services)
+    assert hits(graph_text(sealed, TENANT), words) == []
+    assert hits(redis_text(sealed), words[:-1]) == []
+    assert hits(file_text(tmp_path), words[:-1]) == []
+    for form in (Format.EVENTS, Format.GRAPHML):
+        assert hits(exported(sealed, tmp_path, form), words) == []
+    assert {user: seen(sealed, TENANT, user) for user in (bob, cat)} == before
+    assert graph_text(sealed, OTHER) == other
+    left = traces(*asked)  # the other tenant has a user of the same id
+    assert (left.ledger, left.graphs) == (0, {"blue": 0})
+    report = verify(sealed.services)
+    assert report.ok, report.differences
+    rows = receipts(sealed.services)
+    assert verified(rows).problems == []
+    assert hits(json.dumps(rows), words) == []
+    doors(sealed, made, words)
+
+
+def doors(stack: Stack, made: World, words: list[str]) -> None:
+    """The same is asked over HTTP; and bob is erased that way."""
+    settings = stack.services.settings
+    options = {
+        name: getattr(settings, name)
+        for name in ("partitions", "id_buckets", "master_key", "data_dir")
+    } | {"record_accesses": False, "stream_life_s": 0.2}
+    urls = settings.redis_url, settings.neo4j_url
+    tenant = {"X-Tenant": TENANT}
+    with running_api(*urls, **options) as api, api.client(ADMIN_KEY, **tenant) as client:
+        town = Town(made, stack, api, nodes_of(stack, made))
+        for name in ("an operator", "bob"):
+            text = answers(town, CALLERS[name])
+            assert hits(text, words) == [], name
+            assert hits(text, made.own_words(made.users["bob"])), name
+        back = envelope(user_id=made.users["ann"], payload={"content": "back again"})
+        assert_problem(client.post("/v1/events", json=back), 409, "erased")
+        path = f"/v1/users/{made.users['bob']}"
+        with api.client(READ_KEY) as reader:
+            assert_problem(reader.delete(path), 403, "forbidden")
+        assert_problem(client.delete("/v1/users/nobody"), 404, "not-found")
+        asked = client.delete(path).json()
+        assert (asked["step"], asked["entries"] > 0) == (None, True)
+        assert_problem(client.delete(path, params={"confirm": "0" * 32}), 422, "invalid-input")
+        begun = client.delete(path, params={"confirm": asked["confirm"], "reason": "asked"})
+        assert (begun.status_code, begun.json()["step"]) == (202, FENCED)
+        late = envelope(user_id=made.users["bob"], payload={"content": "one more"})
+        assert_problem(client.post("/v1/events", json=late), 409, "erased")
+        assert client.delete(path).json()["step"] == FENCED
+    (under_way,) = status(stack.services)["sealing"]["under_way"]
+    assert under_way["subject"] == asked["subject"]
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+CANARY = "zebrafinch"
+
+
+@pytest.fixture
+def plain(make_stack: Callable[..., Stack], tmp_path: Path) -> Iterator[Consolidated]:
+    """All stages without models; a user with a word of their own among others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (erase, proof_of, passes):
+            patch.setattr(module, "make_fold", without_models)
+        stack = make_stack(master_key=MASTER, data_dir=tmp_path, derivations_url=None)
+        erase.seal_tenant(stack.services, "default")
+        made = Consolidated(stack)
+        made.take_in(
+            *(
+                event(
+                    n,
+                    session_id=f"session-{n % 2}",
+                    user_id=("ann", "bob")[n % 2],
+                    payload={"content": f"{CANARY if n % 2 == 0 else 'sparrow'} {n}"},
+                    tool_name=None,
+                )
+                for n in range(1, 9)
+            )
+        )
+        yield made
+
+
+def test_a_process_that_is_killed_at_any_step_is_followed_by_one_that_ends_it(
+    plain: Consolidated,
+) -> None:
+    stack = plain.stack
+    settings = stack.services.settings
+    key_id = begin_erasure(stack.ledger, "default", Subject("user", "ann"), reason="", by="x")
+    given = {
+        "RECOLLECT_REDIS_URL": settings.redis_url,
+        "RECOLLECT_NEO4J_URL": settings.neo4j_url,
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+        "RECOLLECT_MASTER_KEY": MASTER,
+        "RECOLLECT_DATA_DIR": str(settings.data_dir),
+        "RECOLLECT_LEASE_MS": "500",
+    }
+    redis: Any = stack.services.redis
+    lease = stack.ledger.keys.pass_lease
+    steps = []
+    for step in STEPS[1:]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.integration.killed_erasure", step, key_id.hex()],
+            env={**clean_environment(), **given},
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+        steps.append(erasures(stack.ledger.vault)[0]["step"])
+        (under_way,) = status(stack.services)["sealing"]["under_way"]
+        assert under_way["step"] == steps[-1]
+        wait_until(lambda: not redis.exists(lease), "the lease ends")
+    assert steps == list(STEPS[:-1])
+    told = erase.finish(stack.services, key_id)
+    assert (told["step"], told["receipt"], told["entries"]) == (DONE, 1, 4)
+    assert len(receipts(stack.services)) == 1
+    plain.fold()
+    assert hits(repr(stack.dump()), [CANARY, "'ann'"]) == []
+    assert "sparrow" in repr([e.event() for b in stack.blocks(0) for e in b.entries]) + repr(
+        [e.event() for b in stack.blocks(1) for e in b.entries]
+    )
+    report = verify(stack.services)
+    assert report.ok, report.differences
+    sealing = status(stack.services)["sealing"]
+    assert sealing == {"tenants": ["default"], "error": None, "erased": 1, "under_way": []}
+
+
+def test_who_is_erased_by_mistake_of_name_or_tenant_is_nobody(plain: Consolidated) -> None:
+    ledger = plain.stack.ledger
+    for tenant, name, why in (
+        ("default", "nobody", "holds nothing"),
+        ("open", "ann", "not sealed"),
+    ):
+        with pytest.raises(OperationFailed, match=why):
+            begin_erasure(ledger, tenant, Subject("user", name), reason="", by="x")
+    assert erasures(ledger.vault) == []
+
+
+def test_a_tenant_with_events_is_not_sealed_afterwards(plain: Consolidated) -> None:
+    plain.take_in(event(50, tenant="open"))
+    with pytest.raises(OperationFailed, match="events that are not sealed"):
+        erase.seal_tenant(plain.stack.services, "open")
+    plain.take_in(event(51, tenant="open"))
+    assert plain.stack.ledger.vault.fences.read().tenants == {"default": SEALED}
+
+
+def test_receipts_that_were_changed_or_taken_out_are_found(plain: Consolidated) -> None:
+    stack = plain.stack
+    for name in ("ann", "bob"):
+        subject = Subject("user", name)
+        key_id = begin_erasure(stack.ledger, "default", subject, reason="", by="x")
+        erase.finish(stack.services, key_id)
+    first, second = receipts(stack.services)
+    assert verified([first, second]).problems == []
+    assert len(verified([{**first, "entries": 1}, second]).problems) == 2
+    assert verified([second]).problems == ["receipt 1 does not follow the one before it"]
+
+
+def test_a_worker_ends_what_was_asked_for_over_http(plain: Consolidated) -> None:
+    stack = plain.stack
+    key_id = begin_erasure(stack.ledger, "default", Subject("user", "ann"), reason="", by="x")
+    decider = Decider(stack.services.settings, stack.target.name)
+    decider._erase()
+    decider._services.close()
+    (erasure,) = erasures(stack.ledger.vault)
+    assert (erasure["subject"], erasure["step"]) == (key_id.hex(), DONE)
+    plain.fold()
+    assert hits(repr(stack.dump()), [CANARY]) == []
+
+
+def test_an_older_ledger_that_is_put_back_is_erased_once_more(plain: Consolidated) -> None:
+    """Without the fence; the key stays destroyed, so nothing of it is read or taken meanwhile."""
+    stack = plain.stack
+    subject = Subject("user", "ann")
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="", by="x")
+    erase.finish(stack.services, key_id)
+    redis: Any = stack.services.redis
+    redis.hdel(stack.ledger.keys.fences, key_id)
+    redis.delete(stack.ledger.keys.receipts)
+    stack.ledger.vault.renew()
+    late = event(70, user_id="ann", payload={"content": CANARY})
+    assert isinstance(stack.ledger.append([late])[0], SubjectErased)
+    assert begin_erasure(stack.ledger, "default", subject, reason="", by="x") == key_id
+    again = erase.finish(stack.services, key_id)
+    assert (again["step"], again["entries"]) == (DONE, 4)
+
+
+def test_commands_ask_before_they_erase_and_name_what_is_wrong(plain: Consolidated) -> None:
+    settings = plain.stack.services.settings
+    given = {
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+        "RECOLLECT_DATA_DIR": str(settings.data_dir),
+        "RECOLLECT_MASTER_KEY": MASTER,
+    }
+    where = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url, "--json"]
+
+    def recollect(*arguments: str, **more: str) -> tuple[int, dict[str, Any]]:
+        done = subprocess.run(
+            [*COMMAND, *arguments, *where],
+            env={**clean_environment(), **given, **more},
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    code, plan = recollect("erase", "--user", "ann")
+    assert (code, plan["entries"], plan["erased"]) == (4, 4, False)
+    assert erasures(plain.stack.ledger.vault) == []
+    code, refused = recollect("erase", "--user", "ann", "--yes", RECOLLECT_MASTER_KEY="cd" * 32)
+    assert (code, refused["error"]["retryable"]) == (3, True)
+    assert "is not the one of" in refused["error"]["message"]
+    assert recollect("receipts", "verify") == (
+        0,
+        {"ok": True, "receipts": 0, "public_key": "", "problems": []},
+    )
