@@ -18,9 +18,11 @@ from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import SEALED
 from pipelines.operations import consolidate as passes
 from pipelines.operations import erase
+from pipelines.operations.archive import archive
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
+from pipelines.operations.rebuild import rebuild
 from pipelines.operations.receipts import receipts, verified
 from pipelines.operations.status import status
 from pipelines.operations.traces import traces
@@ -192,6 +194,31 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     assert verified(rows).problems == []
     assert hits(json.dumps(rows), words) == []
     doors(sealed, made, words)
+
+
+def test_who_is_in_the_archive_is_erased_as_well(
+    make_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    folder = tmp_path / "archive"
+    stack = make_stack(master_key=MASTER, data_dir=tmp_path, archive_url=str(folder))
+    erase.seal_tenant(stack.services, TENANT)
+    made = told(stack)
+    words = canaries(made, "ann")
+    moved = archive(stack.services, keep=1)
+    assert moved.archived > len(made.events) / 2
+    segments = file_text(folder)
+    assert hits(segments, words) == []
+
+    outcome = run(stack, "ann", made)
+
+    assert outcome["entries"] > sum(one.user_id == made.users["ann"] for one in made.events) / 2
+    assert hits(graph_text(stack, TENANT), words) == []
+    assert hits(exported(stack, tmp_path, Format.EVENTS), words) == []
+    assert file_text(folder) == segments, "entries stay as they were written"
+    report = verify(stack.services)
+    assert report.ok, report.differences
+    again = rebuild(stack.services).verified
+    assert (again.ok, again.digest) == (True, report.digest)
 
 
 def doors(stack: Stack, made: World, words: list[str]) -> None:
