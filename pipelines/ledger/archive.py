@@ -189,7 +189,10 @@ class Archive:
         return {name.decode(): value.decode() for name, value in values.items()}
 
     def manifest(self, partition: int, boundary: Boundary) -> Manifest:
-        """The manifest that a boundary ends."""
+        """The manifest that a boundary ends, and no segment behind it.
+
+        A caller whose boundary is no longer the newest has read the stream as it was then.
+        """
         held = self._manifests.get(partition)
         if held is not None and (held.last_seq, held.chain) == (boundary.seq, boundary.chain):
             return held
@@ -198,9 +201,11 @@ class Archive:
         if manifest is None:
             # It is taken away when the next one stands, which begins with the same segments.
             now = self.boundary(partition)
-            if now != boundary:
-                return self.manifest(partition, now)
-            manifest = self.listed_beyond(partition, boundary)
+            manifest = (
+                self.manifest(partition, now)
+                if now.seq > boundary.seq
+                else self.listed_beyond(partition, boundary)
+            )
         if manifest is None:
             files.require_place()
             name = files.path(f"{partition}/{file}")

@@ -54,7 +54,8 @@ class ArchiveStore:
                 files.pipe_file(path, data)
                 return
             place = Path(path)
-            private_folder(place.parent)
+            if not place.parent.is_dir():  # one that is there was made for whom its owner chose
+                private_folder(place.parent)
             with written_whole(place) as out:
                 out.write(data)
             _sync_folder(place.parent)

@@ -3,7 +3,8 @@
 Events are small (an envelope, `--text` random characters and a random id) and count as folded at
 once, so what is measured is ledger and archive, not a graph. An archiver in a process of its own
 does what `recollect worker archive` does. Prints what was refused, what memory it took, what an
-event leaves in Redis and on the disk, and how soon the oldest event is read.
+event leaves in Redis and on the disk, how soon the oldest event is read, and how long backup and
+restore take.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pipelines.ledger.ledger import Appended
 from pipelines.local.servers import ValkeyServer
 from pipelines.operations import archive as archiving
 from pipelines.operations.archive import Low, archive, archive_when_due
+from pipelines.operations.backup import backup, restore
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
 from projections.errors import LedgerUnavailable, RecollectError
@@ -34,6 +36,7 @@ from tests.servers import running
 
 _AT_ONCE = 1_000
 _LOOKS = 200
+_TEXT = 40
 MB = 2**20
 
 
@@ -41,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--redis-mb", type=int, default=64)
-    parser.add_argument("--text", type=int, default=40)
+    parser.add_argument("--text", type=int, default=_TEXT)
     parser.add_argument("--id-buckets", type=int, default=32_768)
     options = parser.parse_args()
     _count_as_folded()
@@ -141,6 +144,21 @@ def _measure(services: Services, events: int, text: int) -> None:
         read = sum(len(block) for n in range(ledger.partitions) for block in fresh.ledger.scan(n))
         _say("read as one sequence", f"{read:,} at {read / (time.perf_counter() - begun):,.0f}/s")
     assert read == events
+    _drill(services)
+
+
+def _drill(services: Services) -> None:
+    """Back up, and restore into a Redis of its own that has no limit."""
+    folder = Path(services.settings.archive_url or "").parent
+    backed = backup(services, f"{folder}/backup")
+    _say("backed up", f"{backed.written:,} in {backed.seconds:.0f} s")
+    with running(ValkeyServer(folder / "goal")) as goal:
+        settings = {"redis_url": goal.url, "archive_url": f"{folder}/goal-archive"}
+        with Services(services.settings.model_copy(update=settings)) as other:
+            report = restore(other, f"{folder}/backup")
+            _say("restored", f"{report.entries:,} in {report.seconds:.0f} s")
+            found = other.ledger.find_many([_event(n, _TEXT).key for n in (0, report.entries - 1)])
+            assert len(found) == 2
 
 
 def _event(number: int, characters: int) -> Event:

@@ -12,9 +12,11 @@ import pytest
 from rich.console import Console
 
 from pipelines.cli.graph import picture
+from pipelines.ledger.archive import Archive, Boundary
 from pipelines.ledger.check import check
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.status import status
+from projections.identity import START
 from tests.archive_support import ArchivedStack, answers, small_segments
 from tests.fakes.events import numbered_event
 
@@ -55,6 +57,45 @@ def test_it_goes_on_where_it_was(make: Make) -> None:
     before = answers(stack)
     assert stack.archive(3).archived > 100
     assert answers(stack) == before
+
+
+@pytest.mark.parametrize("counts", [(5, 5), (40, 40), (1_000, 1)])
+def test_a_boundary_that_moves_while_somebody_reads(
+    make: Make, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, int]
+) -> None:
+    """Between the look at the stream and the boundary, and between that and the manifest."""
+    stack = make()
+    before = stack.entries(0)
+    stack.archive(45)
+    reader, ask, asked = stack.reopened(), Archive.boundary, list[int]()
+
+    def moving(archive: Archive, partition: int) -> Boundary:
+        if archive is not reader.ledger.archive:
+            return ask(archive, partition)
+        asked.append(partition)
+        if len(asked) == 1:
+            stack.archive(40)
+        boundary = ask(archive, partition)
+        if len(asked) == 2:
+            stack.archive(5)
+        return boundary
+
+    monkeypatch.setattr(Archive, "boundary", moving)
+    count, size = counts
+    read = reader.ledger.read(0, START, count)
+    assert read == before[: len(read)]
+    assert len(read) >= min(count, len(before) - 40)
+    newest = reader.ledger.newest(0, before[-size].position, 60)
+    assert newest == before[-size - 1 :: -1][:60]
+    monkeypatch.undo()
+    assert reader.entries(0) == before
+
+
+def test_the_folder_is_its_users_alone(make: Make) -> None:
+    stack = make()
+    stack.archive()
+    modes = {path.stat().st_mode & 0o077 for path in (stack.folder, *stack.folder.rglob("*"))}
+    assert modes == {0}
 
 
 def test_duplicates_of_archived_events_are_told(make: Make) -> None:
