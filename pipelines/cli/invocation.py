@@ -37,6 +37,7 @@ from projections.errors import (
     EventConflict,
     GraphUnavailable,
     InvalidInput,
+    KeysUnavailable,
     LedgerUnavailable,
     RecollectError,
     StageBehind,
@@ -149,6 +150,8 @@ class Invocation:
     def advice(self, error: RecollectError) -> str:
         """Which service is away, and what to do about it, where that is known."""
         settings = self.settings
+        if isinstance(error, KeysUnavailable):
+            return ""  # it says itself what is wrong
         name = "Redis" if isinstance(error, LedgerUnavailable) else "Neo4j"
         if "redis_url" in settings.model_fields_set:
             return f" (that is {name})"

@@ -98,6 +98,9 @@ class Opener(Protocol):
             KeysUnavailable: it is not at hand.
         """
 
+    def withdrawn(self) -> int:
+        """Another number than before once a key may have gone."""
+
 
 def subject_of(event: Event) -> Subject | None:
     """Whose key seals an event; None: it has nothing that is anybody's.

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -213,6 +214,12 @@ class Vault(Opener):
             # Not "erased": of a key that got lost the events must come back with the store.
             raise KeysUnavailable(reason=f"the key store has no key {key_id.hex()}")
         return keys[key_id]
+
+    def withdrawn(self) -> int:
+        """Another number than before once a key may have gone, as far as the store answers."""
+        with suppress(KeysUnavailable):
+            self._refresh()
+        return self.withdrawals
 
     # -- what is known -----------------------------------------------------------------------------
 

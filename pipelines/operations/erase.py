@@ -148,6 +148,9 @@ class _Withdrawn(Opener):
     def opening(self, key_id: bytes) -> SubjectKey | None:
         return self._key if key_id == self._key.key_id else None
 
+    def withdrawn(self) -> int:
+        return 0
+
 
 class _Erasure:
     def __init__(self, services: Services, key_id: bytes, told: Told, progress: Progress) -> None:

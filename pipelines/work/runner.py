@@ -338,6 +338,7 @@ class Runner:
                 )
 
     def _refold_once(self, partition: int, entries: Sequence[Entry]) -> None:
+        withdrawn = _withdrawn(entries)
         derived = self._derive(entries)  # models run before the lock is taken
         with self.graph.transaction() as transaction:
             current = transaction.lock(self.stage.name, partition)
@@ -345,7 +346,8 @@ class Runner:
                 return
             self.rules.refuse_other(current)
             passed = [entry for entry in entries if entry.position <= current.position]
-            if len(passed) < len(entries):
+            # What was read with a key that is gone by now would come back after an erasure.
+            if len(passed) < len(entries) or _withdrawn(entries) != withdrawn:
                 derived = self._derive(passed)
             self._write(transaction, derived)
             transaction.drop_dead_letters(
@@ -451,6 +453,12 @@ class Runner:
         now = perf_counter()
         metrics.BLOCK_DURATION.labels(**self._labels, phase=phase).observe(now - begun)
         return now
+
+
+def _withdrawn(entries: Sequence[Entry]) -> int:
+    """Another number than before once a key of one of them may have gone."""
+    vaults = {id(entry.keys): entry.keys for entry in entries if entry.keys is not None}
+    return sum(keys.withdrawn() for keys in vaults.values())
 
 
 def _kind_of(error: Exception) -> str:

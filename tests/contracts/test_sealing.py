@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from pipelines.ledger.check import check
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.keys import SqliteKeys
 from pipelines.ledger.ledger import Appended, BesideRedis, Ledger
@@ -79,6 +80,7 @@ def test_what_is_sealed_is_read_back_and_stands_nowhere(open_ledger: Open) -> No
     assert all(isinstance(one, Appended) for one in ledger.append(events))
     found = [open_ledger().find(*one.key) for one in events]
     assert [one.event() for one in found if one is not None] == events
+    assert check(ledger, repair=False).ok
     held = all_bytes(ledger)
     assert [word for word in (CANARY, '"ann"', '"bob"', "s3://") if word.encode() in held] == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from pipelines.ledger.sealing import ERASED_USER, Subject
 from pipelines.proof.expected import LedgerFold
 from pipelines.proof.proof import prove
+from pipelines.work.runner import Runner
 from projections.errors import SubjectErased
 from projections.events import DEFAULT_TENANT, Event, is_system_event
+from projections.identity import START
 from projections.schema import EVENT
 from tests.decision_factories import episode, system
 from tests.factories import event_id
@@ -139,3 +142,22 @@ def test_a_summary_of_who_is_erased_goes_and_that_of_others_stays() -> None:
     assert word_of("ann") not in after
     assert after.count(word_of("bob")) == before.count(word_of("bob")) > 0
     assert event_id(1) in after
+
+
+def test_what_is_folded_again_while_its_key_goes_does_not_come_back() -> None:
+    """A replay has read the events, and has not written them yet."""
+    world = World(FakeLedger(partitions=PARTITIONS, vault=memory_vault(DEFAULT_TENANT)))
+    world.take_in(told(1, "ann", "own"), told(3, "bob", "own"))
+    runner = world.runners[1]
+    derive = runner.rules.derive
+
+    def slow(placed: Any) -> Any:
+        derived = derive(placed)
+        erase(world, "ann")
+        return derived
+
+    replaying = Runner(replace(runner.rules, derive=slow), world.graph, target="blue")
+    for partition in range(PARTITIONS):
+        assert replaying.refold(partition, world.ledger.read(partition, START, 100)) == []
+    events = world.graph.nodes(EVENT.label, [told(1, "ann", "own").key], ("text",))
+    assert [word_of("ann") in str(node.values["text"]) for node in events.values()] == [False]
