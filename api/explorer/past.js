@@ -1,0 +1,73 @@
+// As of which position the memory is read: a bar over every page, and a slider over positions.
+import { h } from "./elements.js";
+import { byPosition, time } from "./format.js";
+
+/** A link to a place; it stays in the past that is looked at. */
+export function to(name, id, query = {}) {
+  const search = new URLSearchParams(query);
+  const at = current();
+  if (at && !search.has("at")) search.set("at", at);
+  if (search.get("at") === "") search.delete("at");
+  const text = search.toString();
+  return `#/${name}${id ? `/${encodeURIComponent(id)}` : ""}${text ? `?${text}` : ""}`;
+}
+
+export const current = () => new URLSearchParams(location.hash.split("?")[1] || "").get("at");
+
+/** The same place as of another position; null: as it is. */
+function moved(position) {
+  const [path, search] = location.hash.split("?");
+  const query = new URLSearchParams(search || "");
+  if (position) query.set("at", position);
+  else query.delete("at");
+  const text = query.toString();
+  return `${path || "#/sessions"}${text ? `?${text}` : ""}`;
+}
+
+/** Tell that the past is shown. */
+export function showPast(bar, at) {
+  const position = at.query.get("at");
+  bar.hidden = !position;
+  if (!position) return;
+  bar.replaceChildren(
+    h("span", {}, "The memory as it was at position ", h("code", {}, position), ": what came later is not seen."),
+    h("a.button", { href: moved(null) }, "Back to now"));
+}
+
+/** A slider over the positions of some events, in the order in which the ledger took them. */
+export function slider(nodes) {
+  const stops = nodes
+    .filter((node) => node.type === "Event" && node.provenance.global_position)
+    .map((node) => ({ position: node.provenance.global_position, at: node.provenance.occurred_at }))
+    .sort((a, b) => byPosition(a.position, b.position));
+  const key = `stops ${location.hash.split("?")[0]}`;
+  const known = JSON.parse(sessionStorage.getItem(key) || "[]");
+  // As of the past fewer are seen: the stops of the present stay.
+  const all = current() && known.length > stops.length ? known : stops;
+  if (!current()) {
+    try {
+      sessionStorage.setItem(key, JSON.stringify(all.slice(-2000)));
+    } catch {
+      // as full as it may be: the slider is shorter in the past
+    }
+  }
+  if (all.length < 2) return null;
+  const last = all.length - 1;
+  const here = current();
+  const start = here ? Math.max(0, all.findLastIndex((stop) => byPosition(stop.position, here) <= 0)) : last;
+  const told = h("output", {});
+  const tell = (number) => {
+    told.replaceChildren(number === last && !here ? "now" : `after ${number + 1} of ${all.length} events, `,
+      ...(number === last && !here ? [] : [time(all[number].at, "full")]));
+  };
+  const input = h("input", {
+    type: "range", min: "0", max: String(last), value: String(start), step: "1", "aria-label": "Position in the ledger",
+    oninput: () => tell(Number(input.value)),
+    onchange: () => {
+      const number = Number(input.value);
+      location.hash = moved(number === last ? null : all[number].position);
+    },
+  });
+  tell(start);
+  return h("div.slider", {}, h("span.dim", {}, "As the memory was"), input, told);
+}
