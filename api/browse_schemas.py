@@ -1,4 +1,4 @@
-"""What goes over the wire of looking around: sessions, what is beside a node, facts as they were."""
+"""What goes over the wire of looking around: sessions, what is beside a node, facts over time."""
 
 from __future__ import annotations
 

@@ -55,7 +55,9 @@ export async function show(room, { id: name }) {
 /** What consolidation wrote of it, and what helped where something failed; each if there is any. */
 async function tellMore(notes, name, failed) {
   api.summary(name).then(({ summary }) => {
-    if (summary.content) notes.prepend(h("section.note", {}, h("h2", {}, "In short"), h("p", {}, summary.content)));
+    if (!summary.content) return;
+    const [first, ...rest] = summary.content.split("\n");
+    notes.prepend(h("details.note", {}, h("summary", {}, h("b", {}, "In short "), first), rest.map((line) => h("p", {}, line))));
   }, () => null);
   if (!failed.length) return;
   const head = (failed[failed.length - 1].outcome || failed[failed.length - 1].node);
@@ -116,7 +118,7 @@ function row(span, at, hues) {
       span.attempt > 1 ? badge(`try ${span.attempt}`, "warn") : null,
       statusBadge(ended),
       outcome ? h("a.outcome", { href: to("event", outcome.node_id) }, "→ ", outcomeText(outcome, tool)) : null),
-    h("span.lane", { "aria-hidden": "true" }, h("span.bar", { style: { left: `${from}%`, width: `max(${width}%, 3px)` } })),
+    h(`span.lane${long ? "" : ".point"}`, { "aria-hidden": "true" }, h("span.bar", { style: { left: `${from}%`, width: `max(${width}%, 3px)` } })),
     h("span.length", {}, long ? duration(end - start) : ""));
 }
 

@@ -1,5 +1,8 @@
-"""Dead letters: what a stage could not fold and has passed. To try them again is for the workers'
-machine: `recollect dead-letters retry`; the API never writes to the graph."""
+"""Dead letters: what a stage could not fold and has passed.
+
+To try them again is for the machine of the workers (`recollect dead-letters retry`): the API never
+writes to the graph.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,7 @@ async def list_dead_letters(
                 timeout_ms=STATUS_TIMEOUT_MS,
             )
         items = [
-            DeadLetterItem(
-                **{name: getattr(letter, name) for name in DeadLetterItem.model_fields}
-            )
+            DeadLetterItem(**{name: getattr(letter, name) for name in DeadLetterItem.model_fields})
             for letter in letters[: query.limit]
         ]
         return DeadLetterList(dead_letters=items, more=len(letters) > query.limit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
@@ -98,7 +99,7 @@ async def read_fact_history(
     )
 
 
-def _scores(properties: dict[str, object], now_ms: int) -> FactScore:
+def _scores(properties: Mapping[str, Any], now_ms: int) -> FactScore:
     """Of a fact that nobody searched for: how sure it is."""
     sure = confidence_of(properties, now_ms)
     return FactScore(confidence=sure, match=1.0, hop=0, composite=sure, score=sure)

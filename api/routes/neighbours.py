@@ -96,7 +96,7 @@ async def read_neighbours(
 
 
 def _in_turn(steps: Iterable[StepEdge], own_id: str) -> list[str]:
-    """Ids of what edges lead to, each once: the best of each type, then the second best, …"""
+    """Ids of what edges lead to, each once: the best of each type, then the second best, and on."""
     turns: dict[str, int] = defaultdict(int)
     placed = []
     for step in steps:

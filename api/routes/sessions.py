@@ -97,7 +97,7 @@ def _item(line: SessionLine, events: Mapping[str, GraphNode]) -> SessionItem:
 
 def _told(events: Mapping[str, GraphNode], event_id: str | None) -> str | None:
     """What an event says, once a stage has read it; before that, its type."""
-    if event_id not in events:
+    if event_id is None or event_id not in events:
         return None
     properties = events[event_id].properties
     return properties.get("summary") or properties.get("event_type")
@@ -139,9 +139,7 @@ async def list_session_events(
     places, next_cursor = page_of(question, page.events, query.limit, tuple)
     in_order = (events[event_id] for _, event_id in places if event_id in events)
     nodes = shown_nodes(in_order, context.now_ms)
-    meta = page_meta(
-        context, len(page.events), nodes, withheld=withheld, next_cursor=next_cursor
-    )
+    meta = page_meta(context, len(page.events), nodes, withheld=withheld, next_cursor=next_cursor)
     context.record([node.node_id for node in nodes])
     return JsonResponse(
         SessionEvents(

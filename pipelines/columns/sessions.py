@@ -1,4 +1,4 @@
-"""Sessions as a list, the newest first, and the events of one in their order, as one viewer sees."""
+"""Sessions as a list, the newest first, and the events of one in order, as one viewer sees."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _failed(view: View, rows: Rows) -> Array:
     statuses = [number for number in map(events.names.find, FAILED) if number != NOBODY]
     failed = numpy.isin(events.table["status"][rows], statuses)
     kind = events.names.find(EventKind.FAILURE)
-    return failed | ((events.table["kind"][rows] == kind) & (kind != NOBODY))
+    return numpy.asarray(failed | ((events.table["kind"][rows] == kind) & (kind != NOBODY)))
 
 
 def _line(view: View, session_id: str, rows: Rows) -> SessionLine:
