@@ -70,7 +70,8 @@ async function show() {
   const title = page.querySelector("h1");
   document.title = title ? `${title.textContent} · Recollect` : "Recollect";
   say(document.title);
-  if (document.activeElement === document.body || !document.activeElement) page.focus({ preventScroll: true });
+  const first = room.querySelector("[autofocus]") || page;
+  if (document.activeElement === document.body || !document.activeElement) first.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 

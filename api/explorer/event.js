@@ -1,13 +1,18 @@
 // One event: what it says, why it happened, what came of it, what it mentions.
 import * as api from "./api.js";
-import { badge, h, id, json, say, statusBadge } from "./elements.js";
+import { badge, h, id, json, put, say, statusBadge } from "./elements.js";
 import { actor, duration, ms, nameOf, time, told } from "./format.js";
 import { to } from "./past.js";
 import { lessons } from "./session.js";
 import { whyTree } from "./why.js";
 
 export async function show(room, { id: own }) {
-  const [legend, beside] = await Promise.all([api.legend(), api.neighbours(own, { max_nodes: 60 })]);
+  const beside = await api.neighbours(own, { max_nodes: 60 }).catch((problem) => {
+    if (problem.status !== 404) throw problem;
+    return null;
+  });
+  if (!beside) return inLedgerAlone(room, own);
+  const legend = await api.legend();
   const node = beside.nodes.find((one) => one.node_id === beside.meta.seed_nodes[0]);
   if (node.type !== "Event") {
     location.replace(node.type === "Entity" ? to("entity", node.node_id) : to("graph", node.node_id));
@@ -34,6 +39,17 @@ export async function show(room, { id: own }) {
   tellWhy(why, node);
   tellEffects(effects, own);
   tellContent(content, own);
+}
+
+/** What states a fact or a decision is no event of the graph; nor is one that was forgotten. */
+async function inLedgerAlone(room, own) {
+  const stored = await api.event(own);
+  put(room,
+    h("h1.said", {}, stored.event_type),
+    h("p.facts", {}, statusBadge(stored), h("span", {}, time(stored.occurred_at, "full")), h("span", {}, "by ", h("b", {}, stored.agent_id)),
+      stored.user_id ? h("span", {}, "for ", h("b", {}, stored.user_id)) : null, id(own)),
+    h("p.dim", {}, "This is in the ledger and not in the graph: it tells the memory something, or was forgotten since."),
+    h("section.card", {}, h("h2", {}, "What it holds"), json(stored.payload)));
 }
 
 async function filled(card, work) {

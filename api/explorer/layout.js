@@ -3,21 +3,20 @@ self.module = {};
 importScripts("vendor/forceatlas2.js");
 const iterate = self.module.exports;
 
-const TURN_MS = 30;
 const MOST_MS = 12_000;
 
 let turn = 0;
 
-/** A layout of its own for each message; a newer one ends it. */
-self.onmessage = ({ data: { nodes, edges, settings, steps } }) => {
+/** A layout of its own for each message, told every `pause` ms; a newer one ends it. */
+self.onmessage = ({ data: { nodes, edges, settings, steps, pause } }) => {
   const mine = ++turn;
   const until = performance.now() + MOST_MS;
   let left = steps;
   const work = () => {
     if (mine !== turn) return;
-    const pause = performance.now() + TURN_MS;
+    const end = performance.now() + pause;
     do iterate(settings, nodes, edges);
-    while (--left > 0 && performance.now() < pause);
+    while (--left > 0 && performance.now() < end);
     const done = left <= 0 || performance.now() > until;
     self.postMessage({ nodes: nodes.slice(), done });
     if (!done) setTimeout(work);

@@ -34,6 +34,9 @@ export function showPast(bar, at) {
     h("a.button", { href: moved(null) }, "Back to now"));
 }
 
+const PAUSE_MS = 350;
+let wasMoved = false;
+
 /** A slider over the positions of some events, in the order in which the ledger took them. */
 export function slider(nodes) {
   const stops = nodes
@@ -60,14 +63,22 @@ export function slider(nodes) {
     told.replaceChildren(number === last && !here ? "now" : `after ${number + 1} of ${all.length} events, `,
       ...(number === last && !here ? [] : [time(all[number].at, "full")]));
   };
+  let later = null;
   const input = h("input", {
-    type: "range", min: "0", max: String(last), value: String(start), step: "1", "aria-label": "Position in the ledger",
+    type: "range", autofocus: wasMoved, min: "0", max: String(last), value: String(start), step: "1", "aria-label": "Position in the ledger",
     oninput: () => tell(Number(input.value)),
+    // A key moves it by one: where it comes to rest is gone to.
     onchange: () => {
-      const number = Number(input.value);
-      location.hash = moved(number === last ? null : all[number].position);
+      clearTimeout(later);
+      later = setTimeout(() => {
+        if (!input.isConnected) return;
+        wasMoved = true;
+        const number = Number(input.value);
+        location.hash = moved(number === last ? null : all[number].position);
+      }, PAUSE_MS);
     },
   });
+  wasMoved = false;
   tell(start);
   return h("div.slider", {}, h("span.dim", {}, "As the memory was"), input, told);
 }

@@ -4,7 +4,7 @@ const scripts = new Map();
 const PER_NODE = 10; // numbers a node in the layout's array: x, y, …, mass, convergence, size, fixed
 const PER_EDGE = 3;
 const STEPS = 400;
-const MANY = 1_500;
+const MANY = 1_500; // nodes, from which on what moves is drawn in less detail
 
 /** A script of ours, once. */
 function load(name) {
@@ -29,7 +29,11 @@ export const canDraw = () => {
 /** The colours of the page, light or dark. */
 function palette() {
   const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(`--${name}`).trim();
+  const read = new Map(); // thousands ask for the same few
+  return (name) => {
+    if (!read.has(name)) read.set(name, style.getPropertyValue(`--${name}`).trim());
+    return read.get(name);
+  };
 }
 
 export class Picture {
@@ -100,7 +104,9 @@ export class Picture {
       if (this.graph.hasEdge(edge.key) || !this.graph.hasNode(edge.source) || !this.graph.hasNode(edge.target)) continue;
       this.graph.addEdgeWithKey(edge.key, edge.source, edge.target, { kind: edge.type, view: edge.view, size: 1.5 });
     }
-    this.graph.updateEachNodeAttributes((id, data) => ({ ...data, size: Math.min(14, 4 + 1.6 * Math.sqrt(this.graph.degree(id))) }), { attributes: ["x", "y", "size"] });
+    this.many = this.graph.order > MANY;
+    const [least, most] = this.many ? [1.5, 6] : [4, 14];
+    this.graph.updateEachNodeAttributes((id, data) => ({ ...data, size: Math.min(most, least + 0.4 * least * Math.sqrt(this.graph.degree(id))) }), { attributes: ["x", "y", "size"] });
     this.arrange();
   }
 
@@ -119,13 +125,14 @@ export class Picture {
       edges.set([place.get(source), place.get(target), 1], at);
       at += PER_EDGE;
     });
-    const many = this.order.length > MANY;
+    const { many } = this;
+    this.sigma.setSettings({ hideEdgesOnMove: many, hideLabelsOnMove: many, enableEdgeEvents: !many, minEdgeThickness: many ? 0.7 : 1.5 });
     const settings = {
       linLogMode: false, outboundAttractionDistribution: false, adjustSizes: false, edgeWeightInfluence: 1,
       scalingRatio: 10, strongGravityMode: true, gravity: 0.05, slowDown: 1 + Math.log(this.order.length + 1),
       barnesHutOptimize: many, barnesHutTheta: 0.6,
     };
-    this.worker.postMessage({ nodes, edges, settings, steps: STEPS });
+    this.worker.postMessage({ nodes, edges, settings, steps: STEPS, pause: Math.max(30, this.order.length / 20) });
   }
 
   place(nodes) {
@@ -178,7 +185,7 @@ export class Picture {
   }
 
   edgeLook(key, data) {
-    const look = { ...data, color: this.colour(`view-${data.view}`) || this.colour("line") };
+    const look = { ...data, color: this.colour(`view-${data.view}`) || this.colour("line"), type: this.many ? "line" : "arrow" };
     if (this.hiddenTypes.has(data.kind)) look.hidden = true;
     if (key === this.chosen) look.size = 5;
     else if (this.chosen && this.graph.hasNode(this.chosen) && this.graph.hasExtremity(key, this.chosen)) look.size = 3;
