@@ -128,8 +128,8 @@ class Explorer:
         wrong: what the page complained of: errors, refused loads, requests to elsewhere.
     """
 
-    def __init__(self, browser: Browser, api: Api, **options: Any) -> None:
-        self._api = api
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        self._url = url
         self.context = browser.new_context(locale="en-GB", timezone_id="UTC", **options)
         self.context.set_default_timeout(PATIENCE_MS)
         self.page: Page = self.context.new_page()
@@ -144,12 +144,12 @@ class Explorer:
             self.wrong.append(text)
 
     def _look(self, url: str) -> None:
-        if not url.startswith(self._api.url):
+        if not url.startswith(self._url):
             self.wrong.append(url)
 
     def login(self, key: str, tenant: str = "") -> None:
         """Come in with a key."""
-        self.page.goto(f"{self._api.url}/ui")
+        self.page.goto(f"{self._url}/ui")
         self.page.get_by_label("API key").fill(key)
         if tenant:
             self.page.get_by_text("The key is for several tenants").click()
@@ -158,5 +158,5 @@ class Explorer:
 
     def open(self, place: str) -> None:
         """Go to a page by its address, as from a bookmark."""
-        self.page.goto(f"{self._api.url}/ui/#/{place}")
+        self.page.goto(f"{self._url}/ui/#/{place}")
         self.page.locator("main .room h1").wait_for()
