@@ -58,14 +58,14 @@ def _file(name: str, body: bytes) -> File:
 
 def _files(folder: Traversable, prefix: str = "") -> Mapping[str, File]:
     """Files by their path below /ui."""
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for entry in folder.iterdir():
         name = prefix + entry.name
         if entry.is_dir():
-            found |= _files(entry, f"{name}/")
+            files |= _files(entry, f"{name}/")
         else:
-            found[name] = _file(name, entry.read_bytes())
-    return found
+            files[name] = _file(name, entry.read_bytes())
+    return files
 
 
 def _legend() -> bytes:

@@ -65,13 +65,13 @@ async def read_neighbours(
             supporting = columns.newest_mentions(entities, MAX_SUPPORTING) if entities else {}
 
             def ask(read: GraphRead) -> _Beside | None:
-                known = nodes(read, context.scope, shown, supporting)
-                if own_id not in known:
+                read_nodes = nodes(read, context.scope, shown, supporting)
+                if own_id not in read_nodes:
                     return None
-                edges = edges_between(read, context.scope, known)
+                edges = edges_between(read, context.scope, read_nodes)
                 if query.edge_types:
                     edges = [edge for edge in edges if edge.type in query.edge_types]
-                in_order = [known[each] for each in shown if each in known]
+                in_order = [read_nodes[each] for each in shown if each in read_nodes]
                 return _Beside(in_order, edges, len(ids) > query.max_nodes)
 
             return context.read(graph.reader, ask)

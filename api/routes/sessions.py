@@ -39,9 +39,9 @@ async def list_sessions(
     and the figures are of the whole session.
     """
     context = await begin_read(services, caller, query)
-    wanted = query.model_dump(include={"query", "since", "until", "failed", "as_of_position"})
-    question = ("sessions", caller.tenant, context.scope.viewer, wanted)
-    asked = SessionsAsked(
+    filters = query.model_dump(include={"query", "since", "until", "failed", "as_of_position"})
+    question = ("sessions", caller.tenant, context.scope.viewer, filters)
+    wanted = SessionsAsked(
         words=query.query,
         since_ms=None if query.since is None else timestamp_ms(query.since),
         until_ms=None if query.until is None else timestamp_ms(query.until),
@@ -52,7 +52,7 @@ async def list_sessions(
 
     def work() -> tuple[SessionList, Mapping[str, GraphNode]]:
         with services.connections.graph.opened() as graph:
-            listed = context.columns(graph.columns).sessions(asked)
+            listed = context.columns(graph.columns).sessions(wanted)
             ids = {line.first_event_id for line in listed.sessions}
             ids |= {line.failed_event_id for line in listed.sessions if line.failed_event_id}
             events = context.read(

@@ -445,9 +445,9 @@ class RemoteReads(ColumnReads):
         answer: str | None = self._ask("session_user", session_id)
         return answer
 
-    def sessions(self, asked: SessionsAsked) -> SessionList:
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
         """The sessions in which the viewer sees something, the newest first."""
-        answer: SessionList = self._ask("sessions", asked)
+        answer: SessionList = self._ask("sessions", wanted)
         return answer
 
     def session_page(

@@ -204,7 +204,7 @@ class ColumnReads(NameReads, Protocol):
         """The user of a session, by its last events, whoever looks; None: they are of nobody."""
         ...
 
-    def sessions(self, asked: SessionsAsked) -> SessionList:
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
         """The sessions in which the viewer sees something, the newest first."""
         ...
 

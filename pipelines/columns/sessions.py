@@ -19,7 +19,7 @@ _SEARCHED: Final = ("session", "agent", "user", "tool", "status")
 """Columns whose names a search looks at."""
 
 
-def sessions_of(view: View, asked: SessionsAsked) -> SessionList:
+def sessions_of(view: View, wanted: SessionsAsked) -> SessionList:
     """The sessions in which the viewer sees something, the newest first.
 
     Looks at every event of the tenant, and a search at every name: columns are made for that.
@@ -29,40 +29,40 @@ def sessions_of(view: View, asked: SessionsAsked) -> SessionList:
     rows = numpy.flatnonzero(view.seen & of_session)
     sessions, place = numpy.unique(events.table["session"][rows], return_inverse=True)
     withheld = numpy.unique(events.table["session"][view.known & ~view.seen & of_session])
-    chosen = _chosen(view, asked, rows, place, len(sessions))
+    chosen = _chosen(view, wanted, rows=rows, place=place, count=len(sessions))
     at = events.table["occurred_ms"][rows]
-    last = numpy.full(len(sessions), -1, dtype=numpy.int64)
+    last = numpy.full(len(sessions), numpy.iinfo(numpy.int64).min)
     numpy.maximum.at(last, place, at)
     lines = sorted(
         (-int(last[number]), events.names.texts[int(sessions[number])], number)
         for number in numpy.flatnonzero(chosen).tolist()
     )
-    if asked.before is not None:
-        before_ms, before_id = asked.before
+    if wanted.before is not None:
+        before_ms, before_id = wanted.before
         lines = [line for line in lines if line[:2] > (-before_ms, before_id)]
     by_session = rows[numpy.argsort(place, kind="stable")]
     ends = numpy.cumsum(numpy.bincount(place, minlength=len(sessions)))
     parts = numpy.split(by_session, ends[:-1])
     return SessionList(
-        [_line(view, name, parts[number]) for _, name, number in lines[: asked.limit]],
+        [_line(view, name, parts[number]) for _, name, number in lines[: wanted.limit]],
         len(withheld),
     )
 
 
-def _chosen(view: View, asked: SessionsAsked, rows: Rows, place: Array, count: int) -> Bits:
-    """Of each session whether it has an event of each kind that is asked for."""
+def _chosen(view: View, wanted: SessionsAsked, rows: Rows, place: Array, count: int) -> Bits:
+    """Of each session whether it has an event of each kind that is wanted."""
     table = view.tenant.events.table
     chosen = numpy.ones(count, dtype=bool)
     tests: list[Array] = []
-    if asked.since_ms is not None or asked.until_ms is not None:
+    if wanted.since_ms is not None or wanted.until_ms is not None:
         at = table["occurred_ms"][rows]
-        first = 0 if asked.since_ms is None else asked.since_ms
-        tests.append((at >= first) & ((asked.until_ms is None) | (at < (asked.until_ms or 0))))
-    if asked.failed:
+        first = 0 if wanted.since_ms is None else wanted.since_ms
+        tests.append((at >= first) & ((wanted.until_ms is None) | (at < (wanted.until_ms or 0))))
+    if wanted.failed:
         tests.append(_failed(view, rows))
-    if asked.words is not None:
+    if wanted.words is not None:
         texts = view.tenant.events.names.texts
-        words = asked.words.casefold()
+        words = wanted.words.casefold()
         numbers = [number for number, text in enumerate(texts) if words in text.casefold()]
         named = numpy.zeros(len(rows), dtype=bool)
         for column in _SEARCHED:

@@ -41,9 +41,9 @@ class ViewReads(ColumnNames):
         """The user of a session, by its last events, whoever looks; None: they are of nobody."""
         return self._view.session_user(session_id)
 
-    def sessions(self, asked: SessionsAsked) -> SessionList:
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
         """The sessions in which the viewer sees something, the newest first."""
-        return sessions_of(self._view, asked)
+        return sessions_of(self._view, wanted)
 
     def session_page(
         self, session_id: str, behind: tuple[int, str] | None, limit: int
