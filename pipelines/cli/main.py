@@ -100,6 +100,21 @@ COMMANDS: dict[str, Listed] = {
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
+    "sessions": Listed(
+        "look", LOOKING, "List sessions, the newest first, with what failed in them."
+    ),
+    "timeline": Listed(
+        "look", LOOKING, "Show the events of a session in order, with times and failures."
+    ),
+    "show": Listed("look", LOOKING, "Show an event as the ledger has it, with its payload."),
+    "why": Listed(
+        "look", LOOKING, "Show why an event happened: its causes as a tree, and what helped."
+    ),
+    "facts": Listed(
+        "look",
+        LOOKING,
+        "Show what was ever said of an entity: what holds, and what no longer does.",
+    ),
     "mcp": Listed(
         "models",
         LOOKING,

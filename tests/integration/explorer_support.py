@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import neo4j
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.main import warm_up
 from pipelines.local.servers import Neo4jServer, ValkeyServer
@@ -112,6 +112,7 @@ def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer) -> Iterator[Api]:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser that is on the machine already."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         try:

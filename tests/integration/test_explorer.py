@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+import orjson
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from hatchling.builders.wheel import WheelBuilder
 from playwright.sync_api import Browser, Page, ViewportSize, expect
+from typer.testing import CliRunner
 
 from api.browse_schemas import FactHistory, SessionEvents, SessionsPage
 from api.routes.explorer import FILES
 from api.schemas import AtlasResponse
+from pipelines.cli.main import app as cli
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, TOOLS
 from projections.events import DEFAULT_TENANT
@@ -49,6 +53,7 @@ IN_ORDER_OF_END = [
     "checkout-4712",
 ]
 MOST_BYTES = 1_000_000
+LOGGED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\w+ *\] ")
 PHONE: Final[ViewportSize] = {"width": 390, "height": 844}
 CHARGE = "charge_card"
 PLACES = {
@@ -335,6 +340,48 @@ def test_the_pages_come_with_the_package() -> None:
 def test_the_pages_are_light() -> None:
     assert sum(len(file.body) for file in FILES.values()) <= MOST_BYTES
     assert set(EDGES) == set(httpx.Response(200, content=FILES["legend.json"].body).json()["edges"])
+
+
+# -- in a terminal -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recollect(api: Api, tmp_path: Path) -> Callable[..., str]:
+    """Runs a command that looks at the memory; gives what it prints."""
+    key_file = tmp_path / "key"
+    key_file.write_text(ADMIN_KEY)
+    where = ["--api", api.url, "--api-key-file", str(key_file)]
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(cli, [*arguments, *where])
+        assert done.exit_code == code, done.output
+        # The API serves from this process, too, and logs to the same place.
+        return "\n".join(line for line in done.stdout.splitlines() if not LOGGED.match(line))
+
+    return run
+
+
+def test_commands_lead_from_a_session_to_its_cause(recollect: Callable[..., str]) -> None:
+    listed = recollect("sessions", "4711", "--failed", "--day", "2026-03-04")
+    assert [line.split()[0] for line in listed.splitlines()] == ["session", "checkout-4711"]
+    lines = recollect("timeline", "checkout-4711").splitlines()
+    assert [line.split()[-1] for line in lines[1:]][-1] == FAILURE
+    assert "gateway did not answer within 3 s; attempt: 1 (timeout)" in "".join(lines)
+    tree = recollect("why", FAILURE)
+    assert tree.index(FAILURE) < tree.index(CHANGE)
+    assert '"r2209"' in recollect("show", CHANGE)
+    document = orjson.loads(recollect("timeline", "deploy-88", "--json"))
+    assert document["event_count"] == 9
+
+
+def test_facts_are_told_in_a_terminal(recollect: Callable[..., str]) -> None:
+    told = [line.split("  ") for line in recollect("facts", "checkout").splitlines()]
+    states = {tuple(part.strip() for part in line if part.strip()) for line in told}
+    by_target = {line[2]: line[-2] for line in states if len(line) > 4}
+    assert (by_target["team-payments"], by_target["team-orders"]) == ("contradicted", "holds")
+    assert by_target["search"] == "withdrawn"
+    assert recollect("facts", "nobody", code=1) == ""
+    recollect("sessions", "--day", "yesterday", code=2)
 
 
 # -- in a browser ----------------------------------------------------------------------------------
