@@ -17,7 +17,7 @@ export const session = () => login;
 export function keep(values) {
   login = values && { ...login, ...values };
   if (login) sessionStorage.setItem(STORE, JSON.stringify(login));
-  else sessionStorage.removeItem(STORE);
+  else sessionStorage.clear(); // what pages have noted, too
 }
 
 /** What the API said was wrong. */
@@ -85,18 +85,18 @@ export async function probe(as) {
   return { view: everyone ? "*" : null, everyone, others };
 }
 
-export const sessions = (query) => send("GET", "v1/sessions", { query: { ...query, ...view(), ...past() } });
+export const sessions = (query) => send("GET", "v1/sessions", { query: { ...past(), ...query, ...view() } });
 export const sessionEvents = (name, query) =>
-  send("GET", `v1/sessions/${part(name)}/events`, { query: { ...query, ...view(), ...past() } });
+  send("GET", `v1/sessions/${part(name)}/events`, { query: { ...past(), ...query, ...view() } });
 export const summary = (name) => send("GET", `v1/summaries/session/${part(name)}`, { query: view() });
 export const event = (name) => send("GET", `v1/events/${part(name)}`, { query: view() });
 export const lineage = (name, query) =>
-  send("GET", `v1/nodes/${part(name)}/lineage`, { query: { ...query, ...view(), ...past() } });
+  send("GET", `v1/nodes/${part(name)}/lineage`, { query: { ...past(), ...query, ...view() } });
 export const neighbours = (name, query) =>
-  send("GET", `v1/nodes/${part(name)}/neighbours`, { query: { ...query, ...view(), ...past() } });
+  send("GET", `v1/nodes/${part(name)}/neighbours`, { query: { ...past(), ...query, ...view() } });
 export const entities = (query) => send("GET", "v1/entities", { query: { ...query, ...view() } });
 export const entity = (name, query) => send("GET", `v1/entities/${part(name)}`, { query: { ...query, ...view() } });
-export const facts = (name, query) => send("GET", `v1/facts/${part(name)}`, { query: { ...query, ...view(), ...past() } });
+export const facts = (name, query) => send("GET", `v1/facts/${part(name)}`, { query: { ...past(), ...query, ...view() } });
 export const ask = (question) =>
   send("POST", "v1/query/subgraph", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
 export const why = (question) => send("POST", "v1/query/why", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
@@ -113,5 +113,6 @@ let legendOnce;
 /** What the types of nodes and edges mean, by the server's schema. */
 export function legend() {
   legendOnce ||= fetch("legend.json").then((answer) => answer.json());
+  legendOnce.catch(() => (legendOnce = null)); // asked again by the next page
   return legendOnce;
 }

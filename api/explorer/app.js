@@ -70,8 +70,7 @@ async function show() {
   const title = page.querySelector("h1");
   document.title = title ? `${title.textContent} · Recollect` : "Recollect";
   say(document.title);
-  const first = room.querySelector("[autofocus]") || page;
-  if (document.activeElement === document.body || !document.activeElement) first.focus({ preventScroll: true });
+  if (document.activeElement === document.body || !document.activeElement) page.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
 

@@ -45,26 +45,33 @@ export async function show(room, { id: start }) {
       ["+", "−", "whole"].map((sign, number) => h("button", {
         type: "button", "aria-label": ["Nearer", "Farther", "The whole graph"][number], onclick: () => state.picture?.zoom([1, -1, 0][number]),
       }, sign))), filters), side));
-  const past = slider([...state.nodes.values()]);
-  if (past) room.append(past);
+  room.append(slider(first.nodes, async () => (await api.neighbours(start, { max_nodes: AT_ONCE, as_of_position: null })).nodes));
   state.chosen = state.root;
   state.redraw();
   if (canDraw()) {
     // The element must have its size first.
     requestAnimationFrame(async () => {
-      state.picture = await Picture.in(canvas, {
+      const picture = await Picture.in(canvas, {
         node: (one) => state.choose(one).then(() => state.expand(one)),
         edge: (key) => state.choose(key),
       });
-      state.picture.root = state.root;
+      if (state.isLeft) {
+        picture.close();
+        return;
+      }
+      state.picture = picture;
+      picture.root = state.root;
       paint(state, { nodes: [...state.nodes.values()], edges: [...state.edges.values()] }, null);
-      state.picture.choose(state.chosen);
+      picture.choose(state.chosen);
       canvas.dataset.drawn = "true";
     });
   } else {
     canvas.replaceChildren(empty("This browser draws no WebGL.", "The lists beside tell the same."));
   }
-  return () => state.picture?.close();
+  return () => {
+    state.isLeft = true;
+    state.picture?.close();
+  };
 }
 
 async function begin(room) {

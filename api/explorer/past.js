@@ -1,5 +1,5 @@
 // As of which position the memory is read: a bar over every page, and a slider over positions.
-import { h } from "./elements.js";
+import { h, put } from "./elements.js";
 import { byPosition, time } from "./format.js";
 
 /** A link to a place; it stays in the past that is looked at. */
@@ -24,37 +24,45 @@ function moved(position) {
   return `${path || "#/sessions"}${text ? `?${text}` : ""}`;
 }
 
+/** Pages that tell, in whole or in part, how it is now. */
+const OF_NOW = {
+  entities: "This list is of now.",
+  entity: "Facts are those of then; names and mentions are those of now.",
+  operations: "This page tells how it is now.",
+};
+
 /** Tell that the past is shown. */
 export function showPast(bar, at) {
   const position = at.query.get("at");
   bar.hidden = !position;
   if (!position) return;
   bar.replaceChildren(
-    h("span", {}, "The memory as it was at position ", h("code", {}, position), ": what came later is not seen."),
+    h("span", {}, "The memory as it was at position ", h("code", {}, position), ". ", OF_NOW[at.name] || "What came later is not seen."),
     h("a.button", { href: moved(null) }, "Back to now"));
 }
 
 const PAUSE_MS = 350;
 let wasMoved = false;
 
-/** A slider over the positions of some events, in the order in which the ledger took them. */
-export function slider(nodes) {
-  const stops = nodes
+/**
+ * A slider over the positions of some events, in the order in which the ledger took them.
+ * @param nodes that the page shows.
+ * @param present gives those that it shows of now: as of the past fewer are seen.
+ */
+export function slider(nodes, present) {
+  const room = h("div.slider", {});
+  const fill = (all) => put(room, ...filled(all));
+  if (current()) present().then(fill, () => null);
+  else fill(nodes);
+  return room;
+}
+
+function filled(nodes) {
+  const all = nodes
     .filter((node) => node.type === "Event" && node.provenance.global_position)
     .map((node) => ({ position: node.provenance.global_position, at: node.provenance.occurred_at }))
     .sort((a, b) => byPosition(a.position, b.position));
-  const key = `stops ${location.hash.split("?")[0]}`;
-  const known = JSON.parse(sessionStorage.getItem(key) || "[]");
-  // As of the past fewer are seen: the stops of the present stay.
-  const all = current() && known.length > stops.length ? known : stops;
-  if (!current()) {
-    try {
-      sessionStorage.setItem(key, JSON.stringify(all.slice(-2000)));
-    } catch {
-      // as full as it may be: the slider is shorter in the past
-    }
-  }
-  if (all.length < 2) return null;
+  if (all.length < 2) return [];
   const last = all.length - 1;
   const here = current();
   const start = here ? Math.max(0, all.findLastIndex((stop) => byPosition(stop.position, here) <= 0)) : last;
@@ -65,7 +73,7 @@ export function slider(nodes) {
   };
   let later = null;
   const input = h("input", {
-    type: "range", autofocus: wasMoved, min: "0", max: String(last), value: String(start), step: "1", "aria-label": "Position in the ledger",
+    type: "range", min: "0", max: String(last), value: String(start), step: "1", "aria-label": "Position in the ledger",
     oninput: () => tell(Number(input.value)),
     // A key moves it by one: where it comes to rest is gone to.
     onchange: () => {
@@ -78,7 +86,9 @@ export function slider(nodes) {
       }, PAUSE_MS);
     },
   });
-  wasMoved = false;
   tell(start);
-  return h("div.slider", {}, h("span.dim", {}, "As the memory was"), input, told);
+  // Whoever moves it by the keyboard goes on where they were.
+  if (wasMoved) requestAnimationFrame(() => input.focus({ preventScroll: true }));
+  wasMoved = false;
+  return [h("span.dim", {}, "As the memory was"), input, told];
 }

@@ -2,7 +2,7 @@
 import * as api from "./api.js";
 import { badge, h, moreButton, put, statusBadge } from "./elements.js";
 import { actor, count, duration, ms, time, told } from "./format.js";
-import { slider, to } from "./past.js";
+import { current, slider, to } from "./past.js";
 import { axisOf, spansOf } from "./spans.js";
 
 const PAGE = 500;
@@ -37,7 +37,7 @@ export async function show(room, { id: name }) {
       ...users.map((user) => h("span", {}, "for ", h("b", {}, user)))));
   const notes = h("div.notes", {});
   room.append(notes);
-  room.append(h("div.tools", {}, h("label.check", {}, only, "only failures and retries"), slider(nodes)));
+  room.append(h("div.tools", {}, h("label.check", {}, only, "only failures and retries"), slider(nodes, async () => (await api.sessionEvents(name, { limit: PAGE, as_of_position: null })).nodes)));
   room.append(chart);
   draw();
   if (page.next_cursor) {
@@ -54,7 +54,8 @@ export async function show(room, { id: name }) {
 
 /** What consolidation wrote of it, and what helped where something failed; each if there is any. */
 async function tellMore(notes, name, failed) {
-  api.summary(name).then(({ summary }) => {
+  // It is told of the whole session, as it is now.
+  if (!current()) api.summary(name).then(({ summary }) => {
     if (!summary.content) return;
     const [first, ...rest] = summary.content.split("\n");
     notes.prepend(h("details.note", {}, h("summary", {}, h("b", {}, "In short "), first), rest.map((line) => h("p", {}, line))));

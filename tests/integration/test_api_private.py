@@ -299,7 +299,7 @@ def neighbours(look: Look) -> Iterator[Request]:
         yield Request(f"/v1/nodes/{own_id}/neighbours")
     for kind in ("entity:", "summary:", "community:"):
         for own_id in look.ids(kind):
-            yield Request(f"/v1/nodes/{own_id}/neighbours", {"max_nodes": 500})
+            yield Request(f"/v1/nodes/{own_id}/neighbours")
 
 
 def fact_history(look: Look) -> Iterator[Request]:

@@ -604,6 +604,10 @@ def test_the_memory_is_read_as_it_was(operator: Explorer, page: Page) -> None:
     expect(page.locator("#past")).to_contain_text("The memory as it was at position")
     expect(page.locator(".facts").first).to_contain_text("13 events")
     expect(page.locator(".timeline")).not_to_contain_text("order.charged_twice")
+    page.reload()
+    expect(page.locator(".slider output")).to_contain_text("after 13 of 16 events")
+    slider.press("ArrowRight")
+    expect(page.locator(".facts").first).to_contain_text("14 events")
     page.get_by_role("link", name="Back to now").click()
     expect(page.locator(".facts").first).to_contain_text("16 events")
 
