@@ -24,7 +24,10 @@ const CHANNELS = {
 
 export async function show(room, { query }) {
   const text = query.get("q") || "";
-  const field = h("input", { type: "search", name: "q", value: text, required: true, maxlength: "8000", placeholder: "Ask what happened, when, how often, or why", "aria-label": "Question" });
+  const field = h("input", {
+    type: "search", name: "q", value: text, required: true, maxlength: "8000", "aria-label": "Question",
+    placeholder: "Ask what happened, when, how often, or why",
+  });
   const form = h("form.filters.ask", {
     role: "search",
     onsubmit: (event) => {
@@ -130,10 +133,11 @@ function features(counted) {
 }
 
 function how({ meta }) {
+  const seeds = Object.entries(meta.seed_names);
   return h("details.card.how", {}, h("summary", {}, `How it was found: ${meta.query_ms} ms${meta.cached ? ", the same answer as a moment ago" : ""}`),
     h("table", {}, h("thead", {}, h("tr", {}, ["by", "found", "ms", ""].map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, Object.entries(meta.channels).map(([name, report]) => h("tr", {}, h("td", {}, CHANNELS[name] || name),
         h("td.figure", {}, String(report.found)), h("td.figure", {}, String(report.ms)), h("td", {}, report.status === "ok" ? "" : badge(report.status, "warn")))))),
-    Object.keys(meta.seed_names).length ? h("p", {}, "Began at ", Object.entries(meta.seed_names).map(([one, name]) => [h("a.chip", { href: to("entity", one) }, name), " "])) : null,
+    seeds.length ? h("p", {}, "Began at ", seeds.map(([one, name]) => [h("a.chip", { href: to("entity", one) }, name), " "])) : null,
     h("p.dim.small", {}, "Settings ", h("code", {}, meta.policy_version), ". The same question under others may be answered otherwise."));
 }

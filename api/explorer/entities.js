@@ -8,7 +8,9 @@ const TYPES = ["agent", "tool", "user", "service", "resource", "concept"];
 
 export async function show(room, { query }) {
   const search = h("input", { type: "search", value: query.get("q") || "", placeholder: "Words of a name", "aria-label": "Search entities" });
-  const type = h("select", { "aria-label": "Type", onchange: () => go() }, h("option", { value: "" }, "every type"), TYPES.map((one) => h("option", { value: one, selected: query.get("type") === one }, one)));
+  const type = h("select", { "aria-label": "Type", onchange: () => go() },
+    h("option", { value: "" }, "every type"),
+    TYPES.map((one) => h("option", { value: one, selected: query.get("type") === one }, one)));
   const go = () => {
     const wanted = {};
     if (search.value.trim()) wanted.q = search.value.trim();
@@ -25,7 +27,8 @@ export async function show(room, { query }) {
   }
   const body = h("tbody", {});
   const add = () => body.append(...page.entities.map((one) => h("tr", {},
-    h("td", {}, h("a", { href: to("entity", one.entity_id) }, one.name)), h("td.dim", {}, one.subtype ? `${one.type}, ${one.subtype.replaceAll("_", " ")}` : one.type || ""))));
+    h("td", {}, h("a", { href: to("entity", one.entity_id) }, one.name)),
+    h("td.dim", {}, one.subtype ? `${one.type}, ${one.subtype.replaceAll("_", " ")}` : one.type || ""))));
   add();
   room.append(h("table.list", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Type"))), body));
   if (page.next_cursor) {

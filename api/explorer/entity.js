@@ -76,7 +76,8 @@ function line(fact, out, place) {
   const width = Math.max(0.6, place(fact.valid_to || fact.expired_at) * 100 - left);
   return h(`li.fact.${state}`, {},
     h("div.head", {}, h("a.text", { href: to("entity", other.entity_id) }, other.name), badge(state, look),
-      h("span.dim.small", {}, `sure to ${Math.round(fact.confidence * 100)} %, `, fact.source_kind.replaceAll("_", " "), fact.user_id ? `, of ${fact.user_id}` : "")),
+      h("span.dim.small", {},
+        `sure to ${Math.round(fact.confidence * 100)} %, `, fact.source_kind.replaceAll("_", " "), fact.user_id ? `, of ${fact.user_id}` : "")),
     h("div.lane", { "aria-hidden": "true" }, h("span.bar", { style: { left: `${left}%`, width: `${width}%` } })),
     h("details", {}, h("summary", {}, since(fact, state), ` · ${count(fact.provenance.support_count, "source")}`),
       h("p", {}, `“${fact.fact}”`),

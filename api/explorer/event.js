@@ -65,8 +65,10 @@ function tellWhy(card, node) {
   return filled(card, async () => {
     const { answer, nodes } = await api.why({ query: told(node).slice(0, 2000), head: node.node_id, session_id: node.provenance.session_id });
     say("Causes are shown");
-    if (answer.tree.length < 2) return [h("p.dim", {}, "No cause is recorded, and no rule found one."), answer.helped.length ? lessons(answer.helped) : null].filter(Boolean);
-    return [whyTree(answer, nodes, node.provenance.session_id), answer.helped.length ? lessons(answer.helped) : null].filter(Boolean);
+    const causes = answer.tree.length > 1
+      ? whyTree(answer, nodes, node.provenance.session_id)
+      : h("p.dim", {}, "No cause is recorded, and no rule found one.");
+    return answer.helped.length ? [causes, lessons(answer.helped)] : [causes];
   });
 }
 
@@ -97,10 +99,13 @@ function mentioned(beside, node, legend) {
   const similar = beside.edges.filter((edge) => legend.edges[edge.type]?.view === "semantic" && [edge.source, edge.target].includes(node.node_id));
   const byId = new Map(beside.nodes.map((one) => [one.node_id, one]));
   return h("section.card", {}, h("h2", {}, "What it is about"),
-    entities.length ? h("p.chips", {}, entities.map((one) => h("a.chip", { href: to("entity", one.node_id) }, nameOf(one)))) : h("p.dim", {}, "It names nothing that the memory knows."),
+    entities.length
+      ? h("p.chips", {}, entities.map((one) => h("a.chip", { href: to("entity", one.node_id) }, nameOf(one))))
+      : h("p.dim", {}, "It names nothing that the memory knows."),
     similar.length ? [h("h3", {}, "Similar"), h("ul.plain", {}, similar.map((edge) => {
       const other = byId.get(edge.source === node.node_id ? edge.target : edge.source);
-      return other ? h("li", {}, h("a", { href: to("event", other.node_id) }, told(other)), h("span.dim.small", {}, ` ${(edge.properties.score ?? 0).toFixed(2)}`)) : null;
+      return other ? h("li", {},
+        h("a", { href: to("event", other.node_id) }, told(other)), h("span.dim.small", {}, ` ${(edge.properties.score ?? 0).toFixed(2)}`)) : null;
     }))] : null);
 }
 

@@ -81,10 +81,14 @@ async function begin(room) {
     h("p.dim", {}, "Begin at an entity, or open any event and choose “In the graph”."),
     h("form.filters", { role: "search", onsubmit: (event) => { event.preventDefault(); location.hash = to("graph", `entity:${field.value.trim()}`); } },
       field, h("button", { type: "submit" }, "Open")),
-    known.entities.length ? h("p.chips", {}, known.entities.map((one) => h("a.chip", { href: to("graph", one.entity_id) }, one.name))) : empty("No entity is known yet."));
+    known.entities.length
+      ? h("p.chips", {}, known.entities.map((one) => h("a.chip", { href: to("graph", one.entity_id) }, one.name)))
+      : empty("No entity is known yet."));
 }
 
-const keyOf = (edge) => [edge.source, edge.type, edge.target, edge.properties.rule || edge.properties.role || edge.properties.relation || "", edge.properties.event_id || ""].join(" ");
+/** Two nodes may have several edges of a type: these properties tell them apart. */
+const keyOf = ({ source, type, target, properties }) =>
+  [source, type, target, properties.rule || properties.role || properties.relation || "", properties.event_id || ""].join(" ");
 const cut = (text, most = LABEL) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function take(state, answer, around) {
@@ -118,7 +122,10 @@ function draw(filters, state) {
     return h("label.check", { title: meaning }, box, h(`i.swatch.view-${view}`, { "aria-hidden": "true" }), words(type), h("span.dim", {}, ` ${number}`));
   });
   const hubs = h("input", { type: "checkbox", onchange: () => hide() });
-  const most = h("input", { type: "number", min: "2", max: "999", value: String(state.most === Infinity ? DEFAULT_HUB : state.most), "aria-label": "Edges", onchange: () => hide() });
+  const most = h("input", {
+    type: "number", min: "2", max: "999", value: String(state.most === Infinity ? DEFAULT_HUB : state.most),
+    "aria-label": "Edges", onchange: () => hide(),
+  });
   hubs.checked = state.most !== Infinity;
   const hide = () => {
     state.most = hubs.checked ? Math.max(2, Number(most.value) || DEFAULT_HUB) : Infinity;
@@ -160,7 +167,9 @@ function nodeCard(node, state) {
     })));
 }
 
-const TOLD = new Set(["mechanism", "rule", "confidence", "evidence", "event_id", "supporting_event_ids", "delta_ms", "decided_at", "session_id"]);
+/** Properties that are told in words, not listed. */
+const TOLD = new Set(["mechanism", "event_id", "supporting_event_ids", "delta_ms", "decided_at", "session_id"]);
+const TOLD_OF_CAUSES = new Set(["rule", "confidence", "evidence"]);
 
 /** Why an edge is here: its meaning, who named it or which rule found it, the events, the figures. */
 function edgeCard(edge, state) {
@@ -169,7 +178,8 @@ function edgeCard(edge, state) {
   const events = [...new Set([properties.event_id, properties.decision_event_id, ...(properties.supporting_event_ids || [])].filter(Boolean))];
   const end = (own) => h("button.link", { type: "button", onclick: () => state.choose(own) }, cut(nameOf(state.nodes.get(own)), 120));
   const why = view === "causal" ? grounds(properties) : "";
-  const rest = Object.entries(properties).filter(([name, value]) => !(TOLD.has(name) && (view === "causal" || !["confidence", "rule", "evidence"].includes(name))) && value !== null);
+  const isTold = (name) => TOLD.has(name) || (view === "causal" && TOLD_OF_CAUSES.has(name));
+  const rest = Object.entries(properties).filter(([name, value]) => value !== null && !isTold(name));
   return h("section.card", {},
     h("h2", {}, "Why is this edge here?"),
     h("p.pair", {}, end(edge.source), h("span.dim", {}, h(`i.swatch.view-${view}`, { "aria-hidden": "true" }), ` ${words(edge.type)} → `), end(edge.target)),
@@ -177,7 +187,8 @@ function edgeCard(edge, state) {
     why ? h("p", {}, h("b", {}, why[0].toUpperCase() + why.slice(1)), ".") : null,
     properties.delta_ms !== undefined ? h("p", {}, `${duration(Math.abs(properties.delta_ms))} later.`) : null,
     rest.length ? h("dl.known", {}, rest.map(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, shown(name, value))])) : null,
-    events.length ? [h("h3", {}, "From"), h("ul.plain", {}, events.map((one) => h("li", {}, h("a", { href: to("event", one) }, state.nodes.has(one) ? cut(nameOf(state.nodes.get(one)), 80) : "event "), " ", idOf(one))))] : null);
+    events.length ? [h("h3", {}, "From"), h("ul.plain", {}, events.map((one) => h("li", {},
+      h("a", { href: to("event", one) }, state.nodes.has(one) ? cut(nameOf(state.nodes.get(one)), 80) : "event"), " ", idOf(one))))] : null);
 }
 
 function shown(name, value) {

@@ -106,7 +106,8 @@ export class Picture {
     }
     this.many = this.graph.order > MANY;
     const [least, most] = this.many ? [1.5, 6] : [4, 14];
-    this.graph.updateEachNodeAttributes((id, data) => ({ ...data, size: Math.min(most, least + 0.4 * least * Math.sqrt(this.graph.degree(id))) }), { attributes: ["x", "y", "size"] });
+    const size = (id) => Math.min(most, least * (1 + 0.4 * Math.sqrt(this.graph.degree(id))));
+    this.graph.updateEachNodeAttributes((id, data) => ({ ...data, size: size(id) }), { attributes: ["x", "y", "size"] });
     this.arrange();
   }
 

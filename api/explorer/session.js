@@ -24,7 +24,8 @@ export async function show(room, { id: name }) {
   const last = nodes[nodes.length - 1];
   room.append(h("h1.mono", {}, name));
   if (!nodes.length) {
-    room.append(h("p.dim", {}, `You see none of its events${page.meta.withheld ? `; ${count(page.meta.withheld, "event")} of other users are kept from you` : ""}.`));
+    const { withheld } = page.meta;
+    put(room, h("p.dim", {}, "You see none of its events.", withheld ? ` ${count(withheld, "event")} of other users are kept from you.` : ""));
     return;
   }
   const users = [...new Set(nodes.map((node) => node.attributes.user_id).filter(Boolean))];
@@ -37,7 +38,8 @@ export async function show(room, { id: name }) {
       ...users.map((user) => h("span", {}, "for ", h("b", {}, user)))));
   const notes = h("div.notes", {});
   room.append(notes);
-  room.append(h("div.tools", {}, h("label.check", {}, only, "only failures and retries"), slider(nodes, async () => (await api.sessionEvents(name, { limit: PAGE, as_of_position: null })).nodes)));
+  const present = async () => (await api.sessionEvents(name, { limit: PAGE, as_of_position: null })).nodes;
+  room.append(h("div.tools", {}, h("label.check", {}, only, "only failures and retries"), slider(nodes, present)));
   room.append(chart);
   draw();
   if (page.next_cursor) {

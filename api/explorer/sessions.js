@@ -7,7 +7,10 @@ import { to } from "./past.js";
 const PAGE = 50;
 
 export async function show(room, { query }) {
-  const search = h("input", { type: "search", name: "q", value: query.get("q") || "", placeholder: "Session, agent, user, tool or status", "aria-label": "Search sessions" });
+  const search = h("input", {
+    type: "search", name: "q", value: query.get("q") || "", "aria-label": "Search sessions",
+    placeholder: "Session, agent, user, tool or status",
+  });
   const day = h("input", { type: "date", name: "day", value: query.get("day") || "", "aria-label": "Day" });
   const failed = h("input", { type: "checkbox", name: "failed" });
   failed.checked = query.get("failed") === "1";

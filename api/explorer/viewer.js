@@ -32,6 +32,9 @@ export function viewer(again, leave) {
 
 /** For the id of a user. */
 function field(turn) {
-  const input = h("input", { type: "text", size: "12", placeholder: "id of the user", autocomplete: "off", spellcheck: "false", onchange: () => turn(input.value.trim() || null) });
+  const input = h("input", {
+    type: "text", size: "12", placeholder: "id of the user", autocomplete: "off", spellcheck: "false",
+    onchange: () => turn(input.value.trim() || null),
+  });
   return input;
 }

@@ -65,7 +65,9 @@ export function whyTree(answer, nodes, session = null) {
   const plain = answer.tree.every((step) => !step.cause_of || isPlain(step));
   return h("div", {},
     h("ol.chain.why", { "aria-label": "Causes, the nearest first" }, items),
-    h("p.dim.small", {}, plain ? "Each step was named as the cause by whoever sent the event." : "Where nothing else is said, whoever sent the event named the cause."));
+    h("p.dim.small", {}, plain
+      ? "Each step was named as the cause by whoever sent the event."
+      : "Where nothing else is said, whoever sent the event named the cause."));
 }
 
 const isPlain = (step) => step.mechanism === "direct" && !step.evidence.length;
