@@ -1,10 +1,11 @@
-"""`recollect sessions`, `timeline`, `show`, `why`, `facts`: look at what was remembered.
+"""`recollect sessions`, `timeline`, `show`, `why`, `facts`, `tail`: look at what was remembered.
 
 What the explorer shows in a browser, in a terminal; by the same routes of the API.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,8 +20,9 @@ from rich.table import Table
 
 from pipelines.cli.ask import COLOURS, Api, KeyFile, client_for, cut, show_why
 from pipelines.cli.invocation import Invocation, command
-from pipelines.cli.outcome import FAILED, OK
+from pipelines.cli.outcome import FAILED, OK, write_json_line
 from pipelines.operations.api import FAILURES, TIMEOUT_MS, WHY, ApiClient
+from pipelines.operations.demo import summary as one_line
 from projections.events import DEFAULT_TENANT, EVERYONE, timestamp_ms, timestamp_text
 
 app = typer.Typer()
@@ -35,6 +37,8 @@ AsOf = Annotated[
     str | None,
     typer.Option("--as-of", metavar="POSITION", help="see what was known at this position"),
 ]
+LOOK_AGAIN_S: Final = 0.5
+"""After the end, until the next look for what is new."""
 _CHARACTERS: Final = 70
 """Of what an event says."""
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
@@ -121,17 +125,18 @@ def _show_sessions(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(head, justify="right" if right else "left", no_wrap=head == "session")
     for row in listed:
         length = timestamp_ms(row["last_at"]) - timestamp_ms(row["first_at"])
-        said = row["failure"] or row["begins"] or ""
+        text = row["failure"] or row["begins"] or ""
         colour = "red" if row["failure"] else "dim"
-        table.add_row(
+        cells = (
             f"[bold]{escape(row['session_id'])}[/bold]",
             _moment(row["first_at"]),
             duration(length),
             f"{row['event_count']:,}",
             f"[red]{row['failed_count']:,}[/red]" if row["failed_count"] else "",
             escape(", ".join(row["agents"][:2])),
-            f"[{colour}]{escape(cut(said, _CHARACTERS))}[/{colour}]",
+            f"[{colour}]{escape(cut(text, _CHARACTERS))}[/{colour}]",
         )
+        table.add_row(*cells)
     out.print(table)
 
 
@@ -162,15 +167,16 @@ def _show_timeline(out: Console, document: Mapping[str, Any]) -> None:
     for node in nodes:
         attributes, at = node["attributes"], timestamp_ms(node["provenance"]["occurred_at"])
         colour = COLOURS.get(attributes["status"] or "", "")
-        said = escape(cut(attributes["summary"] or attributes["event_type"]))
+        text = escape(cut(attributes["summary"] or attributes["event_type"]))
         state = f" ({attributes['status']})" if attributes["status"] in FAILURES else ""
-        table.add_row(
+        cells = (
             f"[dim]{_moment(node['provenance']['occurred_at'])}[/dim]",
             "" if before is None else f"[dim]{duration(at - before)}[/dim]",
             escape(node["provenance"]["agent_id"] or ""),
-            f"[{colour}]{said}{state}[/{colour}]" if state and colour else said,
+            f"[{colour}]{text}{state}[/{colour}]" if state and colour else text,
             f"[dim]{node['node_id']}[/dim]",
         )
+        table.add_row(*cells)
         before = at
     out.print(table)
     left = document["event_count"] - len(nodes)
@@ -260,6 +266,56 @@ def facts(
     invocation.answer(document, lambda out: _show_facts(out, document["facts"]))
 
 
+@command(app, "tail", example="recollect tail --session checkout-4711 --from 0")
+def tail(
+    invocation: Invocation,
+    session: Annotated[
+        str | None, typer.Option("--session", help="only events of this session")
+    ] = None,
+    begin: Annotated[
+        str,
+        typer.Option("--from", metavar="POSITION", help="begin behind it; 0: with the first event"),
+    ] = "now",
+    stop: Annotated[bool, typer.Option("--stop", help="stop at what is the end now")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+    user: User = EVERYONE,
+    api: Api = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print events as the ledger takes them, until Ctrl-C.
+
+    With --json each event is one line.
+    """
+    client = client_for(invocation, api, key_file)
+    query = {"from": begin, "wait": "false", "session": session, "user_id": user}
+    try:
+        while True:
+            page = client.look("/v1/changes", query, tenant)
+            for change in page["changes"]:
+                if invocation.json:
+                    write_json_line(change)
+                else:
+                    _show_change(invocation.out, change)
+            query["from"] = page["position"]
+            if page["is_end"]:
+                if stop:
+                    return
+                time.sleep(LOOK_AGAIN_S)
+    finally:
+        client.close()
+
+
+def _show_change(out: Console, change: Mapping[str, Any]) -> None:
+    status = change["status"] or ""
+    name = change["tool_name"] or change["event_type"]
+    colour = COLOURS.get(status, "cyan")
+    out.print(
+        f"[dim]{_moment(change['occurred_at'])}[/dim]  {escape(change['session_id'])}  "
+        f"{escape(change['agent_id'])}  [{colour}]{escape(name)}[/{colour}]  "
+        f"{escape(one_line(change['payload']))}  [dim]{change['event_id']}[/dim]"
+    )
+
+
 def _show_facts(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
     if not listed:
         out.print("[dim]nothing is known about it[/dim]")
@@ -270,7 +326,7 @@ def _show_facts(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
     for fact in listed:
         state, colour = _state(fact)
         ended = fact["valid_to"] or fact["expired_at"]
-        table.add_row(
+        cells = (
             escape(fact["source"]["name"]),
             escape(fact["relation"].replace("_", " ")),
             f"[bold]{escape(fact['target']['name'])}[/bold]",
@@ -279,6 +335,7 @@ def _show_facts(out: Console, listed: Sequence[Mapping[str, Any]]) -> None:
             f"[{colour}]{state}[/{colour}]",
             fact["provenance"]["event_id"],
         )
+        table.add_row(*cells)
     out.print(table)
 
 

@@ -115,6 +115,7 @@ COMMANDS: dict[str, Listed] = {
         LOOKING,
         "Show what was ever said of an entity: what holds, and what no longer does.",
     ),
+    "tail": Listed("look", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
     "mcp": Listed(
         "models",
         LOOKING,

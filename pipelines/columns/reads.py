@@ -75,7 +75,11 @@ class SessionLine(NamedTuple):
 
 
 class SessionList(NamedTuple):
-    """Sessions, the newest first; `withheld` counts those with events kept from the viewer."""
+    """Sessions, the newest first.
+
+    `withheld` counts those with events kept from the viewer, as many as a page has at most: that
+    there are some is told, and not how many others have.
+    """
 
     sessions: list[SessionLine]
     withheld: int

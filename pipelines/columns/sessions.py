@@ -45,7 +45,7 @@ def sessions_of(view: View, wanted: SessionsAsked) -> SessionList:
     parts = numpy.split(by_session, ends[:-1])
     return SessionList(
         [_line(view, name, parts[number]) for _, name, number in lines[: wanted.limit]],
-        len(withheld),
+        min(len(withheld), wanted.limit),
     )
 
 

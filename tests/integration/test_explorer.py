@@ -22,6 +22,7 @@ from api.schemas import AtlasResponse
 from pipelines.cli.main import app as cli
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.demo import CHANGE, FAILURE, QUESTIONS, TOOLS
+from pipelines.operations.demo import ROOT as ROOT_CAUSE
 from projections.events import DEFAULT_TENANT
 from projections.schema import EDGES, REFERENCES
 from tests.architecture.test_house import ROOT
@@ -372,6 +373,17 @@ def test_commands_lead_from_a_session_to_its_cause(recollect: Callable[..., str]
     assert '"r2209"' in recollect("show", CHANGE)
     document = orjson.loads(recollect("timeline", "deploy-88", "--json"))
     assert document["event_count"] == 9
+
+
+def test_events_are_printed_in_the_order_of_the_ledger(recollect: Callable[..., str]) -> None:
+    lines = recollect("tail", "--from", "0", "--stop", "--session", "deploy-88").splitlines()
+    assert len(lines) == 9
+    assert lines[0].endswith(ROOT_CAUSE)
+    assert "Checkout feels slow when the card gateway is busy." in lines[0]
+    assert recollect("tail", "--stop") == ""
+    printed = recollect("tail", "--from", "0", "--stop", "--json", "--session", "deploy-88")
+    positions = [orjson.loads(line)["global_position"] for line in printed.splitlines()]
+    assert len(set(positions)) == 9
 
 
 def test_facts_are_told_in_a_terminal(recollect: Callable[..., str]) -> None:
