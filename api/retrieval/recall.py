@@ -130,6 +130,14 @@ def entity_named(reads: NameReads, name: str) -> EntityGroup | None:
     return group_of(reads, [entity.entity_id for entity in named])
 
 
+def node_named(reads: NameReads, node_id: str) -> str:
+    """The wire id of what a request names by id, or an entity by name."""
+    if not node_id.startswith(ENTITY_PREFIX):
+        return node_id
+    group = entity_named(reads, node_id.removeprefix(ENTITY_PREFIX))
+    return node_id if group is None else ENTITY_PREFIX + group.canonical
+
+
 def _given(reads: NameReads, references: Sequence[str], rules: SeedRules) -> RecallSeeds:
     """The entities that a caller names; those that nobody knows are left out, and told."""
     named = {reference: reference.removeprefix(ENTITY_PREFIX) for reference in references}

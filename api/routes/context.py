@@ -26,18 +26,18 @@ from api.read_schemas import ContextQuery, LineageQuery
 from api.retrieval.gather import NO_VECTOR
 from api.retrieval.intent import Intent
 from api.retrieval.query_terms import query_terms
-from api.retrieval.recall import entity_named
+from api.retrieval.recall import node_named
 from api.retrieval.relevance import relevance
 from api.retrieval.walk import TEMPORAL_INTENT, Lineage, Origin, origin_of
 from api.schemas import AtlasResponse, Bound
 from api.services import ReadContext, begin_read
 from consolidation.decay import DECAY_WEIGHTS, NEUTRAL_RELEVANCE, DecayWeights, decay_score
 from pipelines.columns.client import ColumnsClient
-from pipelines.columns.reads import ColumnReads, Wanted
+from pipelines.columns.reads import Wanted
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead, GraphReader
 from pipelines.graph.reads.events import EventReads, Surroundings
 from pipelines.graph.reads.walk import nodes
-from pipelines.graph.rows import ENTITY_PREFIX, SessionCandidate, ids_by_label, is_event
+from pipelines.graph.rows import SessionCandidate, ids_by_label, is_event
 from projections.errors import QueryTimeout
 from projections.events import MAX_NAME_CHARACTERS
 from projections.schema import ENTITY, MAX_SUPPORTING
@@ -269,15 +269,7 @@ def _origin(context: ReadContext[LineageQuery], graph: OpenGraph, node_id: str) 
             graph.reader, lambda read: nodes(read, context.scope, node_ids, supporting)
         )
 
-    return origin_of(columns, nodes_of, _own_id(columns, node_id))
-
-
-def _own_id(columns: ColumnReads, node_id: str) -> str:
-    """The wire id of what a request names by id, or an entity by name."""
-    if not node_id.startswith(ENTITY_PREFIX):
-        return node_id
-    group = entity_named(columns, node_id.removeprefix(ENTITY_PREFIX))
-    return node_id if group is None else ENTITY_PREFIX + group.canonical
+    return origin_of(columns, nodes_of, node_named(columns, node_id))
 
 
 def inferred_lineage_intent(around: Surroundings) -> Intent:

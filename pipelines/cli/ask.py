@@ -34,7 +34,20 @@ SHOWN = 10
 MAX_CAUSES = 15
 _MAX_THINGS = 6
 _TOLD = (EVENT.label, SUMMARY.label)
-_COLOURS = {"failed": "red", "timeout": "yellow", "completed": "green"}
+Api = Annotated[
+    str | None, typer.Option("--api", metavar="URL", help="ask this API instead of the services")
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-key-file",
+        help="file that holds the key for --api",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+    ),
+]
+COLOURS = {"failed": "red", "timeout": "yellow", "completed": "green"}
 
 app = typer.Typer()
 
@@ -73,20 +86,8 @@ def ask(
             help="print text for a language model instead, of at most so many tokens",
         ),
     ] = None,
-    api: Annotated[
-        str | None,
-        typer.Option("--api", metavar="URL", help="ask this API instead of the services"),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--api-key-file",
-            help="file that holds the key for --api",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-        ),
-    ] = None,
+    api: Api = None,
+    key_file: KeyFile = None,
 ) -> int:
     """Ask the memory a question, and see the answer with its sources.
 
@@ -104,7 +105,7 @@ def ask(
         "record_access": False,
     }
     body |= {name: value for name, value in (("intent", intent), ("user_id", user)) if value}
-    client = _client(invocation, api, key_file)
+    client = client_for(invocation, api, key_file)
     try:
         if max_tokens is not None:
             body["max_tokens"] = max_tokens
@@ -124,7 +125,7 @@ def ask(
     return OK if document["nodes"] else FAILED
 
 
-def _client(invocation: Invocation, url: str | None, key_file: Path | None) -> ApiClient:
+def client_for(invocation: Invocation, url: str | None, key_file: Path | None) -> ApiClient:
     """Who answers: the API that is named, the one of the data folder, else one of our own."""
     if url is not None:
         key = None if key_file is None else key_file.read_text(encoding="utf-8").strip()
@@ -161,7 +162,7 @@ def show_answer(
     if not nodes:
         out.print("[dim]nothing was found[/dim]")
     if why is not None:
-        _show_why(out, why)
+        show_why(out, why)
         out.print("\n[dim]and what else was found[/dim]")
     told = () if why is None else {step["node_id"] for step in why["answer"]["tree"]}
     for line in found_lines(nodes, shown, without=told):
@@ -186,7 +187,7 @@ def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> 
     return "; ".join(parts)
 
 
-def _show_why(out: Console, why: Mapping[str, Any]) -> None:
+def show_why(out: Console, why: Mapping[str, Any]) -> None:
     """Print the causes as a tree, whether that is what was asked about, and what helped."""
     answer = why["answer"]
     out.print(causes(why))
@@ -245,7 +246,7 @@ def found_lines(
         if node["type"] == EVENT.label:
             yield f"{score}  {event_lines(node, indent=6)}"
         else:
-            yield f"{score}  [cyan]summary[/cyan]  {escape(_cut(_name(node)))}"
+            yield f"{score}  [cyan]summary[/cyan]  {escape(cut(_name(node)))}"
             yield f"      [dim]{escape(node['node_id'])}[/dim]"
     things = [_thing(node) for node in others if node["type"] not in _TOLD]
     if things:
@@ -275,7 +276,7 @@ def event_lines(node: Mapping[str, Any], *, indent: int = 0) -> str:
     name = attributes.get("event_type") or ""
     if attributes.get("tool_name"):
         name += f" {attributes['tool_name']}"
-    colour = _COLOURS.get(status, "cyan")
+    colour = COLOURS.get(status, "cyan")
     state = f" ({status})" if status in FAILURES else ""
     text = attributes.get("summary") or ""
     note = ""
@@ -288,12 +289,13 @@ def event_lines(node: Mapping[str, Any], *, indent: int = 0) -> str:
         provenance.get("agent_id") or "",
         node["node_id"],
     )
-    content = f"  {escape(_cut(text))}" if text else ""
+    content = f"  {escape(cut(text))}" if text else ""
     origin = escape("  ".join(words))
     first = f"[{colour}]{escape(name)}[/{colour}]{state}{content}{note}"
     return f"{first}\n{' ' * indent}[dim]{origin}[/dim]"
 
 
-def _cut(text: str, characters: int = 120) -> str:
+def cut(text: str, characters: int = 120) -> str:
+    """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= characters else line[: characters - 1] + "…"

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pipelines.cli.invocation import Invocation, command
-from pipelines.cli.outcome import AWAY, FAILED, OK
+from pipelines.cli.outcome import AWAY, FAILED, OK, write_json_line
 from pipelines.cli.rendering import show_table
 from pipelines.graph.reads.scope import Scope
 from pipelines.operations import browse
@@ -217,8 +216,7 @@ def status(
 def _watch(invocation: Invocation, interval_s: float) -> int:
     if invocation.json:
         while True:
-            sys.stdout.write(orjson.dumps(operation.status(invocation.services)).decode() + "\n")
-            sys.stdout.flush()
+            write_json_line(operation.status(invocation.services))
             time.sleep(interval_s)
     with Live(console=invocation.out, auto_refresh=False) as live:
         while True:

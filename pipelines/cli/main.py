@@ -101,6 +101,22 @@ COMMANDS: dict[str, Listed] = {
     "ask": Listed(
         "ask", LOOKING, "Ask the memory a question, and see the answer with its sources."
     ),
+    "sessions": Listed(
+        "look", LOOKING, "List sessions, the newest first, with what failed in them."
+    ),
+    "timeline": Listed(
+        "look", LOOKING, "Show the events of a session in order, with times and failures."
+    ),
+    "show": Listed("look", LOOKING, "Show an event as the ledger has it, with its payload."),
+    "why": Listed(
+        "look", LOOKING, "Show why an event happened: its causes as a tree, and what helped."
+    ),
+    "facts": Listed(
+        "look",
+        LOOKING,
+        "Show what was ever said of an entity: what holds, and what no longer does.",
+    ),
+    "tail": Listed("look", LOOKING, "Print events as the ledger takes them, until Ctrl-C."),
     "mcp": Listed(
         "models",
         LOOKING,

@@ -29,6 +29,12 @@ def was_interrupted(error: BaseException | None) -> bool:
     return False
 
 
+def write_json_line(document: Mapping[str, Any]) -> None:
+    """One of many documents, on a line of its own, at once."""
+    sys.stdout.write(orjson.dumps(document).decode() + "\n")
+    sys.stdout.flush()
+
+
 def write_json(document: Mapping[str, Any]) -> None:
     """Print the one JSON document."""
     sys.stdout.write(

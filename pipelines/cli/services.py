@@ -179,6 +179,7 @@ def show_urls(out: Console, document: dict[str, Any]) -> None:
         rows.append(("api", document["api_url"]))
         if document["api_key_file"]:
             rows.append(("", f"key in {document['api_key_file']}"))
+        rows.append(("explorer", f"{document['api_url']}/ui"))
     rows.append(("data", document["data_dir"]))
     for name, value in rows:
         out.print(f"[dim]{name:<12}[/dim] {value}", soft_wrap=True)

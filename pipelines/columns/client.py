@@ -15,7 +15,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pipelines.columns.finding import Finding
-from pipelines.columns.reads import Beside, ColumnReads, Mentions, SessionAsked, Wanted
+from pipelines.columns.reads import (
+    Beside,
+    ColumnReads,
+    Mentions,
+    SessionAsked,
+    SessionList,
+    SessionPage,
+    SessionsAsked,
+    Wanted,
+)
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
 from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
@@ -434,6 +443,18 @@ class RemoteReads(ColumnReads):
     def session_user(self, session_id: str) -> str | None:
         """The user of a session, by its last events, whoever looks; None: they are of nobody."""
         answer: str | None = self._ask("session_user", session_id)
+        return answer
+
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
+        """The sessions in which the viewer sees something, the newest first."""
+        answer: SessionList = self._ask("sessions", wanted)
+        return answer
+
+    def session_page(
+        self, session_id: str, behind: tuple[int, str] | None, limit: int
+    ) -> SessionPage:
+        """The events of a session in order, behind (time, event id)."""
+        answer: SessionPage = self._ask("session_page", session_id, behind, limit)
         return answer
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:

@@ -34,6 +34,71 @@ class SessionAsked(NamedTuple):
     speaking: list[str]
 
 
+class SessionsAsked(NamedTuple):
+    """Which sessions are listed: those with an event of each kind that is asked for.
+
+    Attributes:
+        words: in the id, or in the name of an agent, a user, a tool or a status; None: any.
+        since_ms, until_ms: of events, milliseconds since the epoch, without the latter; None: any.
+        failed: with something that failed.
+        before: when the last event of the page's last session occurred, and its id.
+        limit: of sessions.
+    """
+
+    words: str | None
+    since_ms: int | None
+    until_ms: int | None
+    failed: bool
+    before: tuple[int, str] | None
+    limit: int
+
+
+class SessionLine(NamedTuple):
+    """A session of a list, by the events of it that the viewer sees.
+
+    Attributes:
+        first_ms, last_ms: when the first and the last of them occurred.
+        events, failed: how many there are, and how many of them failed.
+        agents, users: the first few names.
+        failed_event_id: of the last one that failed; None: none did.
+    """
+
+    session_id: str
+    first_ms: int
+    last_ms: int
+    events: int
+    failed: int
+    agents: list[str]
+    users: list[str]
+    first_event_id: str
+    failed_event_id: str | None
+
+
+class SessionList(NamedTuple):
+    """Sessions, the newest first.
+
+    `withheld` counts those with events kept from the viewer, as many as a page has at most: that
+    there are some is told, and not how many others have.
+    """
+
+    sessions: list[SessionLine]
+    withheld: int
+
+
+class SessionPage(NamedTuple):
+    """Events of a session, in order.
+
+    Attributes:
+        events: when each occurred, in milliseconds since the epoch, and its id.
+        total: events that the viewer sees, on all pages.
+        withheld: how many are kept from the viewer.
+    """
+
+    events: list[tuple[int, str]]
+    total: int
+    withheld: int
+
+
 class Wanted(NamedTuple):
     """Events that may be ranked, and what is asked about them.
 
@@ -141,6 +206,16 @@ class ColumnReads(NameReads, Protocol):
 
     def session_user(self, session_id: str) -> str | None:
         """Whose session it is, whoever looks: by its first event of a user; None: nobody's."""
+        ...
+
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
+        """The sessions in which the viewer sees something, the newest first."""
+        ...
+
+    def session_page(
+        self, session_id: str, behind: tuple[int, str] | None, limit: int
+    ) -> SessionPage:
+        """The events of a session in order, behind (time, event id)."""
         ...
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:

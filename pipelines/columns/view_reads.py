@@ -9,7 +9,16 @@ import numpy
 from pipelines.columns.beside import beside
 from pipelines.columns.listing import listed
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
+from pipelines.columns.reads import (
+    Beside,
+    Mentions,
+    SessionAsked,
+    SessionList,
+    SessionPage,
+    SessionsAsked,
+    Wanted,
+)
+from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
 from pipelines.columns.stories import stories_of
@@ -32,6 +41,16 @@ class ViewReads(ColumnNames):
     def session_user(self, session_id: str) -> str | None:
         """The user of a session, by its last events, whoever looks; None: they are of nobody."""
         return self._view.session_user(session_id)
+
+    def sessions(self, wanted: SessionsAsked) -> SessionList:
+        """The sessions in which the viewer sees something, the newest first."""
+        return sessions_of(self._view, wanted)
+
+    def session_page(
+        self, session_id: str, behind: tuple[int, str] | None, limit: int
+    ) -> SessionPage:
+        """The events of a session in order, behind (time, event id)."""
+        return session_page(self._view, session_id, behind, limit)
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
         """Events among which the session's `limit` best by decay score are, and how many it has."""

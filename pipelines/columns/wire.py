@@ -16,7 +16,16 @@ import numpy
 import orjson
 
 from pipelines.columns.finding import Differing, Finding
-from pipelines.columns.reads import Beside, Mentions, SessionAsked, Wanted
+from pipelines.columns.reads import (
+    Beside,
+    Mentions,
+    SessionAsked,
+    SessionLine,
+    SessionList,
+    SessionPage,
+    SessionsAsked,
+    Wanted,
+)
 from pipelines.columns.standings import Array, Standings
 from pipelines.columns.steps import Steps
 from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked, StoryFact
@@ -143,6 +152,7 @@ class Question(NamedTuple):
 
 
 _RECORDS: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {
+    "sessions": (SessionsAsked,),
     "standings": (Wanted,),
     "listed": (ListAsked,),
     "stories": (StoriesAsked,),
@@ -216,6 +226,16 @@ def _unpack_hits(answer: Any, arrays: list[Array]) -> Hits:
 def _unpack_session(answer: Any, _: list[Array]) -> SessionAsked:
     events, speaking = answer
     return SessionAsked([SessionEvent(*event) for event in events], speaking)
+
+
+def _unpack_sessions(answer: Any, _: list[Array]) -> SessionList:
+    sessions, withheld = answer
+    return SessionList([SessionLine(*line) for line in sessions], withheld)
+
+
+def _unpack_session_page(answer: Any, _: list[Array]) -> SessionPage:
+    events, total, withheld = answer
+    return SessionPage([(at_ms, event_id) for at_ms, event_id in events], total, withheld)
 
 
 def _pack_candidates(candidates: SessionCandidates) -> Packed:
@@ -317,6 +337,8 @@ _ENTITIES: Final = Form(_plain, _unpack_entities)
 ANSWERS: Final[Mapping[str, Form]] = {
     "session": Form(_plain, _unpack_session),
     "session_user": Form(_plain, _unpack_plain),
+    "sessions": Form(_plain, _unpack_sessions),
+    "session_page": Form(_plain, _unpack_session_page),
     "session_candidates": Form(_pack_candidates, _unpack_candidates),
     "text_hits": _HITS,
     "vector_hits": _HITS,

@@ -102,7 +102,8 @@ MATCH (c:{CHECKPOINT.label}) WHERE $stage IS NULL OR c.stage = $stage
 RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
 """
 _DEAD_LETTERS = f"""
-MATCH (d:{DEAD_LETTER.label}) WHERE $stage IS NULL OR d.stage = $stage
+MATCH (d:{DEAD_LETTER.label})
+WHERE ($stage IS NULL OR d.stage = $stage) AND ($tenant IS NULL OR d.tenant = $tenant)
 RETURN {node_columns("d", DEAD_LETTER)} AS node
 ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
 """
@@ -154,13 +155,16 @@ class GraphRead:
         ]
 
     def dead_letters(
-        self, stage: str | None = None, *, skip: int = 0, limit: int = 100
+        self,
+        stage: str | None = None,
+        *,
+        skip: int = 0,
+        limit: int = 100,
+        tenant: str | None = None,
     ) -> list[DeadLetter]:
-        """Dead letters sorted by stage, partition and number."""
-        return [
-            DeadLetter(*(row["node"][name] for name in DeadLetter._fields))
-            for row in self.rows(_DEAD_LETTERS, stage=stage, skip=skip, limit=limit)
-        ]
+        """Dead letters sorted by stage, partition and number; `tenant`: of that one alone."""
+        rows = self.rows(_DEAD_LETTERS, stage=stage, tenant=tenant, skip=skip, limit=limit)
+        return [DeadLetter(*(row["node"][name] for name in DeadLetter._fields)) for row in rows]
 
     def dead_letter_counts(self) -> dict[str, int]:
         """How many dead letters each stage has that nobody dropped; without any it is missing."""

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import orjson
 from pydantic import SecretStr
@@ -65,6 +66,20 @@ class ApiClient:
         return _answer(
             *self._send("POST", path, headers, body=orjson.dumps(body), limit_s=limit_s), accept
         )
+
+    def look(self, path: str, query: Mapping[str, Any], tenant: str) -> dict[str, Any]:
+        """What a route shows that takes its question as parameters; None among them is left out.
+
+        Raises:
+            As `ask`; OperationFailed, too, for what is not there.
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        headers = {"accept": _JSON, "x-tenant": tenant}
+        limit_s = TIMEOUT_MS / 1000
+        target = f"{path}?{urlencode(given)}"
+        return _answer(
+            *self._send("GET", target, headers, body=b"", limit_s=limit_s), _JSON
+        ).document
 
     def why(
         self, question: Mapping[str, Any], answer: Mapping[str, Any], tenant: str

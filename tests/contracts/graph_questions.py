@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enrichment.causality import RETRY
-from enrichment.event_kinds import FAILED
+from enrichment.event_kinds import FAILED, EventKind
 from enrichment.names import VALUE
 from pipelines.columns.reads import Beside, Mentions
 from pipelines.columns.view import CONTEXT_EVENTS, NEIGHBOUR_STEPS
@@ -247,6 +247,24 @@ WITH shown, importance, access_count, count(e) AS total,
      collect([e.event_id, occurred_at, used_at])[..$limit] AS best
 RETURN shown, importance, access_count, total, CASE WHEN shown THEN best ELSE [] END AS best
 """
+
+
+SESSION_LINES: Final = f"""
+MATCH (e:{EVENT.label}) WHERE e.tenant = $tenant AND e.session_id IS NOT NULL
+  AND {visible(EVENT, "e")}
+WITH e ORDER BY e.occurred_at, e.event_id
+WITH e.session_id AS session_id, collect(e.event_id) AS ids, count(e) AS events,
+     min(e.occurred_at.epochMillis) AS first_ms, max(e.occurred_at.epochMillis) AS last_ms,
+     sum(CASE WHEN e.status IN $failed OR e.kind = $failure THEN 1 ELSE 0 END) AS failed
+ORDER BY last_ms DESC, session_id
+RETURN session_id, first_ms, last_ms, events, failed, ids
+"""
+
+
+def session_lines(graph: GraphRead, scope: Scope) -> list[tuple[Any, ...]]:
+    """Id, first and last time, how many events, how many failed, and the ids, of each session."""
+    parameters = {"failed": list(FAILED), "failure": EventKind.FAILURE}
+    return [tuple(row) for row in rows_in(graph, scope, SESSION_LINES, **parameters)]
 
 
 def session_candidates(

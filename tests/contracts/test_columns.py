@@ -15,7 +15,8 @@ from enrichment.stems import stem
 from pipelines.columns.beside import beside
 from pipelines.columns.load import columns_of
 from pipelines.columns.names import ColumnNames
-from pipelines.columns.reads import Beside
+from pipelines.columns.reads import Beside, SessionsAsked
+from pipelines.columns.sessions import session_page, sessions_of
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
 from pipelines.graph.neo4j import Neo4jGraph
@@ -326,6 +327,24 @@ def test_the_best_of_a_session(both: Both) -> None:
             if limit > 1:  # of equal ones either graph or columns may take any
                 assert set(ours.best) == set(theirs.best)
             assert len(ours.best) == len(theirs.best)
+
+
+def test_sessions_and_their_events_in_order(both: Both) -> None:
+    for scope in both.world.scopes():
+        theirs = both.ask(lambda graph: asked.session_lines(graph, scope))  # noqa: B023
+        view = both.view(scope)
+        ours = sessions_of(view, SessionsAsked(None, None, None, False, before=None, limit=100))
+        assert [line[:5] for line in ours.sessions] == [line[:5] for line in theirs]
+        for line, (session_id, *_, ids) in zip(ours.sessions, theirs, strict=True):
+            assert line.first_event_id == ids[0]
+            paged: list[tuple[int, str]] = []
+            while True:
+                page = session_page(view, session_id, paged[-1] if paged else None, 4)
+                paged += page.events
+                if not page.events:
+                    break
+            assert [event_id for _, event_id in paged] == ids
+            assert page.total == len(ids)
 
 
 def test_the_nearest_events(both: Both) -> None:

@@ -27,7 +27,7 @@ from enrichment.stems import stem
 from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
 from pipelines.columns.load import columns_of
-from pipelines.columns.reads import Beside, ColumnReads, Wanted
+from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
 from pipelines.columns.service import Follower
 from pipelines.columns.standings import Standings
 from pipelines.columns.steps import Steps
@@ -131,6 +131,12 @@ def _candidates(session_id: str, reads: ColumnReads) -> Any:
     return reads.session_candidates(session_id, 3)
 
 
+def _page(session_id: str, reads: ColumnReads) -> Any:
+    whole = reads.session_page(session_id, None, 100)
+    behind = whole.events[0] if whole.events else None
+    return [whole, reads.session_page(session_id, behind, 2)]
+
+
 def _user(session_id: str, reads: ColumnReads) -> Any:
     return reads.session_user(session_id)
 
@@ -156,10 +162,17 @@ def questions(world: World) -> dict[str, list[Ask]]:
     )
     start = Beside(world.summaries, events[:9], entities[:5], events)
     sessions = [f"s-{number}" for number in range(6)]
+    every = SessionsAsked(None, None, None, failed=False, before=None, limit=100)
     return {
         "session": [partial(_session, session_id) for session_id in sessions],
         "session_user": [partial(_user, session_id) for session_id in sessions],
         "session_candidates": [partial(_candidates, session_id) for session_id in sessions],
+        "sessions": [
+            lambda r: r.sessions(every),
+            lambda r: r.sessions(every._replace(words="S-1", failed=True, since_ms=0, limit=2)),
+            lambda r: r.sessions(every._replace(before=(2**40, "s-1"))),
+        ],
+        "session_page": [partial(_page, session_id) for session_id in sessions],
         "text_hits": [lambda r: r.text_hits(stems, 4), lambda r: r.text_hits(["nothing"], 4)],
         "vector_hits": [lambda r: r.vector_hits(vector, 5), lambda r: r.vector_hits(vector, 100)],
         "standings": [

@@ -84,6 +84,7 @@ NOT_READS: Final = {
     ("get", "/health/ready/ingest"),
     ("get", "/health/ready/read"),
     ("get", "/metrics"),
+    ("get", "/v1/admin/dead-letters"),
 }
 
 
@@ -283,6 +284,31 @@ def episodes(look: Look) -> Iterator[Request]:
         yield Request(f"/v1/sessions/{session}/episodes", {"limit": 1})
 
 
+def sessions(look: Look) -> Iterator[Request]:
+    yield Request("/v1/sessions", {"limit": 2})
+    for word in (AGENT, *look.words(), *look.town.made.users.values()):
+        yield Request("/v1/sessions", {"limit": 1, "query": word})
+
+
+def session_events(look: Look) -> Iterator[Request]:
+    for session in look.sessions():
+        yield Request(f"/v1/sessions/{session}/events", {"limit": 3})
+
+
+def neighbours(look: Look) -> Iterator[Request]:
+    for own_id in (look.town.made.message_of(look.user_id), *look.ids()):
+        yield Request(f"/v1/nodes/{own_id}/neighbours")
+    for kind in ("entity:", "summary:", "community:"):
+        for own_id in look.ids(kind):
+            yield Request(f"/v1/nodes/{own_id}/neighbours")
+
+
+def fact_history(look: Look) -> Iterator[Request]:
+    names = [f"entity:{SHARED_PLACE}", *(f"entity:{word} vault" for word in look.words())]
+    for own_id in (*look.ids("entity:"), *names):
+        yield Request(f"/v1/facts/{quote(own_id, safe='')}", {"limit": 2})
+
+
 def context(look: Look) -> Iterator[Request]:
     for session in look.sessions():
         yield Request(f"/v1/context/{session}")
@@ -353,6 +379,10 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
     ("get", "/v1/entities/{entity_id}"): entity,
     ("get", "/v1/summaries/{scope}/{scope_id}"): summaries,
     ("get", "/v1/sessions/{session_id}/episodes"): episodes,
+    ("get", "/v1/sessions"): sessions,
+    ("get", "/v1/sessions/{session_id}/events"): session_events,
+    ("get", "/v1/nodes/{node_id}/neighbours"): neighbours,
+    ("get", "/v1/facts/{entity_id}"): fact_history,
     ("get", "/v1/communities"): communities,
     ("get", "/v1/communities/{community_id}"): community,
     ("get", "/v1/context/{session_id}"): context,
@@ -635,6 +665,7 @@ MET = r"\(\$question\.all_entities OR"
 RULES: Final = {
     "of an event": (OF_VIEWER, "true", "/v1/nodes/{node_id}/lineage"),
     "of a fact": (OF_VIEWER, "true", FACTS),
+    "of a fact over time": (OF_VIEWER, "true", "/v1/facts/{entity_id}"),
     "of a summary": (OF_VIEWER_ALONE, "true", "/v1/summaries/{scope}/{scope_id}"),
     "of a community": (OF_VIEWER_ALONE, "true", "/v1/communities/{community_id}"),
     "of the name of an entity": (FIRST_SEEN, "true", "/v1/entities"),

@@ -27,6 +27,7 @@ from pipelines.graph.reads.scope import (
     visible,
 )
 from pipelines.graph.rows import EntityName, FactEnd, FactRow
+from projections.events import LAST_MS
 from projections.schema import (
     ENTITY,
     EVENT,
@@ -180,6 +181,21 @@ CALL (n) {{
 WITH DISTINCT r, startNode(r) AS s, endNode(r) AS t
 RETURN {_FACT_COLUMNS}
 """
+_HISTORY_PLACE: Final = (
+    "r.event_id + ' ' + r.relation + ' ' + r.edge_type + ' ' + s.entity_id + ' ' + t.entity_id"
+)
+HISTORY_OF: Final = f"""
+UNWIND $ids AS id
+MATCH (n:{ENTITY.label} {{tenant: $tenant, entity_id: id}})
+MATCH (n)-[r:{RELATES_TO.type}]-(:{ENTITY.label} {{tenant: $tenant}})
+WHERE {fact_visible("r")}
+WITH DISTINCT r, startNode(r) AS s, endNode(r) AS t
+WITH r, s, t, -r.valid_from.epochMillis AS since, {_HISTORY_PLACE} AS place
+WHERE since > $since OR (since = $since AND place > $place)
+WITH r, s, t, since, place ORDER BY since, place LIMIT $limit
+RETURN {_FACT_COLUMNS}, -since AS valid_from, place
+ORDER BY since, place
+"""
 FACTS_BETWEEN: Final = f"""
 UNWIND $ends AS pair
 MATCH (s:{ENTITY.label} {{tenant: $tenant, entity_id: pair[0]}})
@@ -298,6 +314,22 @@ class FactReads(ScopedReads):
         )
         facts = (_fact(row) for row in rows)
         return list({fact.key: fact for fact in facts}.values())
+
+    def history(
+        self, ids: Iterable[str], behind: tuple[int, str] | None, limit: int
+    ) -> list[tuple[tuple[int, str], FactRow]]:
+        """Facts of entities, whether they hold or not, what began last first, each with its place.
+
+        Args:
+            ids: of the entities, at most IDS_AT_ONCE.
+            behind: the place of the last fact of the page before; None: the first page.
+            limit: of facts.
+        """
+        since, place = behind or (LAST_MS, "")
+        rows = self._rows(
+            HISTORY_OF, ids=sorted(ids)[:IDS_AT_ONCE], since=-since, place=place, limit=limit
+        )
+        return [((row["valid_from"], row["place"]), _fact(row)) for row in rows]
 
     def withheld(self, ids: Iterable[str]) -> int:
         """How many facts of the entities are kept from the viewer, of the first MAX_SCANNED."""

@@ -1,0 +1,139 @@
+"""What goes over the wire of looking around: sessions, what is beside a node, facts over time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from api.read_schemas import (
+    AtlasPage,
+    Fact,
+    GraphReadQuery,
+    PageMeta,
+    PageQuery,
+)
+from api.schemas import Moment, Name, PositionText, ShownMoment, Wire
+from projections.events import timestamp_ms
+from projections.schema import EDGES
+
+MAX_LETTERS_PASSED = 100_000
+
+
+class PastPageQuery(PageQuery):
+    """Parameters of a list that can be read as it was."""
+
+    as_of_position: PositionText | None = Field(
+        default=None, description="What the memory knew then: events behind it are not seen."
+    )
+
+
+class SessionsQuery(PastPageQuery):
+    """Parameters of the list of sessions."""
+
+    query: Name | None = Field(
+        default=None,
+        description="In the session's id, or in the name of an agent, a user, a tool or a status "
+        "of one of its events.",
+    )
+    since: Moment | None = Field(
+        default=None, description="Only sessions with an event that occurred then or later."
+    )
+    until: Moment | None = Field(default=None, description="And before it.")
+    failed: bool = Field(default=False, description="Only sessions in which something failed.")
+
+    @model_validator(mode="after")
+    def _forwards(self) -> Self:
+        if self.since and self.until and timestamp_ms(self.since) >= timestamp_ms(self.until):
+            raise ValueError("since must be before until")
+        return self
+
+
+class SessionItem(Wire):
+    """A session of a list, by those of its events that the viewer sees."""
+
+    session_id: str
+    first_at: ShownMoment
+    last_at: ShownMoment
+    event_count: int
+    failed_count: int
+    agents: list[str] = Field(description="The first five.")
+    user_ids: list[str] = Field(description="The first five.")
+    begins: str | None = Field(description="What the first event says.")
+    failure: str | None = Field(description="What the last event says that failed.")
+    failed_event_id: str | None
+
+
+class SessionsPage(Wire):
+    """A page of sessions, the one with the newest event first."""
+
+    sessions: list[SessionItem]
+    next_cursor: str | None
+    meta: PageMeta
+
+
+class SessionEventsQuery(PastPageQuery):
+    """Parameters of a session's events; pages are of events, in order."""
+
+
+class SessionEvents(AtlasPage):
+    """A page of a session's events in the order of time, and the edges between them."""
+
+    event_count: int = Field(description="That the viewer sees, on all pages.")
+
+
+EdgeName = Annotated[str, Field(json_schema_extra={"enum": list(EDGES)})]
+
+
+class NeighboursQuery(GraphReadQuery):
+    """What is beside a node. `max_depth` is echoed: it is one step."""
+
+    edge_types: list[EdgeName] = Field(
+        default_factory=list, max_length=16, description="Of these types; empty: of all."
+    )
+
+    @model_validator(mode="after")
+    def _known_types(self) -> Self:
+        unknown = sorted(set(self.edge_types) - set(EDGES))
+        if unknown:
+            raise ValueError(f"edge_types: one of {', '.join(EDGES)}")
+        return self
+
+
+class FactHistoryQuery(PastPageQuery):
+    """Parameters of the facts of an entity; pages are of facts, what began last first."""
+
+
+class FactHistory(Wire):
+    """A page of what was ever said of an entity, whether it holds or not."""
+
+    facts: list[Fact]
+    next_cursor: str | None
+    meta: PageMeta
+
+
+class DeadLettersQuery(Wire):
+    """Which dead letters."""
+
+    limit: int = Field(default=100, ge=1, le=500)
+    skip: int = Field(default=0, ge=0, le=MAX_LETTERS_PASSED)
+
+
+class DeadLetterItem(Wire):
+    """An entry that a stage could not fold and has passed."""
+
+    stage: str
+    partition: int
+    seq: int
+    position: str
+    event_id: str | None
+    kind: str | None
+    reason: str | None
+    attempts: int | None
+
+
+class DeadLetterList(Wire):
+    """Dead letters of a tenant, by stage, partition and number."""
+
+    dead_letters: list[DeadLetterItem]
+    more: bool = Field(description="There are others behind them.")

@@ -1,0 +1,63 @@
+// How the service does: readiness, lag, partitions that are halted, dead letters.
+import * as api from "./api.js";
+import { badge, h, id } from "./elements.js";
+import { count, duration, time } from "./format.js";
+import { to } from "./past.js";
+
+const EVERY_MS = 2_000;
+
+export async function show(room) {
+  const state = h("div", {});
+  const letters = h("section.card", {}, h("h2", {}, "Dead letters"));
+  room.append(h("h1", {}, "Operations"), state, letters);
+  const look = async () => state.replaceChildren(...ready(await api.ready()));
+  await look();
+  tellLetters(letters);
+  const timer = setInterval(() => {
+    if (!document.hidden) look().catch((problem) => state.replaceChildren(h("p.error", { role: "alert" }, problem.message)));
+  }, EVERY_MS);
+  return () => clearInterval(timer);
+}
+
+const CHECKS = { ledger: "Events are taken (ledger)", graph: "The graph answers", columns: "The index in memory is loaded", warm: "First questions are planned" };
+
+function ready(told) {
+  const halted = Object.entries(told.halted_partitions);
+  return [
+    h("section.card", {}, h("h2", {}, told.status === "ready" ? "Ready" : "Not ready", " ", badge(told.status, told.status === "ready" ? "good" : "bad")),
+      h("ul.checks", {}, Object.entries(told.checks).map(([name, check]) => h(`li${check.ok ? "" : ".failing"}`, {},
+        badge(check.ok ? "ok" : "waiting", check.ok ? "good" : "bad"), " ", CHECKS[name] || name, check.detail ? h("span.dim", {}, `: ${check.detail}`) : null)))),
+    h("section.card.figures", {},
+      figure("Behind the ledger",
+        told.lag_entries === null ? "not known" : count(told.lag_entries, "entry", "entries"), told.lag_seconds ? duration(told.lag_seconds * 1000) : ""),
+      figure("Reads come from", told.target || "no target", ""),
+      figure("Events are", told.overloaded ? "refused" : "accepted", told.overloaded || "")),
+    halted.length ? h("section.card.failing", {}, h("h2", {}, "Halted partitions"),
+      h("ul.plain", {}, halted.map(([number, why]) => h("li", {}, `${number}: ${why}`))), command("recollect recover")) : null,
+    h("p.dim.small", {}, "Looked at ", time(new Date().toISOString())),
+  ].filter(Boolean);
+}
+
+const figure = (name, value, more) => h("div", {}, h("div.dim.small", {}, name), h("div.figure-of", {}, value), more ? h("div.small", {}, more) : null);
+const command = (text) => h("p", {}, "On the machine of the workers: ", h("code", {}, text));
+
+async function tellLetters(card) {
+  const title = card.querySelector("h2");
+  try {
+    const { dead_letters: letters, more } = await api.deadLetters({ limit: 100 });
+    card.replaceChildren(title, letters.length ? table(letters) : h("p.dim", {}, "None: every stage folded everything."),
+      more ? h("p.dim.small", {}, "There are more; the command lists them all: ", h("code", {}, "recollect dead-letters list")) : "");
+  } catch (problem) {
+    card.replaceChildren(title, h("p.dim", {}, problem.status === 403 ? "Only a key with the role admin, bound to no user, sees them." : problem.message));
+  }
+}
+
+function table(letters) {
+  return h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Dead letters" }, h("table.list", {},
+    h("thead", {}, h("tr", {}, ["Stage", "Entry", "Why", "Tries", "Event"].map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, letters.map((one) => h("tr", {},
+      h("td", {}, one.stage), h("td", {}, h("code", {}, `${one.partition}/${one.seq}`)),
+      h("td", {}, badge((one.kind || "").replaceAll("_", " "), "bad"), " ", one.reason || ""), h("td.figure", {}, String(one.attempts ?? "")),
+      h("td", {}, one.event_id ? [h("a", { href: to("event", one.event_id) }, "event"), " ", id(one.event_id)] : ""))))),
+    command(`recollect dead-letters retry ${letters[0].stage}`));
+}

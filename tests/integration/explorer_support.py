@@ -1,0 +1,163 @@
+"""The demonstration with some facts, folded by two stages, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import neo4j
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from api.main import warm_up
+from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.operations.demo import scenario_path
+from pipelines.operations.formats.table import event_items
+from pipelines.operations.imports import import_events
+from pipelines.operations.sources import Source
+from pipelines.work.settings import ApiKey
+from projections.events import DEFAULT_TENANT, Event
+from projections.schema import DEAD_LETTER
+from tests.factories import event, event_id
+from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, running_api
+from tests.integration.enrichment_support import Enriched
+from tests.integration.facts_support import OTHER, Facts, party
+from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
+from tests.servers import emptied_neo4j, emptied_valkey
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+NO_CHROMIUM: Final = "no Chromium on this machine"
+# The graph is drawn by WebGL, here without a graphics card; nothing is asked of the network.
+FLAGS: Final = (
+    *("--no-first-run", "--disable-quic", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+    *("--use-angle=swiftshader", "--enable-unsafe-swiftshader"),
+    *(("--no-sandbox",) if os.geteuid() == 0 else ()),
+)
+ANA: Final = "cust-ana"
+ANA_KEY: Final = "read-key-of-ana-0123456789"
+BOUND_ADMIN_KEY: Final = "admin-key-of-ana-0123456789"
+KEYS: Final = (
+    ApiKey(name="operator", key=ADMIN_KEY, tenant="*", role="admin"),
+    ApiKey(name="reader", key=READ_KEY, tenant=DEFAULT_TENANT, role="read"),
+    ApiKey(name="ana", key=ANA_KEY, tenant=DEFAULT_TENANT, role="read", user_id=ANA),
+    ApiKey(name="bound", key=BOUND_ADMIN_KEY, tenant=DEFAULT_TENANT, role="admin", user_id=ANA),
+    ApiKey(name="stranger", key=OTHER_KEY, tenant=OTHER, role="admin"),
+)
+PATIENCE_MS: Final = 20_000
+
+
+def facts() -> list[Event]:
+    """Of one service: an owner that changed, something said twice, something withdrawn."""
+    told, checkout = Facts(), party("checkout", "service")
+    for owner, day in (("team-payments", 0), ("team-orders", 40)):
+        told.say(checkout, "has_owner", owner, day=day, tenant=DEFAULT_TENANT)
+    for day in (10, 20):
+        told.say(checkout, "depends_on", "gateway", day=day, tenant=DEFAULT_TENANT)
+    wrong = told.say(checkout, "depends_on", "search", day=30, tenant=DEFAULT_TENANT)
+    told.say(checkout, "liked_by", "ben", day=5, tenant=DEFAULT_TENANT, user_id="cust-ben")
+    payload = {
+        "source": checkout,
+        "relation": "depends_on",
+        "target": party("search"),
+        "event_id": wrong.event_id,
+    }
+    retracted = event(
+        90,
+        event_type="memory.fact_retracted",
+        tenant=DEFAULT_TENANT,
+        session_id="memory",
+        payload=payload,
+    )
+    elsewhere = event(91, tenant=OTHER, session_id="theirs", payload={"text": "of another tenant"})
+    return [*told.events, retracted, elsewhere]
+
+
+def add_dead_letters(driver: neo4j.Driver) -> None:
+    """One of each tenant."""
+    for number, tenant in enumerate((DEFAULT_TENANT, OTHER)):
+        driver.execute_query(
+            f"CREATE (d:{DEAD_LETTER.label} {{stage: 'enrichment', partition: 0, seq: $number, "
+            "position: '1-0', tenant: $tenant, event_id: $event_id, kind: 'poison', "
+            "reason: $reason, attempts: 5})",
+            number=number,
+            tenant=tenant,
+            event_id=event_id(number),
+            reason=f"cannot be read, of {tenant}",
+        )
+
+
+@contextmanager
+def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer) -> Iterator[Api]:
+    """The API over the demonstration, facts and two dead letters, warmed up."""
+    redis_url, neo4j_url = emptied_valkey(valkey), emptied_neo4j(neo4j_server)
+    stack = Stack(redis_url, neo4j_url)
+    source = Source(scenario_path())
+    try:
+        with source.stream:
+            import_events(stack.ledger, event_items(source.stream))
+        Enriched(stack).take_in(*facts())
+        add_dead_letters(stack.driver)
+        options: dict[str, Any] = {"partitions": PARTITIONS, "id_buckets": 64, "api_keys": KEYS}
+        with running_api(redis_url, neo4j_url, **options) as api:
+            assert warm_up(api.app.state.services)
+            yield api
+    finally:
+        stack.close()
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser that is on the machine already."""
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Explorer:
+    """A person at the pages.
+
+    Attributes:
+        page: of the browser.
+        wrong: what the page complained of: errors, refused loads, requests to elsewhere.
+    """
+
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        self._url = url
+        self.context = browser.new_context(locale="en-GB", timezone_id="UTC", **options)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.page: Page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("console", lambda said: self._note(said.type, said.text))
+        self.page.on("request", lambda request: self._look(request.url))
+
+    def _note(self, kind: str, text: str) -> None:
+        # that a key is asked for is told by an answer of 401, that a page has no summary by a 404
+        if kind == "error" and "the server responded with a status of 40" not in text:
+            self.wrong.append(text)
+
+    def _look(self, url: str) -> None:
+        if not url.startswith(self._url):
+            self.wrong.append(url)
+
+    def login(self, key: str, tenant: str = "") -> None:
+        """Come in with a key."""
+        self.page.goto(f"{self._url}/ui")
+        self.page.get_by_label("API key").fill(key)
+        if tenant:
+            self.page.get_by_text("The key is for several tenants").click()
+            self.page.get_by_label("Tenant").fill(tenant)
+        self.page.get_by_role("button", name="Open").click()
+
+    def open(self, place: str) -> None:
+        """Go to a page by its address, as from a bookmark."""
+        self.page.goto(f"{self._url}/ui/#/{place}")
+        self.page.locator("main .room h1").wait_for()
