@@ -315,6 +315,8 @@ class _Pass:
             return boundary
         for row in listed.rows[boundary.segments :]:
             entries = self._streamed(partition, boundary, row)
+            if self._is_mended(partition, row, entries):
+                break  # written anew
             self._archive.files.require_same(partition, row, entries)
             if row.last_seq > limit:
                 break
@@ -322,6 +324,13 @@ class _Pass:
             boundary = self._move(part, boundary, entries)
             self._report.archived += len(entries)
         return boundary
+
+    def _is_mended(self, partition: int, row: Row, entries: list[Entry]) -> bool:
+        """Whether all in which a segment differs was held out then, and was put right since."""
+        segment = self._archive.files.segment(partition, row)
+        pairs = zip(segment.entries(row.first_seq, row.last_seq), entries, strict=True)
+        differing = [written for written, streamed in pairs if written != streamed]
+        return bool(differing) and all(written.fault for written in differing)
 
     def _streamed(self, partition: int, boundary: Boundary, row: Row) -> list[Entry]:
         """The stream's entries of a segment.

@@ -325,6 +325,33 @@ def test_entries_that_are_held_out_stay_so_and_can_be_put_right(make: Make) -> N
     assert check(stack.ledger, repair=False).ok
 
 
+def test_what_was_put_right_before_the_move_is_written_anew(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = make()
+    altered = stack.entries(0)[3]
+    write_stream_anew(
+        stack.services.redis,
+        0,
+        {altered.position: lambda fields: {**fields, b"e": flipped(fields[b"e"])}},
+    )
+
+    def killed(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "move", killed)
+        with pytest.raises(KeyboardInterrupt):
+            stack.archive()
+    stack.ledger.append([altered.event()])
+    before = answers(stack)
+    stack.archive()
+    assert stack.entries(0)[3] == altered
+    assert (answers(stack), stack.streamed()) == (before, 2)
+    assert stack.ledger.held_out() == HeldOut()
+    assert len(list((stack.folder / "0").glob("000000000001-*"))) == 1
+
+
 def test_a_checkpoint_in_the_archive_is_compared_with_it(make: Make) -> None:
     stack = make()
     entry = stack.entries(1)[10]

@@ -100,6 +100,33 @@ def test_a_worker_on_an_empty_graph_begins_in_the_archive(
     assert not status(archived.services)["graph_ahead"]
 
 
+def test_the_archivers_process_looks_and_ends_in_order(archived: Stack) -> None:
+    settings = archived.services.settings
+    command = [*python_command("pipelines.cli.main"), "worker", "archive"]
+    places = {
+        "RECOLLECT_PARTITIONS": str(PARTITIONS),
+        "RECOLLECT_ID_BUCKETS": "64",
+        "RECOLLECT_REDIS_URL": settings.redis_url,
+        "RECOLLECT_NEO4J_URL": settings.neo4j_url,
+    }
+    nowhere = subprocess.run(
+        command, env=python_environment(places), capture_output=True, text=True, check=False
+    )
+    assert nowhere.returncode == 2
+    assert "archive_url: where older entries go is not set" in nowhere.stderr
+    place = {"RECOLLECT_ARCHIVE_URL": str(settings.archive_url)}
+    with subprocess.Popen(
+        command, env=python_environment(places | place), stderr=subprocess.PIPE
+    ) as archiver:
+        try:
+            wait_until(archived.ledger.archive.told, "it has looked", patience_s=60.0)
+        finally:
+            archiver.send_signal(signal.SIGTERM)
+            _, log = archiver.communicate()
+    assert (archiver.returncode, log) == (0, b"")
+    assert archived.ledger.archive.told() == {"problem": "", "waits_for": ""}  # nothing was due
+
+
 def _lag(stack: Stack) -> int:
     seqs = {c.partition: c.seq for c in stack.graph.checkpoints("projection")}
     return sum(t.seq - seqs.get(n, 0) for n, t in enumerate(stack.ledger.tails()))
