@@ -238,6 +238,7 @@ def plain(make_stack: Callable[..., Stack], tmp_path: Path) -> Iterator[Consolid
     with pytest.MonkeyPatch.context() as patch:
         for module in (erase, proof_of, passes):
             patch.setattr(module, "make_fold", without_models)
+        patch.setattr(erase, "FORGOTTEN_WITHIN_S", 0.0)  # nobody else has keys
         stack = make_stack(master_key=MASTER, data_dir=tmp_path, derivations_url=None)
         erase.seal_tenant(stack.services, "default")
         made = Consolidated(stack)
