@@ -28,6 +28,7 @@ from pipelines.proof import verify as proof_of
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
+from tests.decision_factories import COMMUNITIES, ENTITIES, community
 from tests.factories import event
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -122,7 +123,7 @@ def silent(done: int, total: int | None, what: str) -> None:
 
 
 def hits(text: str, words: list[str]) -> list[str]:
-    return [word for word in words if word.casefold() in text]
+    return [word for word in words if word.casefold() in text.casefold()]
 
 
 def run(stack: Stack, name: str, made: World, reason: str = "asked") -> dict[str, Any]:
@@ -393,3 +394,22 @@ def test_commands_ask_before_they_erase_and_name_what_is_wrong(plain: Consolidat
         0,
         {"ok": True, "receipts": 0, "public_key": "", "problems": []},
     )
+
+
+def test_what_was_decided_of_several_goes_if_it_names_the_erased(plain: Consolidated) -> None:
+    stack = plain.stack
+    mixed, other = (
+        community(number, COMMUNITIES[number - 80], ENTITIES[:4], "run-1") for number in (80, 81)
+    )
+    naming = mixed._replace(payload={**mixed.payload, "summary": f"Ann, and her {CANARY}s."})
+    others = other._replace(payload={**other.payload, "summary": "Annual plans of the band."})
+    plain.take_in(naming, others)
+    assert hits(repr(stack.dump()), [CANARY, "annual plans"]) == [CANARY, "annual plans"]
+    subject = Subject("user", "ann")
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="", by="x")
+    assert len(erase.finish(stack.services, key_id)["mixed"]) == 1
+    plain.fold()
+    assert hits(repr(stack.dump()), [CANARY, "annual plans"]) == ["annual plans"]
+    entry = stack.ledger.find(*naming.key)
+    assert entry is not None
+    assert (entry.event().event_type, entry.event().payload) == ("memory.erased", None)
