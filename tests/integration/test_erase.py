@@ -210,7 +210,7 @@ def doors(stack: Stack, made: World, words: list[str]) -> None:
         assert hits(text, words) == []
         assert hits(text, made.own_words(made.users["bob"]))
         back = envelope(user_id=made.users["ann"], payload={"content": "back again"})
-        assert_problem(client.post("/v1/events", json=back), 409, "erased")
+        assert_problem(client.post("/v1/events", json=back), 422, "erased")
         path = f"/v1/users/{made.users['bob']}"
         with api.client(READ_KEY) as reader:
             assert_problem(reader.delete(path), 403, "forbidden")
@@ -221,7 +221,7 @@ def doors(stack: Stack, made: World, words: list[str]) -> None:
         begun = client.delete(path, params={"confirm": asked["confirm"], "reason": "asked"})
         assert (begun.status_code, begun.json()["step"]) == (202, FENCED)
         late = envelope(user_id=made.users["bob"], payload={"content": "one more"})
-        assert_problem(client.post("/v1/events", json=late), 409, "erased")
+        assert_problem(client.post("/v1/events", json=late), 422, "erased")
         assert client.delete(path).json()["step"] == FENCED
     (under_way,) = status(stack.services)["sealing"]["under_way"]
     assert under_way["subject"] == asked["subject"]
