@@ -66,11 +66,11 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "method-not-allowed": Kind(405, "Method not allowed"),
     "request-timeout": Kind(408, "The request came too slowly"),
     "event-conflict": Kind(409, "The event id is taken by other content"),
-    "erased": Kind(409, "Whoever this is about was erased"),
     "body-too-large": Kind(413, "The body is too large"),
     "unsupported-media-type": Kind(415, "Only application/json is accepted"),
     "unsupported-encoding": Kind(415, "OTLP comes as protobuf or JSON, plain or by gzip"),
     "invalid-input": Kind(422, "The input breaks a rule"),
+    "erased": Kind(422, "Whoever this is about was erased"),
     "rate-limited": Kind(429, "More than this key or tenant may send", retry=True),
     "overloaded": Kind(429, "Overloaded, send more slowly", retry=True),
     "head-too-large": Kind(431, "The headers are too large"),
@@ -158,6 +158,9 @@ def problem(
 def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """(kind, detail, errors) of one of our errors; what clients must not see is left out."""
     match error:
+        case SubjectErased():
+            detail = "It is about somebody who was erased; nothing more is taken."
+            return "erased", detail, error.errors
         case InvalidInput():
             return "invalid-input", _counted(error.errors), error.errors
         case EventConflict():
@@ -165,13 +168,6 @@ def describe(error: RecollectError) -> tuple[str, str, tuple[tuple[str, str], ..
             return (
                 "event-conflict",
                 f"Event {error.event_id} was sent before, with other content.",
-                (rule,),
-            )
-        case SubjectErased():
-            rule = ("user_id", "not erased")
-            return (
-                "erased",
-                f"Event {error.event_id} is about somebody who was erased; nothing more is taken.",
                 (rule,),
             )
         case KeysUnavailable():

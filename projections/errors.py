@@ -3,9 +3,9 @@
 ```
 RecollectError
 ├── InvalidInput               the caller's fault; names each field and its rule      (422)
-│   └── InvalidEvent           an envelope that breaks a rule
+│   ├── InvalidEvent           an envelope that breaks a rule
+│   └── SubjectErased          it is about somebody who was erased
 ├── EventConflict              same id, other content                                 (409)
-├── SubjectErased              whoever it is about was erased                         (409)
 ├── ConfigurationError         settings that contradict each other
 ├── LedgerError
 │   ├── LedgerUnavailable      Redis is away                              (503, retryable)
@@ -96,14 +96,20 @@ class InvalidEvent(InvalidInput):
     """Invalid event: {summary}"""
 
 
+class SubjectErased(InvalidInput):
+    """An event is about somebody who was erased: nothing more is taken about them ({summary})"""
+
+    def __init__(self) -> None:
+        """Of the field by which it is about them."""
+        super().__init__((("user_id", "nobody who was erased"),))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It has no arguments."""
+        return (type(self), ())
+
+
 class EventConflict(RecollectError):
     """Event {event_id} is in the ledger with other content (field event_id: same id, same content)"""
-
-    event_id: str
-
-
-class SubjectErased(RecollectError):
-    """Event {event_id} is about somebody who was erased: nothing more is taken about them (field user_id: not erased)"""
 
     event_id: str
 

@@ -47,7 +47,6 @@ from projections.errors import (
     InvalidInput,
     LedgerUnavailable,
     RecollectError,
-    SubjectErased,
 )
 from projections.events import Event, encode_event, is_system_event
 
@@ -279,7 +278,7 @@ def _outcome_name(outcome: Outcome) -> metrics.IngestOutcome:
     match outcome:
         case Appended():
             return "duplicate" if outcome.duplicate else "accepted"
-        case EventConflict() | SubjectErased():
+        case EventConflict():
             return "conflict"
         case InvalidInput():
             return "invalid"

@@ -352,7 +352,7 @@ class Ledger:
             elif status == _CONFLICT:
                 outcomes[index] = EventConflict(event_id=events[index].event_id)
             elif status == _FENCED:
-                outcomes[index] = SubjectErased(event_id=events[index].event_id)
+                outcomes[index] = SubjectErased()
             elif status == _HOMELESS:
                 outcomes[index] = LedgerError(
                     reason=f"the entry {Position(first_ms, first_seq)} is lost and its number is "

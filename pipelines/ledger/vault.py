@@ -330,7 +330,7 @@ class Sealer:
             return data, len(data), NO_FENCE
         key = self._keys[event.tenant, subject]
         if key is None:
-            raise SubjectErased(event_id=event.event_id)
+            raise SubjectErased()
         skeleton, personal = skeleton_of(event)
         size = len(skeleton) + len(personal)
         return seal(skeleton, personal, key), size, key.key_id

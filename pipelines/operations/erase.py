@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Final
 
@@ -152,6 +153,19 @@ class _Withdrawn(Opener):
         return 0
 
 
+def _readable(entries: Iterable[Entry]) -> Iterator[Placed]:
+    """Positions and events of entries; one that no stage can read either is passed over."""
+    for entry in entries:
+        with suppress(UndecodableEntry):
+            yield entry.position, entry.event()
+
+
+def _whole_words(words: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of them in text in small letters, but not as a part of a longer word."""
+    choices = "|".join(re.escape(word.casefold()) for word in sorted(words))
+    return re.compile(rf"(?<!\w)(?:{choices})(?!\w)" if choices else r"(?!)")
+
+
 class _Erasure:
     def __init__(self, services: Services, key_id: bytes, told: Told, progress: Progress) -> None:
         self._services = services
@@ -189,9 +203,9 @@ class _Erasure:
         self.told["entries"] = len(sealed)
         self.told["positions"] = [str(one) for one in (*positions[:1], *positions[-1:])]
         events: list[Placed] = []
-        if key is not None:  # an older ledger was put back, and this was erased before
+        if key is not None:  # else it was erased before, and an older ledger was put back
             opener = _Withdrawn(SubjectKey.of(self._key_id, key))
-            events = [(entry.position, entry._replace(keys=opener).event()) for entry in sealed]
+            events = list(_readable(entry._replace(keys=opener) for entry in sealed))
         self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(events)}
         self.told["mixed"] = [key_id.hex() for key_id in self._mixed(events)]
 
@@ -258,22 +272,22 @@ class _Erasure:
         graph = self._services.graph(self._services.active())
         entities = self._own_entities(graph, events, users)
         ids = events | entities.keys()
-        words = {name.casefold() for name in entities.values()} | {u.casefold() for u in users}
+        words = _whole_words({*entities.values(), *users})
         partition = partition_of(self._tenant, PARTITION_KEY, self._ledger.partitions)
         keys: list[bytes] = []
-        for entries in self._ledger.scan(partition):
-            for entry in entries:
-                key_id = None if entry.fault else sealed_by(entry.data)
-                if key_id in (None, self._key_id):
-                    continue
-                event = entry.event()
-                subject = subject_of(event)
-                if event.tenant != self._tenant or subject is None or subject.kind != "decision":
-                    continue
-                text = canonical_json(event.payload).decode()
-                lowered = text.casefold()
-                if not ids.isdisjoint(_IDS.findall(text)) or any(word in lowered for word in words):
-                    keys.append(self._vault.key_id(self._tenant, subject))
+        decisions = (
+            entry
+            for entries in self._ledger.scan(partition)
+            for entry in entries
+            if not entry.fault and sealed_by(entry.data) not in (None, self._key_id)
+        )
+        for _, event in _readable(decisions):
+            subject = subject_of(event)
+            if event.tenant != self._tenant or subject is None or subject.kind != "decision":
+                continue
+            text = canonical_json(event.payload).decode()
+            if not ids.isdisjoint(_IDS.findall(text)) or words.search(text.casefold()):
+                keys.append(self._vault.key_id(self._tenant, subject))
         return keys
 
     def _own_entities(self, graph: Graph, events: set[str], users: set[str]) -> Mapping[str, str]:

@@ -30,6 +30,7 @@ from pipelines.proof import verify as proof_of
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
+from tests.decision_factories import COMMUNITIES, ENTITIES, community
 from tests.factories import event
 from tests.integration.api_support import (
     ADMIN_KEY,
@@ -124,7 +125,7 @@ def silent(done: int, total: int | None, what: str) -> None:
 
 
 def hits(text: str, words: list[str]) -> list[str]:
-    return [word for word in words if word.casefold() in text]
+    return [word for word in words if word.casefold() in text.casefold()]
 
 
 def run(stack: Stack, name: str, made: World, reason: str = "asked") -> dict[str, Any]:
@@ -236,7 +237,7 @@ def doors(stack: Stack, made: World, words: list[str]) -> None:
         assert hits(text, words) == []
         assert hits(text, made.own_words(made.users["bob"]))
         back = envelope(user_id=made.users["ann"], payload={"content": "back again"})
-        assert_problem(client.post("/v1/events", json=back), 409, "erased")
+        assert_problem(client.post("/v1/events", json=back), 422, "erased")
         path = f"/v1/users/{made.users['bob']}"
         with api.client(READ_KEY) as reader:
             assert_problem(reader.delete(path), 403, "forbidden")
@@ -247,7 +248,7 @@ def doors(stack: Stack, made: World, words: list[str]) -> None:
         begun = client.delete(path, params={"confirm": asked["confirm"], "reason": "asked"})
         assert (begun.status_code, begun.json()["step"]) == (202, FENCED)
         late = envelope(user_id=made.users["bob"], payload={"content": "one more"})
-        assert_problem(client.post("/v1/events", json=late), 409, "erased")
+        assert_problem(client.post("/v1/events", json=late), 422, "erased")
         assert client.delete(path).json()["step"] == FENCED
     (under_way,) = status(stack.services)["sealing"]["under_way"]
     assert under_way["subject"] == asked["subject"]
@@ -265,6 +266,7 @@ def plain(make_stack: Callable[..., Stack], tmp_path: Path) -> Iterator[Consolid
     with pytest.MonkeyPatch.context() as patch:
         for module in (erase, proof_of, passes):
             patch.setattr(module, "make_fold", without_models)
+        patch.setattr(erase, "FORGOTTEN_WITHIN_S", 0.0)  # nobody else has keys
         stack = make_stack(master_key=MASTER, data_dir=tmp_path, derivations_url=None)
         erase.seal_tenant(stack.services, "default")
         made = Consolidated(stack)
@@ -419,3 +421,22 @@ def test_commands_ask_before_they_erase_and_name_what_is_wrong(plain: Consolidat
         0,
         {"ok": True, "receipts": 0, "public_key": "", "problems": []},
     )
+
+
+def test_what_was_decided_of_several_goes_if_it_names_the_erased(plain: Consolidated) -> None:
+    stack = plain.stack
+    mixed, other = (
+        community(number, COMMUNITIES[number - 80], ENTITIES[:4], "run-1") for number in (80, 81)
+    )
+    naming = mixed._replace(payload={**mixed.payload, "summary": f"Ann, and her {CANARY}s."})
+    others = other._replace(payload={**other.payload, "summary": "Annual plans of the band."})
+    plain.take_in(naming, others)
+    assert hits(repr(stack.dump()), [CANARY, "annual plans"]) == [CANARY, "annual plans"]
+    subject = Subject("user", "ann")
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="", by="x")
+    assert len(erase.finish(stack.services, key_id)["mixed"]) == 1
+    plain.fold()
+    assert hits(repr(stack.dump()), [CANARY, "annual plans"]) == ["annual plans"]
+    entry = stack.ledger.find(*naming.key)
+    assert entry is not None
+    assert (entry.event().event_type, entry.event().payload) == ("memory.erased", None)

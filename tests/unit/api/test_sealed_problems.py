@@ -12,7 +12,7 @@ from projections.errors import KeysUnavailable, RecollectError, SubjectErased
     ("error", "kind", "status", "retry"),
     [
         (KeysUnavailable(reason="the file is at /secret/place"), "keys-unavailable", 503, True),
-        (SubjectErased(event_id="e-1"), "erased", 409, False),
+        (SubjectErased(), "erased", 422, False),
     ],
 )
 def test_each_has_a_problem_of_its_own(
