@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -22,6 +22,8 @@ from pipelines.ledger.segments import (
 )
 from projections.errors import ArchiveDamaged, ArchiveUnavailable, ConfigurationError
 
+FENCES_FILE: Final = "fences.json"
+"""Which tenants are sealed, and who was erased: rewritten, as nothing else is."""
 LEDGER_FILE: Final = "ledger.json"
 
 
@@ -46,14 +48,28 @@ class ArchiveFiles:
 
     def of_ledger(self) -> dict[str, Any]:
         """What stands in `ledger.json`: identity, partitions, buckets; nothing: there is none."""
-        data = self.store.get(LEDGER_FILE)
+        return self._document(LEDGER_FILE)
+
+    def _document(self, name: str) -> dict[str, Any]:
+        data = self.store.get(name)
         if data is None:
             return {}
         try:
             document: dict[str, Any] = orjson.loads(data)
         except orjson.JSONDecodeError:
-            raise ArchiveDamaged(name=self.path(LEDGER_FILE), rule="it is JSON") from None
+            raise ArchiveDamaged(name=self.path(name), rule="it is JSON") from None
         return document
+
+    def put_fences(self, fences: Mapping[str, Any]) -> None:
+        """Write the fences of a ledger; one that is there and that it has lost stays."""
+        there = self._document(FENCES_FILE)
+        if {**there, **fences} != there:
+            told = orjson.dumps({**there, **fences}, option=orjson.OPT_INDENT_2)
+            self.store.put(FENCES_FILE, told)
+
+    def fences(self) -> dict[str, Any]:
+        """What `put_fences` has written."""
+        return self._document(FENCES_FILE)
 
     def claim(self, identity: str, partitions: int, id_buckets: int, *, is_begun: bool) -> None:
         """See that the place is of this ledger, or of none yet; then it is from now on.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import orjson
 import redis
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
@@ -23,7 +24,7 @@ from pipelines.ledger.damage import Place, noted_fault
 from pipelines.ledger.epoch import FORMAT_VERSION
 from pipelines.ledger.segments import Manifest
 from projections.errors import UndecodableEntry
-from projections.events import DIGEST_BYTES, content_digest
+from projections.events import DIGEST_BYTES, content_digest, decode_event
 from projections.identity import event_key_digest
 
 _ENTRIES_AT_ONCE = 1_000
@@ -57,6 +58,7 @@ class Refill:
         call_patiently(lambda: self._redis.set(keys.restoring, 1))
         ours = [
             *(*streams, *counters, keys.format, keys.clock, keys.epoch, keys.faults, keys.archive),
+            keys.fences,
             *(name(one) for name in (keys.archived, keys.restored) for one in range(partitions)),
             *map(keys.ids, range(self._id_buckets)),
         ]
@@ -85,7 +87,8 @@ class Refill:
                     pipeline.hset(self._keys.faults, *noted_fault(entry))
                 continue
             try:
-                event = entry.event()
+                # What is sealed stays so: an index needs neither the user nor the payload.
+                event = decode_event(entry.data)
             except UndecodableEntry:
                 continue  # it never was in the index
             key = event_key_digest(event.tenant, event.event_id)
@@ -99,6 +102,8 @@ class Refill:
         manifests: Sequence[Manifest],
         boundaries: Sequence[Boundary],
         archive_url: str | None,
+        *,
+        fences: Mapping[str, Any],
     ) -> None:
         """Write what makes a ledger of it, all at once.
 
@@ -107,6 +112,7 @@ class Refill:
             manifests: of each partition, all its entries.
             boundaries: up to where each is archived.
             archive_url: where; None: nothing is.
+            fences: of sealed tenants, and of who was erased.
         """
         keys = self._keys
         shape = {
@@ -126,6 +132,8 @@ class Refill:
                     pipeline.set(keys.archived(manifest.partition), boundary.packed())
             if archive_url is not None:
                 pipeline.hset(keys.archive, URL_FIELD, archive_url)
+            for field, told in fences.items():
+                pipeline.hset(keys.fences, bytes.fromhex(field), orjson.dumps(told))
             pipeline.delete(keys.restoring)
 
         self._pipelined(write, transaction=True)

@@ -85,6 +85,11 @@ class Fences:
                 stores[told["tenant"]] = told["keys"]
         return Fenced(tenants, stores, erased)
 
+    def copied(self) -> dict[str, Any]:
+        """All of them, for a copy of the ledger: without them it would not be sealed."""
+        rows = call_patiently(lambda: self._redis.hgetall(self._key))
+        return {field.hex(): orjson.loads(value) for field, value in rows.items()}
+
     def put_tenant(self, tenant: str, state: str, store: str) -> None:
         """Let nothing in that is not sealed; while it is `OPENING` nothing at all."""
         told = orjson.dumps({"tenant": tenant, "state": state, "keys": store})

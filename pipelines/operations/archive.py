@@ -116,6 +116,7 @@ def archive(
     with ArchiveLease(services.redis, settings.prefix, lease_ms=settings.lease_ms) as lease:
         try:
             report = _Pass(services, lease, keep, fewest, turned=turned).run()
+            services.ledger.archive.files.put_fences(services.ledger.vault.fences.copied())
         except ArchiverUnderWay:
             raise
         except RecollectError as error:

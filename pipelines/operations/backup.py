@@ -11,22 +11,26 @@ they follow from the entries.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
-from pipelines.ledger.archive_files import LEDGER_FILE, ArchiveFiles
+from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles
 from pipelines.ledger.archive_store import ArchiveStore
-from pipelines.ledger.connect import LedgerKeys
+from pipelines.ledger.connect import Entry, LedgerKeys
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
+from pipelines.ledger.sealing import sealed_by
 from pipelines.ledger.segments import Manifest
+from pipelines.ledger.vault import tenant_fence
 from pipelines.operations.archive import segment_entries
 from pipelines.work.services import Progress, Services
 from pipelines.work.settings import Settings, place_of_files
 from projections.errors import ArchiveDamaged, ConfigurationError, OperationFailed
+from projections.events import decode_event
 
 BACKUP_FILE: Final = "backup.json"
 BACKING_UP: Final = "writing entries"
@@ -107,6 +111,7 @@ def backup(
             progress(report.written, None, BACKING_UP)
         manifests.append(manifest)
     told = {"at_ms": ledger.now_ms(), "manifests": [manifest.file for manifest in manifests]}
+    files.put_fences(ledger.vault.fences.copied())
     files.store.put(BACKUP_FILE, orjson.dumps(told, option=orjson.OPT_INDENT_2))
     for manifest in manifests:
         files.tidy(manifest)
@@ -138,10 +143,16 @@ def restore(
     identity = _identity(files, settings)
     manifests = _manifests(files, identity, settings.partitions)
     report = BackupReport(entries=sum(manifest.last_seq for manifest in manifests))
+    sealed: set[str] = set()
     for manifest in manifests:  # all is read before anything is written
         for row in manifest.rows:
-            files.segment(manifest.partition, row)
+            segment = files.segment(manifest.partition, row)
+            sealed.update(_sealed_tenants(segment.entries(row.first_seq, row.last_seq)))
             report.segments += 1
+    fences = files.fences()
+    if missing := sorted(one for one in sealed if tenant_fence(one).hex() not in fences):
+        rule = f"it has the fence of tenant {missing[0]}, which is sealed"
+        raise ArchiveDamaged(name=files.path(FENCES_FILE), rule=rule)
     goal = _archive_of(settings, files)
     refill = Refill(services.redis, LedgerKeys(settings.prefix), id_buckets=settings.id_buckets)
     if not refill.begin(settings.partitions):
@@ -165,9 +176,16 @@ def restore(
         Boundary.of(manifest.first(0 if goal is None else len(manifest.rows) - 1))
         for manifest in manifests
     ]
-    refill.finish(identity, manifests, boundaries, None if goal is None else goal.store.url)
+    archive_url = None if goal is None else goal.store.url
+    refill.finish(identity, manifests, boundaries, archive_url, fences=fences)
     report.seconds = time.monotonic() - begun
     return report
+
+
+def _sealed_tenants(entries: Sequence[Entry]) -> Iterator[str]:
+    for entry in entries:
+        if sealed_by(entry.data) is not None:
+            yield decode_event(entry.data).tenant
 
 
 def _identity(files: ArchiveFiles, settings: Settings) -> str:

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 import redis
 
+from pipelines.ledger.archive_files import FENCES_FILE
 from pipelines.ledger.check import check
+from pipelines.ledger.erasing import begin_erasure
+from pipelines.ledger.ledger import Appended
 from pipelines.ledger.refill import Refill
+from pipelines.ledger.sealing import Subject, erased_user
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.archive import archive
 from pipelines.operations.backup import backup, restore
+from pipelines.operations.erase import seal_tenant
 from pipelines.operations.rebuild import rebuild
 from pipelines.work.services import Services
 from projections.errors import (
@@ -22,10 +27,11 @@ from projections.errors import (
     ConfigurationError,
     LedgerUnavailable,
     OperationFailed,
+    SubjectErased,
 )
 from tests.archive_support import ArchivedStack, answers, small_segments
 from tests.damage import flipped
-from tests.factories import sessions
+from tests.factories import event, sessions
 from tests.integration.stack import Stack
 from tests.servers import emptied_neo4j, emptied_valkey
 
@@ -181,3 +187,36 @@ def test_places_that_are_no_backup_are_refused(make: Make, tmp_path: Path) -> No
         restored(stack, str(tmp_path / "backup"), partitions=3)
     with pytest.raises(OperationFailed, match=r"archive/ledger\.json is there: restore from it"):
         restored(stack, str(tmp_path / "backup"))
+
+
+def test_a_backup_of_before_an_erasure_gives_nobody_back(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    stack = make(master_key="5e" * 32, data_dir=tmp_path)
+    seal_tenant(stack.services, "shop")
+    ann, bob, late, new = (
+        event(number, tenant="shop", user_id=user, payload={"content": f"words of {user}"})
+        for number, user in ((901, "ann"), (902, "bob"), (903, "ann"), (904, "bob"))
+    )
+    stack.append(ann, bob)
+    backup(stack.services, str(folder))
+    key_id = begin_erasure(stack.ledger, "shop", Subject("user", "ann"), reason="", by="x")
+    stack.ledger.vault.require_store().destroy([key_id])
+
+    back = restored(stack, str(folder), archive_url=None)
+
+    told = {key: entry.event() for key, entry in back.ledger.find_many([ann.key, bob.key]).items()}
+    assert (told[ann.key].user_id, told[ann.key].payload) == (erased_user(key_id), None)
+    assert told[bob.key] == bob
+    assert isinstance(back.ledger.append([late])[0], SubjectErased)
+    resent = back.ledger.append([ann, bob])[1]
+    assert isinstance(resent, Appended)
+    assert resent.duplicate
+    back.append(new)
+    entry = back.ledger.find(*new.key)
+    assert entry is not None
+    assert b"words" not in entry.data, "its tenant is still sealed"
+
+    (folder / FENCES_FILE).unlink()
+    with pytest.raises(ArchiveDamaged, match="it has the fence of tenant shop, which is sealed"):
+        restored(stack, str(folder), archive_url=None)
+    assert redis.Redis.from_url(stack.services.settings.redis_url).keys("*") == []
