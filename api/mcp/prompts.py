@@ -36,7 +36,7 @@ PROMPTS: Final[dict[str, Wording]] = {
         "people as they said them (kind message, with the role of the speaker), and what is left "
         "open (kind note). Set parent_event_id where one led to another. Record nothing secret and "
         "nothing that was not said or done. If an answer of the memory helped or misled, say so "
-        "with `feedback`. Then tell me in two sentences what you recorded.",
+        "with `correct`. Then tell me in two sentences what you recorded.",
     ),
     "recall_before_answering": Wording(
         "Answer from the memory",
@@ -52,8 +52,8 @@ PROMPTS: Final[dict[str, Wording]] = {
         "What do we know about …",
         "Gathers what is known about a person, a service or a thing.",
         (Parameter("subject", "A name, as people say it."),),
-        "What do we know about {subject}? Call `entity` with that name (try its similar names if "
-        "there is none), then `facts`, then `ask` for what happened lately. Tell what holds now "
+        "What do we know about {subject}? Call `facts` with that name (try the names that it gives "
+        "if there is none), then `ask` for what happened lately. Tell what holds now "
         "and since when, what changed, what failed, and what contradicts itself, each with its "
         "event ids. Leave out what no event says.",
     ),

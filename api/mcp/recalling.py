@@ -146,6 +146,36 @@ async def why(call: Call, given: Question) -> Told:
     return Told(content.text, content)
 
 
+class Problem(Reading):
+    """What went wrong, or might."""
+
+    problem: Text = Field(description="An error as it reads, or what you are about to do.")
+
+
+class Lessons(BaseModel):
+    """What was different when the same went through."""
+
+    text: str
+    lessons: list[Any]
+
+
+async def lessons(call: Call, given: Problem) -> Told:
+    """What helped when something like this failed."""
+    words = f"Why did this fail: {given.problem}"
+    question = Question(question=words, **given.model_dump(exclude={"problem"}))
+    explained = await why(call, question)
+    assert isinstance(explained.content, Explained)
+    helped = explained.content.helped
+    lines, _ = fitting_lines((_lesson_line(one) for one in helped), given.max_tokens)
+    text = "\n".join(lines) or "Nothing is known to have helped with that."
+    return Told(text, Lessons(text=text, lessons=helped[: len(lines)]))
+
+
+def _lesson_line(lesson: Mapping[str, Any]) -> str:
+    proof = ", ".join((*lesson["failed_event_ids"], *lesson["solved_event_ids"]))
+    return f"- {cut_line(lesson['text'])} [{proof}]"
+
+
 class OfSession(OfUser):
     """Of a tool that reads one session."""
 

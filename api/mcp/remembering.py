@@ -7,13 +7,14 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from api.mcp.arguments import EventId, InSession, Name, Text
+from api.mcp.arguments import EventId, InSession, Name
 from api.mcp.asking import WAIT_MS, Unanswered
 from api.mcp.calling import Call
 from enrichment.names import EntityType
 from enrichment.payloads import ENTITY_CORRECTED, FACT_ASSERTED, FACT_RETRACTED
+from pipelines.ledger.erasing import ERASURE_REQUESTED
 from projections.events import MAX_NAME_CHARACTERS
-from projections.records import MAX_COMMENT_CHARACTERS, MAX_REASON_CHARACTERS
+from projections.records import MAX_REASON_CHARACTERS
 
 MAX_CONTENT_CHARACTERS = 200_000
 """Of a text to remember: with its envelope it stays below what an event may hold."""
@@ -144,10 +145,12 @@ async def _append(
 
 
 class Correct(Writing):
-    """A statement about the world that outranks what was concluded from events."""
+    """A statement about the world that outranks what was concluded, or about an answer."""
 
-    action: Literal["state_fact", "retract_fact", "rename_entity"]
-    subject: Name = Field(description="The entity by name, or `entity:<hash>` as answers have it.")
+    action: Literal["state_fact", "retract_fact", "rename_entity", "useful", "not_useful"]
+    subject: Name | None = Field(
+        default=None, description="The entity by name, or `entity:<hash>` as answers have it."
+    )
     relation: str | None = Field(
         default=None, max_length=256, description="Of a fact, as `works_at`, `owns`, `lives_in`."
     )
@@ -157,6 +160,11 @@ class Correct(Writing):
         "time it may be left out.",
     )
     new_name: Name | None = Field(default=None, description="Of rename_entity.")
+    node_ids: list[str] = Field(
+        default_factory=list,
+        max_length=MAX_JUDGED_AT_ONCE,
+        description="Of useful and not_useful: which nodes of an answer were.",
+    )
     subject_type: EntityType | None = Field(default=None, description="Default: as it is known.")
     object_type: EntityType | None = Field(default=None, description="Default: as it is known.")
     reason: str | None = Field(default=None, min_length=1, max_length=MAX_REASON_CHARACTERS)
@@ -164,11 +172,11 @@ class Correct(Writing):
     @model_validator(mode="after")
     def _says_something(self) -> Correct:
         needed = {
-            "state_fact": ("relation", "object"),
-            "retract_fact": ("relation",),
-            "rename_entity": ("new_name",),
-        }[self.action]
-        missing = [name for name in needed if getattr(self, name) is None]
+            "state_fact": ("subject", "relation", "object"),
+            "retract_fact": ("subject", "relation"),
+            "rename_entity": ("subject", "new_name"),
+        }.get(self.action, ("node_ids",))
+        missing = [name for name in needed if getattr(self, name) in (None, [])]
         if missing:
             raise ValueError(f"{', '.join(missing)}: required to {self.action}")
         return self
@@ -176,6 +184,8 @@ class Correct(Writing):
 
 async def correct(call: Call, given: Correct) -> Told:
     """Append a correction; the graph follows when the enrichment has read it."""
+    if given.subject is None:
+        return await _judged(call, given)
     user_id = call.user(given.user_id)
     subject = await _named(call, given.subject, given.subject_type, user_id)
     if given.action == "rename_entity":
@@ -229,20 +239,8 @@ def _party(entity: dict[str, Any]) -> dict[str, Any]:
     return {name: entity[name] for name in names if entity.get(name) is not None}
 
 
-class Judge(InSession):
-    """Which nodes of an answer helped."""
-
-    useful: list[str] = Field(default_factory=list, max_length=MAX_JUDGED_AT_ONCE)
-    not_useful: list[str] = Field(default_factory=list, max_length=MAX_JUDGED_AT_ONCE)
-    comment: Text | None = Field(default=None, max_length=MAX_COMMENT_CHARACTERS)
-    event_id: EventId | None = Field(
-        default=None, description="A UUID: with one, calling again with the same adds nothing."
-    )
-
-
-async def judge(call: Call, given: Judge) -> Told:
-    """Say what of an answer was useful; that is remembered better."""
-    fields = given.model_dump(include={"useful", "not_useful", "comment", "event_id"})
+async def _judged(call: Call, given: Correct) -> Told:
+    fields = {given.action: given.node_ids, "comment": given.reason, "event_id": given.event_id}
     accepted = await call.api.post("/v1/feedback", fields)
     content = Remembered(
         event_id=accepted["event_id"],
@@ -251,3 +249,21 @@ async def judge(call: Call, given: Judge) -> Told:
         duplicate=accepted["duplicate"],
     )
     return Told(f"Noted: event {content.event_id}.", content)
+
+
+class ForgetMe(Writing):
+    """The wish of a user to be forgotten."""
+
+    reason: str | None = Field(default=None, min_length=1, max_length=MAX_REASON_CHARACTERS)
+
+
+async def forget_me(call: Call, given: ForgetMe) -> Told:
+    """Record that the user wants to be forgotten; people decide, and erase."""
+    if call.user(given.user_id) is None:
+        raise Unanswered("invalid-input", "- user_id: required: whose memory is to be erased")
+    words = given.reason or "The user wants to be forgotten."
+    told = await _append(
+        call, given, ERASURE_REQUESTED, payload={"text": words}, effect="The wish is recorded"
+    )
+    text = f"{told.text} Nothing is erased yet: an operator does that, and it cannot be undone."
+    return Told(text, told.content)

@@ -9,10 +9,12 @@ from pydantic import BaseModel
 
 from api.mcp.arguments import Arguments, Untitled
 from api.mcp.calling import Call
-from api.mcp.knowing import EntityAnswer, EntityAsked, FactsAnswer, FactsAsked, entity, facts
+from api.mcp.knowing import FactsAnswer, FactsAsked, facts
 from api.mcp.recalling import (
     Context,
     Explained,
+    Lessons,
+    Problem,
     Question,
     Recalled,
     StatusAnswer,
@@ -21,18 +23,19 @@ from api.mcp.recalling import (
     TimelineAnswer,
     ask,
     context,
+    lessons,
     status,
     timeline,
     why,
 )
 from api.mcp.remembering import (
     Correct,
-    Judge,
+    ForgetMe,
     Remember,
     Remembered,
     Told,
     correct,
-    judge,
+    forget_me,
     remember,
 )
 
@@ -96,36 +99,38 @@ TOOLS: Final[dict[str, Row]] = {
         "Correct what is known",
         "State a fact, retract one, or rename an entity, when a person says that the memory is "
         "wrong. Nothing is erased: it is recorded as a correction, and outranks what was "
-        "concluded before. The graph follows within seconds.",
+        "concluded before. The graph follows within seconds. Or say which nodes of an answer "
+        "were useful, or not: what is useful is remembered better.",
         arguments=Correct,
         answer=Remembered,
         work=correct,
         writes=True,
     ),
-    "entity": Row(
-        "What is known about somebody or something",
-        "One person, service or thing by name: its other names, the facts about it as they hold "
-        "now, and the events that mention it. Without a match, similar names.",
-        arguments=EntityAsked,
-        answer=EntityAnswer,
-        work=entity,
-    ),
     "facts": Row(
         "Facts and when they held",
         "Short facts (who owns what, who works where) about what a text names, with the time "
-        "since when each holds and the event that says so. `at` asks for another time.",
+        "since when each holds and the event that says so. `at` asks for another time. Where no "
+        "fact is known, names like those that it names.",
         arguments=FactsAsked,
         answer=FactsAnswer,
         work=facts,
     ),
-    "feedback": Row(
-        "Say what helped",
-        "After an answer: the node ids that were useful, and those that were not. What is useful "
-        "is remembered better.",
-        arguments=Judge,
+    "forget_me": Row(
+        "Ask to be forgotten",
+        "Record that the user wants what is known of them to be erased. It is a wish: an operator "
+        "decides and erases. Use it when a person asks for that, and tell them so.",
+        arguments=ForgetMe,
         answer=Remembered,
-        work=judge,
+        work=forget_me,
         writes=True,
+    ),
+    "lessons": Row(
+        "What helped before",
+        "When something like this failed before: what was different when it went through, each "
+        "with the events that prove it. Use it when a tool fails, before you try again.",
+        arguments=Problem,
+        answer=Lessons,
+        work=lessons,
     ),
     "remember": Row(
         "Remember what happened",

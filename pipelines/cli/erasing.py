@@ -16,6 +16,7 @@ from pipelines.ledger.erasing import (
     begin_erasure,
     entries_of,
     erasable,
+    wishes,
 )
 from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
 from pipelines.ledger.sealing import Subject
@@ -67,6 +68,9 @@ def erase(
         str, typer.Option("--reason", help="for the receipt, which stays; nothing personal")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="without it, only tell what would go")] = False,
+    requested: Annotated[
+        bool, typer.Option("--requested", help="instead: list the users who asked to be forgotten")
+    ] = False,
 ) -> int:
     """Erase a user of a sealed tenant everywhere, and sign a receipt.
 
@@ -74,6 +78,8 @@ def erase(
     is made anew without them. It cannot be undone. What was interrupted goes on with the same
     command.
     """
+    if requested:
+        return _list_wishes(invocation, tenant)
     named = [Subject("user", user)] if user is not None else []
     named += [Subject("session", session)] if session is not None else []
     if len(named) != 1:
@@ -97,6 +103,17 @@ def erase(
         told = operation.finish(services, key_id, progress)
     document = {"subject": key_id.hex(), "erased": True, **told}
     invocation.answer(document, lambda out: _show(out, told))
+    return OK
+
+
+def _list_wishes(invocation: Invocation, tenant: str) -> int:
+    asked_for = wishes(invocation.services.ledger, tenant)
+
+    def show(out: Console) -> None:
+        for wish in asked_for:
+            out.print(f"{wish.occurred_at}  {wish.user_id}  {wish.event_id}", highlight=False)
+
+    invocation.answer({"requests": [wish._asdict() for wish in asked_for]}, show)
     return OK
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.sealing import Subject, sealed_by
+from pipelines.ledger.sealing import ERASED_USER, Subject, sealed_by
 from pipelines.ledger.vault import SEALED, Vault
 from projections.errors import OperationFailed
 from projections.events import timestamp_text
@@ -21,6 +21,8 @@ STEPS: Final = (FENCED, FORGOTTEN, DESTROYED, PURGED, DONE)
 """What an erasure has done: nothing more is taken, and nobody reads; what was derived is
 forgotten; keys are destroyed; graphs and columns hold nothing any more; it is recorded."""
 MAX_REASON_CHARACTERS: Final = 200
+ERASURE_REQUESTED: Final = "erasure.requested"
+"""Type of the event by which a user asks to be forgotten; people decide."""
 _CONFIRMATION_BYTES: Final = 16
 
 Told = dict[str, Any]
@@ -89,6 +91,39 @@ def entries_of(ledger: Ledger, key_id: bytes) -> int:
         for entries in ledger.scan(partition)
         for entry in entries
     )
+
+
+class Wish(NamedTuple):
+    """That a user wants to be forgotten."""
+
+    user_id: str
+    occurred_at: str
+    event_id: str
+
+
+def wishes(ledger: Ledger, tenant: str) -> list[Wish]:
+    """Of users who are not erased, in the order of the ledger's partitions; reads all of it.
+
+    Raises:
+        KeysUnavailable: the tenant is sealed, and this process has no keys.
+        LedgerUnavailable: Redis is away.
+    """
+    mark = ERASURE_REQUESTED.encode()
+    events = (
+        entry.event()
+        for partition in range(ledger.partitions)
+        for entries in ledger.scan(partition)
+        for entry in entries
+        if mark in entry.data and not entry.fault
+    )
+    return [
+        Wish(event.user_id, timestamp_text(event.occurred_at_ms), event.event_id)
+        for event in events
+        if event.event_type == ERASURE_REQUESTED
+        and event.tenant == tenant
+        and event.user_id is not None
+        and not event.user_id.startswith(ERASED_USER)
+    ]
 
 
 def confirmation(vault: Vault, key_id: bytes, entries: int) -> str:

@@ -177,7 +177,7 @@ def fold_unserved(
         in_time: whether to go on with the next block.
         stages: of these, in the order in which they fold.
     """
-    tails, keys = services.ledger.tails(), services.ledger.keys
+    tails = services.ledger.tails()
     folded = False
     for stage in stages:
         seqs = {
@@ -189,7 +189,7 @@ def fold_unserved(
             (partition, tail)
             for partition, tail in enumerate(tails)
             if seqs.get(partition, 0) < tail.seq
-            and not services.redis.exists(keys.lease(group, partition))
+            and not services.redis.exists(services.ledger.keys.lease(group, partition))
         ]
         for partition, tail in free:
             size = stage.rebuild_batch_size(services.settings)

@@ -66,7 +66,7 @@ def driver(neo4j: Any) -> Iterator[neo4j.Driver]:
 
 
 def test_all_questions_are_asked_about() -> None:
-    assert len(QUESTIONS) == 28
+    assert len(QUESTIONS) == 29
 
 
 @pytest.mark.parametrize("then", [False, True])

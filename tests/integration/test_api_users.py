@@ -131,9 +131,11 @@ def answers(
                     yield route, client.post(route, json=body, headers={"accept": accept})
     for name in ("annsecret", "bobsecret", "shared", "parcel"):
         yield "/v1/entities/{entity_id}", client.get(f"/v1/entities/entity:{name}", **get)
+        yield "/v1/facts/{entity_id}", client.get(f"/v1/facts/entity:{name}", **get)
     from_the_beginning = {**view, "from": "0", "wait": "false"}
     yield "/v1/changes", client.get("/v1/changes", params=from_the_beginning)
     yield "/v1/entities", client.get("/v1/entities", **get)
+    yield "/v1/sessions", client.get("/v1/sessions", **get)
     yield "/v1/communities", client.get("/v1/communities", **get)
     for own_id in ("both", "community:both"):
         answer = client.get(f"/v1/communities/{own_id}", **get)
@@ -151,16 +153,20 @@ def answers(
         path = f"/v1/summaries/{scope}/{own_id}"
         yield "/v1/summaries/{scope}/{scope_id}", client.get(path, **named)
     yield "/v1/sessions/{session_id}/episodes", client.get("/v1/sessions/s/episodes", **named)
+    yield "/v1/sessions/{session_id}/events", client.get("/v1/sessions/s/events", **named)
     yield "/v1/context/{session_id}", client.get("/v1/context/s", **named)
     for mine in events.values():
         for own_id in mine:
             path = f"/v1/nodes/{own_id}/lineage"
             yield "/v1/nodes/{node_id}/lineage", client.get(path, **get)
+            path = f"/v1/nodes/{own_id}/neighbours"
+            yield "/v1/nodes/{node_id}/neighbours", client.get(path, **get)
             stored: dict[str, Any] = {"params": view}
             yield "/v1/events/{event_id}", client.get(f"/v1/events/{own_id}", **stored)
 
 
 NOT_READS = {
+    "/v1/admin/dead-letters",  # of operators
     "/health/live",
     "/health/ready",
     "/health/ready/ingest",

@@ -19,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, Implementation
 
+from pipelines.ledger.erasing import wishes
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.local.workers import RECOLLECT
 from pipelines.work.settings import ApiKey
@@ -32,10 +33,10 @@ REVISION = "2026-07-28"
 FEW, FEW_KEY = 4, "few-key-of-acme-0123456789"
 ANA_KEY = "key-bound-to-ana-0123456789"
 TOOLS = (
-    *("ask", "context", "correct", "entity", "facts"),
-    *("feedback", "remember", "status", "timeline", "why"),
+    *("ask", "context", "correct", "facts", "forget_me"),
+    *("lessons", "remember", "status", "timeline", "why"),
 )
-READS = {"ask", "context", "entity", "facts", "status", "timeline", "why"}
+READS = {"ask", "context", "facts", "lessons", "status", "timeline", "why"}
 MOVED = "I moved from Hamburg to Lisbon; please ship everything there from now on."
 FAILED = {"error": "address not in delivery area", "order": "4711"}
 DECIDED = "Use the courier Envialia for Lisbon, for the default carrier does not go there."
@@ -158,12 +159,9 @@ async def test_what_a_person_corrects_holds_until_it_is_retracted(world: World) 
         fact = {"subject": "Marta", "relation": "lives_in", "subject_type": "user"}
         await done(client, "correct", action="state_fact", object="Porto", **fact)
         world.fold()
-        known = await done(client, "entity", name="Marta")
-        assert (known["name"], known["type"]) == ("Marta", "user")
-        assert [item["object"] for item in known["facts"]] == ["Porto"]
-        resource = await client.read_resource(f"recollect://entity/{known['entity_id'][7:]}")
+        resource = await client.read_resource("recollect://entity/marta")
         page = json.loads(resource.contents[0].text)  # type: ignore[union-attr]
-        assert page["entity"]["name"] == "Marta"
+        assert (page["entity"]["name"], page["entity"]["type"]) == ("Marta", "user")
         answer = await done(client, "facts", about="Where does Marta live?")
         assert [item["object"] for item in answer["facts"]] == ["Porto"]
         await done(client, "correct", action="retract_fact", **fact)
@@ -171,15 +169,26 @@ async def test_what_a_person_corrects_holds_until_it_is_retracted(world: World) 
             client, "correct", action="rename_entity", subject="Marta", new_name="Marta Reis"
         )
         world.fold()
-        assert await done(client, "facts", about="Marta, now again") == {
-            "text": "No fact about that is known.",
+        assert await done(client, "facts", about="Marta") == {
+            "text": "No fact about that is known. Known names like that: Marta Reis (user).",
             "facts": [],
+            "similar": ["Marta Reis (user)"],
             "truncated": False,
         }
-        assert (await done(client, "entity", name="Marta"))["name"] == "Marta Reis"
-        nobody = await done(client, "entity", name="Mart")
-        assert nobody["entity_id"] is None
-        assert nobody["similar"] == ["Marta Reis (user)"]
+        assert (await done(client, "facts", about="Mart"))["similar"] == ["Marta Reis (user)"]
+        assert (await done(client, "facts", about="Zoe"))["text"] == "No fact about that is known."
+
+
+async def test_a_wish_to_be_forgotten_is_recorded_and_listed(world: World) -> None:
+    async with connected(world) as client:
+        anybody = await called(client, "forget_me")
+        assert anybody.is_error
+        assert "- user_id: required" in text_of(anybody)
+        told_so = await called(client, "forget_me", user_id="rosa", session_id="at-the-desk")
+        assert "Nothing is erased yet" in text_of(told_so)
+    (wish,) = wishes(world.enriched.stack.ledger, "acme")
+    assert (wish.user_id, wish.event_id in text_of(told_so)) == ("rosa", True)
+    assert wishes(world.enriched.stack.ledger, "globex") == []
 
 
 async def test_the_same_event_twice_is_one_and_another_by_its_id_is_refused(world: World) -> None:
@@ -221,12 +230,15 @@ async def test_tools_are_told_the_same_each_time_and_answer_as_they_say(world: W
         ]
 
 
-async def test_why_is_answered_or_said_to_be_missing(world: World) -> None:
-    has_route = "/v1/query/why" in world.api.app.openapi()["paths"]
+async def test_why_is_answered_and_whether_anything_helped(world: World) -> None:
     async with connected(world) as client:
-        result = await called(client, "why", question="Why did ship_order fail?")
-    assert result.is_error == (not has_route)
-    assert has_route or "`ask`" in text_of(result)
+        told_ids = await remember_shipping(client, session_id="why-not")
+        world.fold()
+        why = await done(client, "why", question="Why did ship_order fail?", session_id="why-not")
+        assert why["head"] in told_ids
+        nothing = {"text": "Nothing is known to have helped with that.", "lessons": []}
+        problem = "address not in delivery area"
+        assert await done(client, "lessons", problem=problem, session_id="why-not") == nothing
 
 
 async def test_clients_of_the_revision_before_are_served(world: World) -> None:
@@ -274,7 +286,7 @@ async def test_another_tenant_sees_nothing(world: World) -> None:
     async with connected(world, OTHER_KEY) as client:
         seen = [await called(client, "ask", question="Which courier goes to Lisbon?")]
         seen += [await called(client, "facts", about="Lisbon")]
-        seen += [await called(client, "entity", name="Lisbon")]
+        seen += [await called(client, "lessons", problem="address not in delivery area")]
         for tool in ("timeline", "context"):
             result = await called(client, tool, session_id="of-acme")
             assert result.is_error
@@ -307,9 +319,11 @@ async def test_wrong_arguments_are_told_to_the_model(world: World) -> None:
         ("remember", {"kind": "tool_call", "tool_name": "t", "arguments": 2**70}, "64-bit"),
         ("remember", {"text": "x" * 200_001}, "- text: "),
         ("correct", {"action": "state_fact", "subject": "a"}, "- relation, object: required"),
+        ("correct", {"action": "rename_entity", "new_name": "a"}, "- subject: required"),
+        ("correct", {"action": "useful"}, "- node_ids: required"),
         ("timeline", {"session_id": "s", "limit": 0}, "- limit: "),
         ("timeline", {"session_id": "no such"}, "Not found."),
-        ("feedback", {"useful": ["nobody"]}, "- useful"),
+        ("correct", {"action": "useful", "node_ids": ["nobody"]}, "- useful"),
     ]
     async with connected(world) as client:
         for tool, arguments, rule in broken:

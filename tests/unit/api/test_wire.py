@@ -145,7 +145,9 @@ def _examples() -> list[RecollectError]:
     while pending:
         kind = pending.pop()
         pending.extend(kind.__subclasses__())
-        if issubclass(kind, errors.InvalidInput):
+        if kind is errors.SubjectErased:
+            found.append(errors.SubjectErased())
+        elif issubclass(kind, errors.InvalidInput):
             found.append(kind((("field", "rule"),)))
         else:
             found.append(kind(**data))
