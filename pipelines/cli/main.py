@@ -6,6 +6,7 @@ its own help, so that `recollect --help` loads none of them and each may import 
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import signal
@@ -262,6 +263,9 @@ def main(arguments: list[str] | None = None) -> None:
     if not debug:
         sys.excepthook = _one_line(json)
     sys.unraisablehook = interrupted_again
+    # Python gives signals back to the system when it ends: an interrupt would then kill a process
+    # that has its exit code already.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         code = typer.main.get_command(app).main(given, "recollect", standalone_mode=False)
     except typer.TyperException as error:
