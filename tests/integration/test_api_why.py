@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -200,6 +201,26 @@ def test_what_helped_against_a_similar_failure_is_told_as_such(client: httpx.Cli
     assert found.answer.head == event_id(ALIKE)
     (lesson,) = found.answer.helped
     assert (lesson.same_story, lesson.session_id) == (False, "ana-3")
+
+
+def test_a_model_asks_for_what_helped(client: httpx.Client) -> None:
+    arguments = {"problem": "the watering of lawn north-2", "user_id": ANA}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "lessons", "arguments": arguments},
+    }
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2025-11-25",
+    }
+    answer = client.post("/mcp", json=message, headers=headers)
+    told_so = next(line for line in answer.text.splitlines() if "jsonrpc" in line)
+    result = json.loads(told_so.removeprefix("data:"))["result"]
+    lesson = result["structuredContent"]["lessons"][0]
+    assert lesson["solved_event_ids"] == ids(45, 46)
+    assert result["content"][0]["text"].startswith(f"- {lesson['text']} [{event_id(41)}")
 
 
 def test_another_user_is_told_nothing_of_it(client: httpx.Client) -> None:
