@@ -66,6 +66,8 @@ class Events:
         )
         self.sessions: dict[int, list[int]] = {}
         """Rows that stand, in the order of (occurred_at, event id), by session."""
+        self._owners: dict[int, int] = {}
+        """The row of `owner`, by session, of those that were asked for."""
         self._said: dict[int, int] = {}
 
     def row(self, event_id: str) -> int:
@@ -144,9 +146,29 @@ class Events:
 
     # -- the order of sessions ---------------------------------------------------------------------
 
+    def owner(self, session: int) -> int:
+        """Row of a session's first event of a user, by ledger position; NOBODY: it has none."""
+        if session not in self.sessions:
+            return NOBODY
+        if session not in self._owners:
+            users = self.table["user"]
+            rows = (row for row in self.sessions[session] if users[row] != NOBODY)
+            self._owners[session] = min(rows, key=self._position_of, default=NOBODY)
+        return self._owners[session]
+
+    def _position_of(self, row: int) -> tuple[int, int]:
+        return int(self.table["position_ms"][row]), int(self.table["position_seq"][row])
+
     def _join(self, row: int) -> None:
         """Take an event's place in the order of its session."""
-        order = self.sessions.setdefault(int(self.table["session"][row]), [])
+        session = int(self.table["session"][row])
+        owner = self._owners.get(session)
+        is_first = owner == NOBODY or (
+            owner is not None and self._position_of(row) < self._position_of(owner)
+        )
+        if is_first and self.table["user"][row] != NOBODY:
+            self._owners[session] = row
+        order = self.sessions.setdefault(session, [])
         at = bisect_left(order, self.place(row), key=self.place)
         before = order[at - 1] if at else NOBODY
         after = order[at] if at < len(order) else NOBODY
@@ -158,7 +180,10 @@ class Events:
         """Give up an event's place, if it has one."""
         if not self.table["stands"][row]:
             return
-        order = self.sessions[int(self.table["session"][row])]
+        session = int(self.table["session"][row])
+        if self._owners.get(session) == row:
+            del self._owners[session]
+        order = self.sessions[session]
         del order[bisect_left(order, self.place(row), key=self.place)]
         self._link(int(self.table["previous"][row]), int(self.table["following"][row]))
         self.table["previous"][row] = self.table["following"][row] = NOBODY

@@ -336,16 +336,8 @@ class View:
         must not turn its view into their own.
         """
         events = self.tenant.events
-        rows = numpy.array(
-            events.sessions.get(events.names.find(session_id), ()), dtype=numpy.int32
-        )
-        rows = rows[events.table["user"][rows] != NOBODY]
-        if not len(rows):
-            return None
-        order = numpy.lexsort(
-            (events.table["position_seq"][rows], events.table["position_ms"][rows])
-        )
-        return events.names.text(int(events.table["user"][rows[order[0]]]))
+        owner = events.owner(events.names.find(session_id))
+        return None if owner == NOBODY else events.names.text(int(events.table["user"][owner]))
 
     def session_candidates(self, session_id: str, limit: int) -> SessionCandidates:
         """Events among which the session's `limit` best by decay score are, and how many it has.

@@ -11,7 +11,7 @@ from pipelines.columns.listing import MAX_LISTED, listed
 from pipelines.columns.story_records import ListAsked, Listed
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
-from tests.unit.pipelines.test_columns_stories import MINUTE_MS, TENANT, made
+from tests.unit.pipelines.test_columns_stories import MINUTE_MS, TENANT, made, put
 
 CALL, RESULT, FAILURE = EventKind.CALL, EventKind.RESULT, EventKind.FAILURE
 HISTORY: list[dict[str, Any]] = [
@@ -77,3 +77,21 @@ def test_all_are_counted_where_not_all_are_listed() -> None:
     told = listed(view, ListAsked("s"))
     assert (len(told.ids), told.total) == (MAX_LISTED, MAX_LISTED + 5)
     assert listed(view, ListAsked("s", newest_first=True)).ids[0] == f"e{MAX_LISTED + 4}"
+
+
+def test_a_session_is_of_whom_the_ledger_had_an_event_first() -> None:
+    late = {"user_id": "ben", "occurred_at": 1}
+    tenant = made(
+        {}, {"user_id": "ann", "global_position": "5-3"}, {**late, "global_position": "5-4"}
+    )
+    view = View(tenant, Scope(TENANT, None, 10**13))
+    assert (view.session_user("s"), view.session_user("t")) == ("ann", None)
+    put(tenant, "e3", {"user_id": "cat", "global_position": "5-9", "occurred_at": 0})
+    assert view.session_user("s") == "ann"
+    put(tenant, "e4", {"user_id": "dan", "global_position": "5-2"})
+    assert view.session_user("s") == "dan"
+    tenant.events.remove("e4")
+    assert view.session_user("s") == "ann"
+    put(tenant, "e1", {"user_id": None, "global_position": "5-3"})
+    assert view.session_user("s") == "ben"
+    assert View(made({}), Scope(TENANT, None, 10**13)).session_user("s") is None

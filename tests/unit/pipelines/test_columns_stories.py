@@ -29,17 +29,21 @@ def made(*events: dict[str, Any]) -> Tenant:
     """Columns with events e0, e1 and so on, a minute apart unless they say otherwise."""
     tenant = Tenant()
     for number, event in enumerate(events):
-        values = dict.fromkeys(NODE_PROPERTIES[EVENT.label]) | {
-            "occurred_at": MINUTE_MS * (number + 1),
-            "session_id": "s",
-            "agent_id": "bot",
-            "global_position": f"{number + 1}-0",
-            "kind": EventKind.MESSAGE.value,
-            **event,
-        }
-        node = FoundNode((TENANT, f"e{number}"), True, values, False)
-        tenant.set_node(EVENT.label, f"e{number}", node)
+        place = {"occurred_at": MINUTE_MS * (number + 1), "global_position": f"{number + 1}-0"}
+        put(tenant, f"e{number}", {**place, **event})
     return tenant
+
+
+def put(tenant: Tenant, event_id: str, event: dict[str, Any]) -> None:
+    """An event of the graph, anew."""
+    values = dict.fromkeys(NODE_PROPERTIES[EVENT.label]) | {
+        "occurred_at": MINUTE_MS,
+        "session_id": "s",
+        "agent_id": "bot",
+        "kind": EventKind.MESSAGE.value,
+        **event,
+    }
+    tenant.set_node(EVENT.label, event_id, FoundNode((TENANT, event_id), True, values, False))
 
 
 def told(
