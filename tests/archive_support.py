@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import pytest
 
 from pipelines.ledger.connect import LOST, Entry
 from pipelines.operations import archive as archiving
@@ -14,6 +18,7 @@ from projections.identity import Position
 from tests.fakes.events import numbered_event
 from tests.integration.stack import ValkeyStack
 
+Make: TypeAlias = "Callable[..., ArchivedStack]"
 SEGMENT_ENTRIES = 7
 """Of tests: a small ledger has many segments."""
 _names = itertools.count()
@@ -106,3 +111,20 @@ def contents(stack: ArchivedStack) -> Any:
 def small_segments(monkeypatch: Any) -> None:
     """Segments of a few entries."""
     monkeypatch.setattr(archiving, "MAX_ENTRIES", SEGMENT_ENTRIES)
+
+
+@contextmanager
+def archived_stacks(
+    redis_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """What makes ledgers of small segments in which something is."""
+    small_segments(monkeypatch)
+    with ExitStack() as opened:
+
+        def make(**options: Any) -> ArchivedStack:
+            made = ArchivedStack(redis_url, folder / "archive", **options)
+            opened.callback(made.close)
+            made.put()
+            return made
+
+        yield make

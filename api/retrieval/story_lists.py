@@ -33,9 +33,8 @@ _SORTS: Final = (
 )
 """Words for a sort of events, and its kinds; the first that a question holds decides."""
 _PEOPLE: Final = r"users?|customers?|clients?|callers?|people|persons?"
-_AGENTS: Final = r"agents?|assistants?|bots?|you"
+_AGENTS: Final = r"agents?|assistants?|bots?"
 _TOOLS: Final = r"tools?|functions?|commands?"
-_MOST: Final = r"most|most\s+often"
 _OTHER: Final = frozenset(
     word
     for words in (
@@ -146,7 +145,7 @@ def list_answer(query: str, plan: Plan, listed: Listed) -> StoryAnswer:
     kind: AnswerType = "events"
     value: Any = None
     evidence = listed.ids
-    if _says(query, _MOST) and listed.tools:
+    if _says(query, "most") and listed.tools:
         kind, value = "value", max(listed.tools, key=lambda tool: tool[1])[0]
     elif plan.operator is Operator.COUNT:
         kind = "count"

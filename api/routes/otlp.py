@@ -17,7 +17,7 @@ from api.otlp.wire import ENCODINGS, JSON, Encoding, encoding_of, status_code, u
 from api.routes.events import admit, count_outcomes, record_appended
 from api.schemas import Problem
 from api.services import Caller, Services
-from pipelines.ledger.ledger import Appended, Ledger
+from pipelines.ledger.ledger import Appended, Ledger, second_outcome
 from pipelines.observe import metrics
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
@@ -264,12 +264,9 @@ def _append(ledger: Ledger, offered: _Offered, refused: _Refused) -> None:
 
 def _retold(ledger: Ledger, draft: Draft, event: Event, refused: _Refused) -> _Offered:
     """What to append of an event that the ledger has in other words: mostly nothing."""
-    if draft.own_id is not None:
-        entry = ledger.find(event.tenant, event.event_id)
-        stored = None if entry is None else entry.event()
-        if stored is not None and not draft.ends_as(stored.status):
-            other = draft.apart()
-            return [(other, event._replace(event_id=other.event_id))]
+    other = second_outcome(ledger, event, draft.own_id)
+    if other is not None:
+        return [(draft.apart(), other)]
     metrics.OTLP_RETOLD.inc()
     if not draft.is_shared:
         refused.warnings.append(f"event {event.event_id} was told otherwise before")

@@ -39,11 +39,8 @@ def listed(view: View, question: ListAsked) -> Listed:
         is_agent = numpy.isin(table["author"], who(view, "agent", TOOL_USE))
         is_agent |= numpy.isin(table["kind"], numbers_of_kinds(view, TOOL_USE))
         chosen &= ~is_agent if question.by_person else is_agent
-    in_time = numpy.zeros(table.size, dtype=bool)
-    for first_ms, end_ms in question.windows:
-        in_time |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
     if question.windows:
-        chosen &= in_time
+        chosen &= in_windows(view, question.windows)
     session = view.tenant.events.names.find(question.session)
     in_session = chosen & (table["session"] == session)
     if question.only_session or (in_session.any() and not (question.windows or question.tools)):
@@ -75,7 +72,7 @@ def _told(view: View, rows: Array, *, newest_first: bool) -> Listed:
     )
 
 
-# -- what kind of event, and who ------------------------------------------------------------------
+# -- which events, and who ------------------------------------------------------------------
 
 
 def numbers_of_kinds(view: View, kinds: Iterable[EventKind]) -> list[int]:
@@ -97,6 +94,15 @@ def failures(view: View) -> Bits:
     statuses = [number for one in FAILED if (number := names.find(one)) != NOBODY]
     of_kind = numpy.isin(table["kind"], numbers_of_kinds(view, (EventKind.FAILURE,)))
     return numpy.asarray(of_kind | numpy.isin(table["status"], statuses))
+
+
+def in_windows(view: View, windows: Iterable[tuple[int, int]]) -> Bits:
+    """Of each event whether it occurred in one of some stretches of time."""
+    at_ms = view.tenant.events.table["occurred_ms"]
+    inside = numpy.zeros(len(at_ms), dtype=bool)
+    for first_ms, end_ms in windows:
+        inside |= (at_ms >= first_ms) & (at_ms < end_ms)
+    return inside
 
 
 def different(numbers: Array) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy
 
-from enrichment.event_kinds import FAILED, EventKind
+from pipelines.columns.listing import failures
 from pipelines.columns.reads import SessionLine, SessionList, SessionPage, SessionsAsked
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows
 from pipelines.columns.view import View
@@ -29,7 +29,8 @@ def sessions_of(view: View, wanted: SessionsAsked) -> SessionList:
     rows = numpy.flatnonzero(view.seen & of_session)
     sessions, place = numpy.unique(events.table["session"][rows], return_inverse=True)
     withheld = numpy.unique(events.table["session"][view.known & ~view.seen & of_session])
-    chosen = _chosen(view, wanted, rows=rows, place=place, count=len(sessions))
+    failed = failures(view)
+    chosen = _chosen(view, wanted, failed, rows=rows, place=place, count=len(sessions))
     at = events.table["occurred_ms"][rows]
     last = numpy.full(len(sessions), numpy.iinfo(numpy.int64).min)
     numpy.maximum.at(last, place, at)
@@ -44,12 +45,14 @@ def sessions_of(view: View, wanted: SessionsAsked) -> SessionList:
     ends = numpy.cumsum(numpy.bincount(place, minlength=len(sessions)))
     parts = numpy.split(by_session, ends[:-1])
     return SessionList(
-        [_line(view, name, parts[number]) for _, name, number in lines[: wanted.limit]],
+        [_line(view, name, parts[number], failed) for _, name, number in lines[: wanted.limit]],
         min(len(withheld), wanted.limit),
     )
 
 
-def _chosen(view: View, wanted: SessionsAsked, rows: Rows, place: Array, count: int) -> Bits:
+def _chosen(
+    view: View, wanted: SessionsAsked, failed: Bits, *, rows: Rows, place: Array, count: int
+) -> Bits:
     """Of each session whether it has an event of each kind that is wanted."""
     table = view.tenant.events.table
     chosen = numpy.ones(count, dtype=bool)
@@ -59,7 +62,7 @@ def _chosen(view: View, wanted: SessionsAsked, rows: Rows, place: Array, count: 
         first = 0 if wanted.since_ms is None else wanted.since_ms
         tests.append((at >= first) & ((wanted.until_ms is None) | (at < (wanted.until_ms or 0))))
     if wanted.failed:
-        tests.append(_failed(view, rows))
+        tests.append(failed[rows])
     if wanted.words is not None:
         texts = view.tenant.events.names.texts
         words = wanted.words.casefold()
@@ -73,30 +76,21 @@ def _chosen(view: View, wanted: SessionsAsked, rows: Rows, place: Array, count: 
     return chosen
 
 
-def _failed(view: View, rows: Rows) -> Array:
-    """Of each event whether it failed, or tells of a failure."""
-    events = view.tenant.events
-    statuses = [number for number in map(events.names.find, FAILED) if number != NOBODY]
-    failed = numpy.isin(events.table["status"][rows], statuses)
-    kind = events.names.find(EventKind.FAILURE)
-    return numpy.asarray(failed | ((events.table["kind"][rows] == kind) & (kind != NOBODY)))
-
-
-def _line(view: View, session_id: str, rows: Rows) -> SessionLine:
+def _line(view: View, session_id: str, rows: Rows, failed: Bits) -> SessionLine:
     events = view.tenant.events
     at = events.table["occurred_ms"][rows]
     in_order = rows[numpy.lexsort(([events.ids[row] for row in rows.tolist()], at))]
-    failed = in_order[_failed(view, in_order)]
+    failing = in_order[failed[in_order]]
     return SessionLine(
         session_id=session_id,
         first_ms=int(at.min()),
         last_ms=int(at.max()),
         events=len(rows),
-        failed=len(failed),
+        failed=len(failing),
         agents=_names(view, events.table["agent"][in_order].tolist()),
         users=_names(view, events.table["user"][in_order].tolist()),
         first_event_id=events.ids[int(in_order[0])],
-        failed_event_id=events.ids[int(failed[-1])] if len(failed) else None,
+        failed_event_id=events.ids[int(failing[-1])] if len(failing) else None,
     )
 
 

@@ -18,7 +18,7 @@ import numpy
 from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.listing import different, failures, numbers_of_kinds, who
+from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds, who
 from pipelines.columns.story_causes import causes_elsewhere
 from pipelines.columns.story_facts import facts_named
 from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
@@ -166,10 +166,7 @@ class _Telling:
     def _in_windows(self, named: Array) -> list[int]:
         """The newest in the windows; where somebody is named, from the sessions that are theirs."""
         table = self._events.table
-        within = numpy.zeros(table.size, dtype=bool)
-        for first_ms, end_ms in self._question.windows:
-            within |= (table["occurred_ms"] >= first_ms) & (table["occurred_ms"] < end_ms)
-        within &= self._view.seen
+        within = in_windows(self._view, self._question.windows) & self._view.seen
         if len(named):
             of_named = numpy.isin(table["author"], named) & within
             within &= numpy.isin(table["session"], table["session"][of_named])

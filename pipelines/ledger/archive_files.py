@@ -62,7 +62,7 @@ class ArchiveFiles:
 
     def put_fences(self, fences: Mapping[str, Any]) -> None:
         """Write the fences of a ledger; one that is there and that it has lost stays."""
-        there = self._document(FENCES_FILE)
+        there = self._document(FENCES_FILE) if fences else {}
         if {**there, **fences} != there:
             told = orjson.dumps({**there, **fences}, option=orjson.OPT_INDENT_2)
             self.store.put(FENCES_FILE, told)

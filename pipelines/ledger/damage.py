@@ -29,7 +29,7 @@ from pipelines.ledger.connect import (
     LedgerKeys,
     call_patiently,
 )
-from pipelines.ledger.sealing import SEALED_MARK, Opener
+from pipelines.ledger.sealing import Opener
 from projections.events import DIGEST_BYTES, content_digest
 from projections.identity import Position, event_key_digest
 
@@ -156,8 +156,7 @@ class Damage:
                 data = value[_RESTORED.size :]
                 if content_digest(data) == digest:
                     place = Position(ms, number)
-                    opener = self._opener if SEALED_MARK in data else None
-                    row[seq] = Entry(partition, place, seq, data, keys=opener)
+                    row[seq] = Entry(partition, place, seq, data).opened_by(self._opener)
         return row
 
     def held_out(self, partitions: int) -> HeldOut:

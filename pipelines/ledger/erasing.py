@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+from pipelines.ledger.connect import Entry
 from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import ERASED_USER, Subject, sealed_by
@@ -83,14 +85,16 @@ def erasable(vault: Vault, tenant: str, subject: Subject) -> bytes:
     return key_id
 
 
+def every_entry(ledger: Ledger) -> Iterator[Entry]:
+    """All entries of a ledger, partition by partition."""
+    for partition in range(ledger.partitions):
+        for entries in ledger.scan(partition):
+            yield from entries
+
+
 def entries_of(ledger: Ledger, key_id: bytes) -> int:
     """How many entries a key has sealed; reads the whole ledger, and needs no key."""
-    return sum(
-        sealed_by(entry.data) == key_id
-        for partition in range(ledger.partitions)
-        for entries in ledger.scan(partition)
-        for entry in entries
-    )
+    return sum(sealed_by(entry.data) == key_id for entry in every_entry(ledger))
 
 
 class Wish(NamedTuple):
@@ -110,11 +114,7 @@ def wishes(ledger: Ledger, tenant: str) -> list[Wish]:
     """
     mark = ERASURE_REQUESTED.encode()
     events = (
-        entry.event()
-        for partition in range(ledger.partitions)
-        for entries in ledger.scan(partition)
-        for entry in entries
-        if mark in entry.data and not entry.fault
+        entry.event() for entry in every_entry(ledger) if mark in entry.data and not entry.fault
     )
     return [
         Wish(event.user_id, timestamp_text(event.occurred_at_ms), event.event_id)

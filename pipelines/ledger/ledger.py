@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from struct import Struct
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import redis
 
@@ -122,6 +122,30 @@ class _Chunk(NamedTuple):
             *(len(records), records),
         )
         return [b"".join((head, *self.data))]
+
+
+class Finder(Protocol):
+    """What finds an event's entry."""
+
+    def find(self, tenant: str, event_id: str) -> Entry | None:
+        """The entry of an event."""
+
+
+def second_outcome(ledger: Finder, event: Event, own_id: str | None) -> Event | None:
+    """An event that the ledger has in other words, as another one; None: it is told once more.
+
+    Args:
+        ledger: that has an event of its id.
+        event: as it is told now.
+        own_id: of the event, if it ended in another way than the one that is there.
+    """
+    if own_id is None:
+        return None
+    entry = ledger.find(event.tenant, event.event_id)
+    stored = None if entry is None else entry.event()
+    if stored is None or stored.status == event.status:
+        return None
+    return event._replace(event_id=own_id)
 
 
 class BesideRedis(NamedTuple):

@@ -22,7 +22,15 @@ from pipelines.graph.port import Graph
 from pipelines.graph.rows import End
 from pipelines.ledger.connect import Entry
 from pipelines.ledger.epoch import PassLease
-from pipelines.ledger.erasing import DESTROYED, DONE, FORGOTTEN, PURGED, STEPS, Told
+from pipelines.ledger.erasing import (
+    DESTROYED,
+    DONE,
+    FORGOTTEN,
+    PURGED,
+    STEPS,
+    Told,
+    every_entry,
+)
 from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
 from pipelines.ledger.registry import Target
 from pipelines.ledger.sealing import (
@@ -101,12 +109,7 @@ def seal_tenant(services: Services, tenant: str) -> None:
 
 
 def _has_events(services: Services, tenant: str) -> bool:
-    return any(
-        tenant_of(entry) == tenant
-        for partition in range(services.ledger.partitions)
-        for entries in services.ledger.scan(partition)
-        for entry in entries
-    )
+    return any(tenant_of(entry) == tenant for entry in every_entry(services.ledger))
 
 
 def tenant_of(entry: Entry) -> str | None:
@@ -210,9 +213,7 @@ class _Erasure:
         self.told["mixed"] = [key_id.hex() for key_id in self._mixed(events)]
 
     def _entries(self) -> Iterator[Entry]:
-        for partition in range(self._ledger.partitions):
-            for entries in self._ledger.scan(partition):
-                yield from (entry for entry in entries if not entry.fault)
+        return (entry for entry in every_entry(self._ledger) if not entry.fault)
 
     def _await_stages(self) -> None:
         """Wait until all that may have been read with the key is in the graphs, to be found there.

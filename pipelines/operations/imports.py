@@ -12,17 +12,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from consolidation.decisions import recorded_event
 from enrichment.payloads import offered_event
+from pipelines.ledger.ledger import Finder, Outcome, second_outcome
 from pipelines.operations.sources import Item, Note
 from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
 from projections.identity import Position
-
-if TYPE_CHECKING:
-    from pipelines.ledger.ledger import Entry, Outcome
 
 KEPT_PROBLEMS = 1_000
 """Problems a report keeps; each one is told as it is found, beyond this they are counted only."""
@@ -124,14 +122,11 @@ class ImportReport:
             self.unmapped_left_out += 1
 
 
-class Appender(Protocol):
+class Appender(Finder, Protocol):
     """The part of the ledger that an import needs."""
 
     def append(self, events: Sequence[Event]) -> list[Outcome]:
         """Append in order; one outcome an event."""
-
-    def find(self, tenant: str, event_id: str) -> Entry | None:
-        """The entry of an event."""
 
 
 def import_events(
@@ -222,23 +217,16 @@ class _Import:
             outcomes = self._ledger.append([event for _, event in self.waiting])
             again: list[tuple[Item, Event]] = []
             for (item, event), outcome in zip(self.waiting, outcomes, strict=True):
-                if isinstance(outcome, EventConflict) and self._is_another(item, event):
-                    assert item.own_id is not None
-                    other = event._replace(event_id=item.own_id)
-                    again.append((item._replace(is_shared=False, own_id=None), other))
-                else:
+                other = None
+                if isinstance(outcome, EventConflict):
+                    other = second_outcome(self._ledger, event, item.own_id)
+                if other is None:
                     self._count(item, outcome)
+                else:
+                    again.append((item._replace(is_shared=False, own_id=None), other))
             self.waiting = again
         self.report.seconds = self._clock() - self.begun
         self._on_batch(self.report)
-
-    def _is_another(self, item: Item, event: Event) -> bool:
-        """Whether an event that the ledger has in other words is a second one, not a retold one."""
-        if item.own_id is None:
-            return False
-        entry = self._ledger.find(event.tenant, event.event_id)
-        stored = None if entry is None else entry.event()
-        return stored is not None and stored.status != event.status
 
     def _count(self, item: Item, outcome: Outcome) -> None:
         report = self.report

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pipelines.graph.port import Graph
-from pipelines.ledger.connect import Entry
+from pipelines.ledger.erasing import every_entry
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.sealing import Subject, sealed_by
 from pipelines.ledger.vault import SEALED
@@ -85,19 +85,13 @@ def _in_ledger(ledger: Ledger, tenant: str, user: str, needles: Sequence[str]) -
             key_id = None
     plain = [canonical_json(needle)[1:-1] for needle in needles]
     count = 0
-    for entry in _entries(ledger):
+    for entry in every_entry(ledger):
         sealed = sealed_by(entry.data)
         if sealed is not None:
             count += sealed == key_id
         elif any(needle in entry.data for needle in plain):
             count += tenant_of(entry) == tenant
     return count
-
-
-def _entries(ledger: Ledger) -> Iterator[Entry]:
-    for partition in range(ledger.partitions):
-        for entries in ledger.scan(partition):
-            yield from entries
 
 
 def _in_graph(graph: Graph, tenant: str, user: str, words: Iterable[str]) -> int:

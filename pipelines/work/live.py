@@ -104,7 +104,7 @@ class LiveRunner(Runner):
     def _again(self, entry: Entry) -> Entry:
         """The entry with what opens it; of one that is held out, what the ledger says by now."""
         if not entry.fault:
-            return entry if entry.keys else entry._replace(keys=self.ledger.vault)
+            return entry.opened_by(self.ledger.vault)
         now = self.ledger.entry_at(entry.partition, entry.position, entry.seq)
         return entry if now is None else now._replace(position=entry.position)
 

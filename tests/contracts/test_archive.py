@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,16 @@ from pipelines.ledger.check import check
 from pipelines.ledger.ledger import Appended
 from pipelines.operations.status import status
 from projections.identity import START
-from tests.archive_support import ArchivedStack, answers, small_segments
+from tests.archive_support import Make, answers, archived_stacks
 from tests.fakes.events import numbered_event
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., ArchivedStack]
 
 
 @pytest.fixture
 def make(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    small_segments(monkeypatch)
-    with ExitStack() as opened:
-
-        def stack(**options: Any) -> ArchivedStack:
-            made = ArchivedStack(redis_url, tmp_path / "archive", **options)
-            opened.callback(made.close)
-            made.put()
-            return made
-
-        yield stack
+    with archived_stacks(redis_url, tmp_path, monkeypatch) as stacks:
+        yield stacks
 
 
 @pytest.mark.parametrize("keep", [1, 5, 23])

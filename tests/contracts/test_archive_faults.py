@@ -7,7 +7,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,26 +32,24 @@ from projections.errors import (
 )
 from projections.identity import START, Position
 from projections.operations import Checkpoint
-from tests.archive_support import ArchivedStack, answers, contents, small_segments
+from tests.archive_support import (
+    ArchivedStack,
+    Make,
+    answers,
+    archived_stacks,
+    contents,
+    small_segments,
+)
 from tests.damage import flipped, write_stream_anew
 from tests.fakes.events import numbered_event
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., ArchivedStack]
 
 
 @pytest.fixture
 def make(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    small_segments(monkeypatch)
-    with ExitStack() as opened:
-
-        def stack(**options: Any) -> ArchivedStack:
-            made = ArchivedStack(redis_url, tmp_path / "archive", **options)
-            opened.callback(made.close)
-            made.put()
-            return made
-
-        yield stack
+    with archived_stacks(redis_url, tmp_path, monkeypatch) as stacks:
+        yield stacks
 
 
 # -- archivers that are killed, and that are two ---------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +28,19 @@ from projections.errors import (
     OperationFailed,
     SubjectErased,
 )
-from tests.archive_support import ArchivedStack, answers, small_segments
+from tests.archive_support import ArchivedStack, Make, answers, archived_stacks, small_segments
 from tests.damage import flipped
 from tests.factories import event, sessions
 from tests.integration.stack import Stack
 from tests.servers import emptied_neo4j, emptied_valkey
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., ArchivedStack]
 
 
 @pytest.fixture
 def make(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    small_segments(monkeypatch)
-    with ExitStack() as opened:
-
-        def stack(**options: Any) -> ArchivedStack:
-            made = ArchivedStack(redis_url, tmp_path / "archive", **options)
-            opened.callback(made.close)
-            made.put()
-            return made
-
-        yield stack
+    with archived_stacks(redis_url, tmp_path, monkeypatch) as stacks:
+        yield stacks
 
 
 def restored(stack: ArchivedStack, url: str, **options: Any) -> ArchivedStack:
