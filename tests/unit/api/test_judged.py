@@ -9,6 +9,7 @@ from api.retrieval.plan import plan_of
 from api.retrieval.story_answer import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
+from tests.factories import partly
 
 TOLD = {
     "reload": ("config.changed: limit 30 to 3", "other", None),
@@ -20,7 +21,8 @@ TOLD = {
 
 def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
     nodes = [
-        Node.model_construct(
+        partly(
+            Node,
             node_id=name,
             type=EVENT.label,
             attributes={"summary": summary, "kind": kind, "status": status},
@@ -32,8 +34,8 @@ def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
         for effect, cause in edges
     ]
     follows = Edge(source="asks", target="twice", type=FOLLOWS.type, properties={})
-    meta = Meta.model_construct(answered=answered)
-    return AtlasResponse.model_construct(nodes=nodes, edges=[*causes, follows], meta=meta)
+    meta = partly(Meta, answered=answered)
+    return partly(AtlasResponse, nodes=nodes, edges=[*causes, follows], meta=meta)
 
 
 def story(question: str, **fields: Any) -> StoryAnswer:

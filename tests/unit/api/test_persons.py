@@ -7,18 +7,19 @@ from typing import Any
 from api.browse_schemas import Person
 from api.persons import person_markdown, person_of
 from api.read_schemas import Fact, FactEntity, FactProvenance, PageMeta
+from tests.factories import partly
 
 
 def fact(relation: str, value: str, **fields: Any) -> Fact:
     given: dict[str, Any] = {
         "relation": relation,
-        "target": FactEntity.model_construct(name=value),
+        "target": partly(FactEntity, name=value),
         "valid_from": "2026-11-20T09:00:00.000Z",
         "valid_to": None,
         "expired_at": None,
-        "provenance": FactProvenance.model_construct(event_id=f"of-{value.split()[0]}"),
+        "provenance": partly(FactProvenance, event_id=f"of-{value.split()[0]}"),
     }
-    return Fact.model_construct(**{**given, **fields})
+    return partly(Fact, **{**given, **fields})
 
 
 def person(*facts: Fact) -> Person:
@@ -29,7 +30,7 @@ def person(*facts: Fact) -> Person:
         facts,
         sessions=[],
         next_cursor=None,
-        meta=PageMeta.model_construct(),
+        meta=partly(PageMeta),
     )
 
 
