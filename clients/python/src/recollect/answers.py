@@ -25,7 +25,9 @@ from recollect.models import (
 )
 from recollect.models import Person as PersonResponse
 
-ResponseT = TypeVar("ResponseT", AtlasResponse, FactsResponse, EntityList, PersonResponse)
+ResponseT = TypeVar(
+    "ResponseT", bound="AtlasResponse | FactsResponse | EntityList | PersonResponse"
+)
 
 
 class Value(Answered):

@@ -19,7 +19,6 @@ from recollect.why import Why, why_call
 LONGEST_MS: Final = 30_000
 """The API takes no longer for one read."""
 SHORTEST_MS: Final = 100
-ResponseT = TypeVar("ResponseT", AtlasResponse, FactsResponse, EntityList, PersonResponse)
 PageT = TypeVar("PageT", bound="Page[Any]")
 
 
