@@ -20,6 +20,7 @@ import yaml
 
 from api.schemas import RetrievalMethod
 from pipelines.cli import reference
+from pipelines.local.workers import ARCHIVE
 from pipelines.observe import metrics
 from pipelines.work.settings import SECRETS_FOLDER, Settings, load_settings
 from pipelines.work.stages import STAGES
@@ -34,6 +35,7 @@ SECRETS = {
     "recollect_redis_password",
     "recollect_neo4j_password",
     "recollect_derivations_password",
+    "recollect_master_key",
     "recollect_api_keys",
     "neo4j_auth",
     "grafana_password",
@@ -364,7 +366,7 @@ def compose() -> dict[str, Any]:
     return document
 
 
-WORKERS = tuple(f"worker-{stage}" for stage in STAGES)
+WORKERS = tuple(f"worker-{worker}" for worker in (*STAGES, ARCHIVE))
 OWN_SERVICES = ("api", *WORKERS)
 
 
@@ -404,7 +406,7 @@ def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict
     paths = {name: {"file": f"./deploy/secrets/{name}"} for name in SECRETS}
     assert compose["secrets"] == paths
     named = {name: set(service.get("secrets", [])) for name, service in compose["services"].items()}
-    passwords = {name for name in SECRETS if re.fullmatch(r"recollect_\w+_password", name)}
+    passwords = {name for name in SECRETS if re.fullmatch(r"recollect_\w+_(password|key)", name)}
     assert {name: secrets for name, secrets in named.items() if secrets} == {
         "redis": {"recollect_redis_password"},
         "derivations": {"recollect_derivations_password"},
@@ -415,7 +417,7 @@ def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict
     }
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     elsewhere = re.findall(
-        r"(?i)\w*(?:password|api_keys|neo4j_auth)\w*: (?!/run/secrets/)(.+)", text
+        r"(?i)\w*(?:password|master_key|api_keys|neo4j_auth)\w*: (?!/run/secrets/)(.+)", text
     )
     assert elsewhere == [f"{{file: ./deploy/secrets/{name}}}" for name in compose["secrets"]]
     variables = re.findall(r"(?<!\$)\$\{?(\w+)", text)
@@ -446,6 +448,7 @@ def test_secrets_are_made_once_of_a_kind_that_the_services_take(
     assert settings.redis_password
     assert settings.neo4j_password
     assert settings.derivations_password
+    assert settings.master_key
     assert settings.redis_password.get_secret_value() == secrets["recollect_redis_password"]
     assert secrets["neo4j_auth"] == f"neo4j/{settings.neo4j_password.get_secret_value()}"
     assert [(key.name, key.tenant, key.role) for key in settings.api_keys] == [
@@ -545,11 +548,12 @@ def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any])
                 [f"worker-{stage}"],
                 int(services[f"worker-{stage}"]["environment"]["RECOLLECT_METRICS_PORT"]),
             )
-            for stage in list(STAGES)[1:]
+            for stage in (*list(STAGES)[1:], ARCHIVE)
         },
     }
     jobs = {job for _, text in EXPRESSIONS for job in re.findall(r'job="([^"]+)"', text)}
-    assert jobs == scraped.keys()
+    # Whether it archives is told by the API, too, and that is watched.
+    assert jobs | {f"recollect-{ARCHIVE}"} == scraped.keys()
 
 
 def test_mounted_files_exist(compose: dict[str, Any]) -> None:
@@ -561,6 +565,24 @@ def test_mounted_files_exist(compose: dict[str, Any]) -> None:
                 assert volume.endswith(":ro"), f"{name}: {source}"
             else:
                 assert source in compose["volumes"], f"{name}: {source}"
+
+
+def test_all_processes_share_the_archive_and_the_keys_of_sealed_tenants(
+    compose: dict[str, Any],
+) -> None:
+    made = re.findall(r"install -d -o 10001 -g 10001 -m 0700 (.+)", dockerfile())
+    folders = set(made[0].split())
+    for name in OWN_SERVICES:
+        service = compose["services"][name]
+        mounted = {volume.rpartition(":")[2] for volume in service["volumes"]}
+        # a volume that begins empty is owned by who owns the folder of the image
+        assert mounted == folders, name
+        given = service["environment"]
+        settings = Settings(
+            archive_url=given["RECOLLECT_ARCHIVE_URL"], keys_file=given["RECOLLECT_KEYS_FILE"]
+        )
+        assert settings.keys_file
+        assert {str(settings.archive_url), str(settings.keys_file.parent)} == folders
 
 
 def test_derivations_have_a_redis_of_their_own(compose: dict[str, Any]) -> None:

@@ -89,7 +89,8 @@ def test_the_chart_has_a_worker_for_every_stage_and_the_defaults_of_the_settings
     assert given["partitions"] == Settings.model_fields["partitions"].default
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text("utf-8"))
     jobs = {config["job_name"] for config in scraped["scrape_configs"]}
-    assert {row["job"] for row in given["stages"].values()} <= jobs
+    named = {row["job"] for row in given["stages"].values()}
+    assert {*named, "recollect-api", f"recollect-{ARCHIVE}"} <= jobs
 
 
 def test_the_version_of_the_chart_is_that_of_the_package() -> None:
