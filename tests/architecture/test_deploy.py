@@ -606,6 +606,48 @@ def test_redis_is_a_database_and_not_a_cache(name: str) -> None:
     assert conf["maxmemory"] == "1gb"  # half of the container's limit in docker-compose.yml
 
 
+# systemd
+
+UNITS = DEPLOY / "systemd"
+
+
+def test_the_target_has_the_api_and_a_worker_of_every_stage() -> None:
+    text = (UNITS / "recollect.target").read_text("utf-8")
+    wanted = re.findall(r"recollect-[\w@-]+\.service", text)
+    assert wanted == [
+        "recollect-api.service",
+        *(f"recollect-worker@{worker}.service" for worker in (*STAGES, ARCHIVE)),
+    ]
+
+
+def test_units_set_settings_that_exist_and_wait_for_a_worker_to_stop() -> None:
+    settings = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | {SECRETS_FOLDER}
+    for unit in UNITS.glob("*.service"):
+        text = unit.read_text("utf-8")
+        assert set(re.findall(r"(RECOLLECT_\w+)=", text)) <= settings, unit.name
+        (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+        assert int(stop_s) > Settings.model_fields["stop_timeout_s"].default
+
+
+def test_systemd_accepts_the_units_and_finds_little_exposed(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    for unit in UNITS.iterdir():
+        # verify asks for programs that are there
+        text = unit.read_text("utf-8").replace("/opt/recollect/bin/recollect", sys.executable)
+        (tmp_path / unit.name).write_text(text, "utf-8")
+    instances = [f"recollect-worker@{worker}.service" for worker in (*STAGES, ARCHIVE)]
+    for instance in instances:
+        (tmp_path / instance).symlink_to("recollect-worker@.service")
+    units = ["recollect.target", "recollect-api.service", *instances]
+    checked = run("systemd-analyze", "verify", "--man=no", *(tmp_path / unit for unit in units))
+    assert (checked.returncode, checked.stderr) == (0, "")
+    services = [tmp_path / "recollect-api.service", tmp_path / instances[0]]
+    for service in services:
+        security = run("systemd-analyze", "security", "--offline=yes", "--threshold=25", service)
+        assert security.returncode == 0, security.stdout[-2_000:]
+
+
 # Image
 
 
