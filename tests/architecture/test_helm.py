@@ -425,3 +425,16 @@ def test_prometheus_finds_every_process_under_the_job_of_the_alerts(
         assert port["name"] in {end["port"] for end in monitor["spec"]["endpoints"]}
     alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text("utf-8")
     assert set(re.findall(r'job="([^"]+)"', alerts)) <= jobs
+
+
+def test_the_command_of_the_page_renders(template: Template) -> None:
+    page = (ROOT / "docs/how-to/deploy.md").read_text("utf-8")
+    (command,) = re.findall(r"helm install (recollect deploy/helm/recollect .+?)\n```", page, re.S)
+    given: dict[str, Any] = {}
+    for path, value in re.findall(r"--set (\S+)=(\S+)", command):
+        outer, inner = path.split(".")
+        given.setdefault(outer, {})[inner] = value
+    assert given.keys() == {"image", "redis", "neo4j"}
+    result = template(given)
+    assert result.returncode == 0, result.stderr
+    assert f"{given['image']['repository']}:" in result.stdout
