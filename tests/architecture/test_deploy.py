@@ -20,6 +20,7 @@ import yaml
 
 from api.schemas import RetrievalMethod
 from pipelines.cli import reference
+from pipelines.local.workers import ARCHIVE
 from pipelines.observe import metrics
 from pipelines.work.settings import SECRETS_FOLDER, Settings, load_settings
 from pipelines.work.stages import STAGES
@@ -34,6 +35,7 @@ SECRETS = {
     "recollect_redis_password",
     "recollect_neo4j_password",
     "recollect_derivations_password",
+    "recollect_master_key",
     "recollect_api_keys",
     "neo4j_auth",
     "grafana_password",
@@ -364,7 +366,7 @@ def compose() -> dict[str, Any]:
     return document
 
 
-WORKERS = tuple(f"worker-{stage}" for stage in STAGES)
+WORKERS = tuple(f"worker-{worker}" for worker in (*STAGES, ARCHIVE))
 OWN_SERVICES = ("api", *WORKERS)
 
 
@@ -404,7 +406,7 @@ def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict
     paths = {name: {"file": f"./deploy/secrets/{name}"} for name in SECRETS}
     assert compose["secrets"] == paths
     named = {name: set(service.get("secrets", [])) for name, service in compose["services"].items()}
-    passwords = {name for name in SECRETS if re.fullmatch(r"recollect_\w+_password", name)}
+    passwords = {name for name in SECRETS if re.fullmatch(r"recollect_\w+_(password|key)", name)}
     assert {name: secrets for name, secrets in named.items() if secrets} == {
         "redis": {"recollect_redis_password"},
         "derivations": {"recollect_derivations_password"},
@@ -415,7 +417,7 @@ def test_secrets_are_files_of_those_who_need_them_and_nothing_else(compose: dict
     }
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     elsewhere = re.findall(
-        r"(?i)\w*(?:password|api_keys|neo4j_auth)\w*: (?!/run/secrets/)(.+)", text
+        r"(?i)\w*(?:password|master_key|api_keys|neo4j_auth)\w*: (?!/run/secrets/)(.+)", text
     )
     assert elsewhere == [f"{{file: ./deploy/secrets/{name}}}" for name in compose["secrets"]]
     variables = re.findall(r"(?<!\$)\$\{?(\w+)", text)
@@ -446,6 +448,7 @@ def test_secrets_are_made_once_of_a_kind_that_the_services_take(
     assert settings.redis_password
     assert settings.neo4j_password
     assert settings.derivations_password
+    assert settings.master_key
     assert settings.redis_password.get_secret_value() == secrets["recollect_redis_password"]
     assert secrets["neo4j_auth"] == f"neo4j/{settings.neo4j_password.get_secret_value()}"
     assert [(key.name, key.tenant, key.role) for key in settings.api_keys] == [
@@ -545,11 +548,12 @@ def test_prometheus_scrapes_the_services_at_their_ports(compose: dict[str, Any])
                 [f"worker-{stage}"],
                 int(services[f"worker-{stage}"]["environment"]["RECOLLECT_METRICS_PORT"]),
             )
-            for stage in list(STAGES)[1:]
+            for stage in (*list(STAGES)[1:], ARCHIVE)
         },
     }
     jobs = {job for _, text in EXPRESSIONS for job in re.findall(r'job="([^"]+)"', text)}
-    assert jobs == scraped.keys()
+    # Whether it archives is told by the API, too, and that is watched.
+    assert jobs | {f"recollect-{ARCHIVE}"} == scraped.keys()
 
 
 def test_mounted_files_exist(compose: dict[str, Any]) -> None:
@@ -561,6 +565,24 @@ def test_mounted_files_exist(compose: dict[str, Any]) -> None:
                 assert volume.endswith(":ro"), f"{name}: {source}"
             else:
                 assert source in compose["volumes"], f"{name}: {source}"
+
+
+def test_all_processes_share_the_archive_and_the_keys_of_sealed_tenants(
+    compose: dict[str, Any],
+) -> None:
+    made = re.findall(r"install -d -o 10001 -g 10001 -m 0700 (.+)", dockerfile())
+    folders = set(made[0].split())
+    for name in OWN_SERVICES:
+        service = compose["services"][name]
+        mounted = {volume.rpartition(":")[2] for volume in service["volumes"]}
+        # a volume that begins empty is owned by who owns the folder of the image
+        assert mounted == folders, name
+        given = service["environment"]
+        settings = Settings(
+            archive_url=given["RECOLLECT_ARCHIVE_URL"], keys_file=given["RECOLLECT_KEYS_FILE"]
+        )
+        assert settings.keys_file
+        assert {str(settings.archive_url), str(settings.keys_file.parent)} == folders
 
 
 def test_derivations_have_a_redis_of_their_own(compose: dict[str, Any]) -> None:
@@ -582,6 +604,48 @@ def test_redis_is_a_database_and_not_a_cache(name: str) -> None:
     assert (conf["appendonly"], conf["maxmemory-policy"]) == ("yes", "noeviction")
     assert "requirepass" not in conf
     assert conf["maxmemory"] == "1gb"  # half of the container's limit in docker-compose.yml
+
+
+# systemd
+
+UNITS = DEPLOY / "systemd"
+
+
+def test_the_target_has_the_api_and_a_worker_of_every_stage() -> None:
+    text = (UNITS / "recollect.target").read_text("utf-8")
+    wanted = re.findall(r"recollect-[\w@-]+\.service", text)
+    assert wanted == [
+        "recollect-api.service",
+        *(f"recollect-worker@{worker}.service" for worker in (*STAGES, ARCHIVE)),
+    ]
+
+
+def test_units_set_settings_that_exist_and_wait_for_a_worker_to_stop() -> None:
+    settings = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | {SECRETS_FOLDER}
+    for unit in UNITS.glob("*.service"):
+        text = unit.read_text("utf-8")
+        assert set(re.findall(r"(RECOLLECT_\w+)=", text)) <= settings, unit.name
+        (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+        assert int(stop_s) > Settings.model_fields["stop_timeout_s"].default
+
+
+def test_systemd_accepts_the_units_and_finds_little_exposed(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    for unit in UNITS.iterdir():
+        # verify asks for programs that are there
+        text = unit.read_text("utf-8").replace("/opt/recollect/bin/recollect", sys.executable)
+        (tmp_path / unit.name).write_text(text, "utf-8")
+    instances = [f"recollect-worker@{worker}.service" for worker in (*STAGES, ARCHIVE)]
+    for instance in instances:
+        (tmp_path / instance).symlink_to("recollect-worker@.service")
+    units = ["recollect.target", "recollect-api.service", *instances]
+    checked = run("systemd-analyze", "verify", "--man=no", *(tmp_path / unit for unit in units))
+    assert (checked.returncode, checked.stderr) == (0, "")
+    services = [tmp_path / "recollect-api.service", tmp_path / instances[0]]
+    for service in services:
+        security = run("systemd-analyze", "security", "--offline=yes", "--threshold=25", service)
+        assert security.returncode == 0, security.stdout[-2_000:]
 
 
 # Image
