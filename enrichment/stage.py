@@ -19,7 +19,7 @@ from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import mentions
 from enrichment.event_kinds import TOOL_USE, EventKind
-from enrichment.facts import Assertion, Party, Retraction
+from enrichment.facts import Assertion, Mention, Party, Retraction
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
@@ -41,7 +41,7 @@ from enrichment.payloads import (
     stated_retraction,
 )
 from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
-from enrichment.ports import Analysis, EventText, Mention
+from enrichment.ports import Analysis, EventText
 from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
