@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
 
-from projections.digest import MODULUS, POSITION, edge_number, element_digest
+from pipelines.proof.sums import MODULUS, POSITION, edge_number, element_digest
 from projections.events import Event
 from projections.identity import Link, Position, SessionKey
 from projections.schema import EVENT

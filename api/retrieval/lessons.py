@@ -12,7 +12,7 @@ from api.retrieval.heads import Head, is_failure_event
 from consolidation.actions import Failure, failure_signature
 from consolidation.links import are_alike
 from consolidation.summary_payloads import Lesson, parse_summary
-from pipelines.graph.reads.causes import Gist
+from pipelines.graph.reads.walk import Gist
 from projections.errors import InvalidEvent
 
 MAX_HELPED: Final = 4

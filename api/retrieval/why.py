@@ -16,8 +16,8 @@ from api.retrieval.query_terms import query_terms
 from api.services import ReadContext
 from api.why_schemas import WhyQuery
 from pipelines.graph.reader import GraphNode, GraphRead
-from pipelines.graph.reads.causes import CauseReads, StoryEvent
 from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.walk import CauseReads, StoryEvent
 from projections.errors import QueryTimeout
 from projections.schema import EVENT
 

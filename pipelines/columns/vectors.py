@@ -14,7 +14,7 @@ from typing import Final
 import numpy
 import simsimd
 
-from enrichment.vectors import levels
+from enrichment.similarity import levels
 from pipelines.columns.tables import Array, Bits, Rows, Table, best
 
 _REFINED: Final = 4

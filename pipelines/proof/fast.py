@@ -16,17 +16,21 @@ from typing import Any, Final
 from pipelines.graph.reads.chains import ChainEvent, ChainReader, event_edges
 from pipelines.ledger.registry import Target
 from pipelines.proof.report import ProofReport, StageFinding
-from pipelines.proof.sums import BUCKETS, LedgerSide, LedgerSums, Task, bucket_of
-from pipelines.work.services import Progress, Services
-from pipelines.work.stages import PROJECTION
-from projections.digest import (
+from pipelines.proof.sums import (
+    BUCKETS,
     NAMES,
     POSITION,
+    LedgerSide,
+    LedgerSums,
+    Task,
+    bucket_of,
     digest_text,
     edge_number,
     element_digest,
     placed,
 )
+from pipelines.work.services import Progress, Services
+from pipelines.work.stages import PROJECTION
 from projections.identity import Position, SessionKey, partition_of
 from projections.operations import Checkpoint
 from projections.schema import EVENT, FOLLOWS

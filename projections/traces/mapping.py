@@ -19,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from projections.traces.attributes import SpanKind, span_kind
-from projections.traces.calls import ToldCalls
 from projections.traces.chats import chat_drafts, trigger_of
-from projections.traces.context import Context, Whose, whose_is_it
-from projections.traces.drafts import Draft, merged
+from projections.traces.drafts import Context, Draft, ToldCalls, Whose, merged, whose_is_it
+from projections.traces.spans import (
+    SPAN_ID_CHARACTERS,
+    TRACE_ID_CHARACTERS,
+    Span,
+    SpanKind,
+    span_kind,
+)
 from projections.traces.steps import (
     SINGLES,
     STEPS,
@@ -32,7 +36,6 @@ from projections.traces.steps import (
     step_drafts,
     step_id,
 )
-from projections.traces.telemetry import SPAN_ID_CHARACTERS, TRACE_ID_CHARACTERS, Span
 
 _NOTHING: Final = "0" * TRACE_ID_CHARACTERS
 

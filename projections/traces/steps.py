@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from projections.events import timestamp_text
-from projections.traces.attributes import (
+from projections.traces.conversations import conversation, nested
+from projections.traces.drafts import (
+    Context,
+    Draft,
+    ToldCall,
+    call_event_id,
+    call_key,
+    outcome,
+    result_event_id,
+)
+from projections.traces.messages import Part, message_of, parsed, returned
+from projections.traces.spans import (
     ARGUMENTS,
     INPUT,
     OUTPUT,
@@ -21,17 +32,6 @@ from projections.traces.attributes import (
     said,
     text_of,
 )
-from projections.traces.calls import (
-    ToldCall,
-    call_event_id,
-    call_key,
-    outcome,
-    result_event_id,
-)
-from projections.traces.context import Context
-from projections.traces.conversations import conversation, nested
-from projections.traces.drafts import Draft
-from projections.traces.messages import Part, message_of, parsed, returned
 
 
 class Step(NamedTuple):

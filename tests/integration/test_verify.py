@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines.proof.report import ProofReport
-from projections.digest import digest_text
+from pipelines.proof.sums import digest_text
 from projections.errors import EntryHeldOut, FoldVersionMismatch
 from projections.events import Event, event_partition
 from projections.identity import START

@@ -21,7 +21,7 @@ from consolidation.hierarchy import (
 from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundEdge, FoundNode
-from pipelines.work.gather.projection import neighbours_of
+from pipelines.work.making import neighbours_of
 from projections.errors import UpstreamDeadLetter
 from projections.identity import START, Position, SessionKey, partition_of
 from projections.operations import Key
