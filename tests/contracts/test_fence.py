@@ -12,7 +12,7 @@ import pytest
 from pipelines.graph.neo4j import Neo4jGraph, Neo4jTransaction
 from pipelines.ledger.connect import Block
 from pipelines.ledger.ledger import Entry
-from pipelines.work.making import gather
+from pipelines.work.gather.projection import gather
 from pipelines.work.runner import Runner
 from projections.errors import Fenced, GraphUnavailable
 from projections.identity import Position

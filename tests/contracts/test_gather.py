@@ -12,8 +12,8 @@ from enrichment.ports import EventText
 from enrichment.stage import Derived
 from pipelines.graph.port import Graph
 from pipelines.ledger.ledger import Ledger
-from pipelines.work import making
 from pipelines.work.gather import enrichment as gathering
+from pipelines.work.gather import projection
 from pipelines.work.gather.enrichment import EnrichmentFacts, RememberedFeatures
 from projections.events import Event
 from projections.identity import Link, Position
@@ -38,14 +38,14 @@ def fold(graph: Graph, *events: Event) -> None:
     """What the runner does with a block, without moving a checkpoint."""
     with graph.transaction() as transaction:
         transaction.lock(STAGE, 0)
-        facts = making.gather(transaction, events)
+        facts = projection.gather(transaction, events)
         transaction.apply(project([(Position(9, 0), e) for e in events], facts), STAGE)
 
 
 def facts_about(graph: Graph, *events: Event) -> Facts:
     with graph.transaction() as transaction:
         transaction.lock(STAGE, 0)
-        return making.gather(transaction, events)
+        return projection.gather(transaction, events)
 
 
 def link(number: int) -> Link:
@@ -126,7 +126,7 @@ def test_a_wide_stretch_is_not_read(graph: Graph, held: int) -> None:
             return stretch(label, spans, *arguments, **options)
 
         transaction.stretch = counted  # type: ignore[method-assign]  # of this transaction
-        found = making.gather(transaction, late)
+        found = projection.gather(transaction, late)
     assert {
         (known.before and known.before.event_id, known.after and known.after.event_id)
         for known in found.neighbours.values()

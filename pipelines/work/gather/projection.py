@@ -1,25 +1,25 @@
-"""The stages that need no models, made to run on a target, and what Stage 1 asks of the graph."""
+"""Stage 1 on a target: it asks for the chains around a batch, and for what was forgotten."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from consolidation.stage import consolidate, derive, reach
 from pipelines.graph.port import Reads, Transaction
 from pipelines.graph.rows import LAST, FoundNode, Span
 from pipelines.ledger.registry import Target
-from pipelines.observe import metrics
 from pipelines.work.folds import Placed, StageFold
-from pipelines.work.gather.consolidation import ConsolidationFacts
 from pipelines.work.services import Services
 from pipelines.work.stages import Stage
 from projections import structural
 from projections.events import Event
 from projections.identity import Link, SessionKey
-from projections.operations import Operations
 from projections.schema import EVENT, FORGOTTEN
 from projections.structural import Facts, Neighbours, neighbours_in, wanted_facts
+
+_FEW = 4
+"""Late events of a session in a batch from which on their stretch of the chain is read whole."""
+_WIDE = 8
+"""How many times more events than late ones a stretch may hold."""
 
 
 def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:
@@ -27,43 +27,10 @@ def projection_fold(stage: Stage, services: Services, target: Target) -> StageFo
     return StageFold(stage, gather_neighbours, structural.project)
 
 
-def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> structural.Facts:
+def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> Facts:
     """What the graph says about the places of events in their sessions."""
     bare = [event for _, event in events]
     return gather(transaction, bare)
-
-
-def consolidation_fold(stage: Stage, services: Services, target: Target) -> StageFold:
-    """The consolidation as it runs on a ledger."""
-    return StageFold(
-        stage,
-        ConsolidationFacts(services.settings.partitions),
-        consolidate,
-        derive,
-        reach=reach,
-        count=count_pruned,
-    )
-
-
-def pruned_counts(operations: Operations) -> Counter[str]:
-    """Events that a batch of consolidation takes away, by tier."""
-    return Counter(
-        str(decided.value)
-        for decided in operations.decide_nodes.values()
-        if (decided.label, decided.name) == (FORGOTTEN.label, "tier")
-    )
-
-
-def count_pruned(target: str, operations: Operations) -> None:
-    """Count what a batch has taken away from a target."""
-    for tier, number in pruned_counts(operations).items():
-        metrics.PRUNED.labels(target=target, tier=tier).inc(number)
-
-
-_FEW = 4
-"""Late events of a session in a batch from which on their stretch of the chain is read whole."""
-_WIDE = 8
-"""How many times more events than late ones a stretch may hold."""
 
 
 def gather(transaction: Transaction, events: Sequence[Event]) -> Facts:
