@@ -85,13 +85,6 @@ class EntityRecognizer(Protocol):
         """One analysis for each text."""
 
 
-class Summarizer(Protocol):
-    """A sentence about one text; None: degraded, the rules do it."""
-
-    def summarize(self, text: str) -> str | None:
-        """At most one sentence."""
-
-
 class LanguageModel(Protocol):
     """Structured answers of a large model; None: degraded, the caller goes on without."""
 

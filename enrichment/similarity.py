@@ -1,8 +1,8 @@
 """Which events are alike: SIMILAR_TO from candidates, capped, and the vectors that say so.
 
-Approximate: which candidates are found depends on the nearest-neighbour search, and on who came
-first. What always holds is checked by `verify`: the score is the cosine of the two embeddings,
-above the threshold, and no event has more edges than the cap, whatever their order.
+One edge a pair, smaller event id first. Approximate: which candidates are found depends on the
+nearest-neighbour search, and on who came first. What always holds is checked by `verify`: the score
+is the cosine of the two embeddings, above the threshold, and no event has more edges than the cap.
 
 Every vector that the graph holds is of unit length and kept as whole numbers, fresh or not, so it
 is the same whether a model just made it or a store kept it: 384 components of one byte each, from
@@ -119,11 +119,6 @@ class Pair(NamedTuple):
     first: str
     second: str
     cosine: float
-
-
-def cosine(index_score: float) -> float:
-    """Plain cosine (-1 to 1) of Neo4j's score, which is (1 + cosine) / 2."""
-    return 2.0 * index_score - 1.0
 
 
 def pair(tenant: str, event_id: str, other_id: str, plain: float) -> Pair:

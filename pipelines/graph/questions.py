@@ -273,23 +273,14 @@ def _ends(type_: str, by: End, label: str) -> tuple[NodeRow, NodeRow, tuple[str,
 
 # -- chains ----------------------------------------------------------------------------------------
 
-SPAN_COLUMNS = (
-    "number",
-    "tenant",
-    "session_id",
-    "low_ms",
-    "low_id",
-    "high_ms",
-    "high_id",
-    "anyway",
-)
-
 
 @cache
 def stretch_text(
     label: str, names: Names, *, before: bool, within: bool, after: bool, having: str
 ) -> str:
-    """Rows of `SPAN_COLUMNS` → [number, members], each [ms, own id, value…], in no order.
+    """Rows [number, tenant, session, low ms, low id, high ms, high id, anyway] → [number, members].
+
+    Each member is [ms, own id, value…]; they are in no order.
 
     `$before`, `$within` and `$after` are how many there may be of each part.
     """
