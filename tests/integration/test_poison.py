@@ -222,7 +222,7 @@ def test_a_hold_is_shown_cleared_and_released_by_stage_and_target(stack: Stack) 
     wait_until(lambda: not holds.is_released("projection", "blue"), "it is over", 120)
 
 
-# -- an entry that the database refuses, among others ------------------------------------------------
+# -- an entry that the database refuses, among others ----------------------------------------------
 
 
 def event_ids(stack: Stack) -> list[str]:
