@@ -156,19 +156,15 @@ def derive_event(
     text: EventText,
     analysis: Analysis,
     *,
-    embedding: bytes | None = None,
-    model: str | None = None,
     content: object = None,
 ) -> Derived:
-    """Everything that an event says by itself, but the vectors of its names.
+    """Everything that an event says by itself, but the vectors of its text and its names.
 
     Args:
         position: where the ledger keeps it.
         event: no system event.
         text: of `event_text`.
         analysis: of the text; empty when degraded.
-        embedding: of the text.
-        model: name and revision of the embedder.
         content: the payload behind `payload_ref`.
     """
     mentioned = mentions(event, text, analysis, content)
@@ -186,8 +182,6 @@ def derive_event(
         keywords=keywords(text, analysis),
         summary=summary(event, text, analysis),
         importance=importance_score(event, text),
-        embedding=embedding,
-        model=model if embedding is not None else None,
         mentions=mentioned,
         assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
         by_user=speaks_as_user(event, text.kind, content),
