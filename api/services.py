@@ -35,14 +35,14 @@ from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphRead, GraphReader
 from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.ledger import Ledger
-from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.models.model_client import QueryEmbedder
 from pipelines.observe import logs, metrics
 from pipelines.work.settings import Role, Settings
 from pipelines.work.stages import PROJECTION
 from projections.errors import LedgerError, LedgerUnavailable, QueryTimeout
 from projections.events import EVERYONE, Event, timestamp_ms
 from projections.identity import START, Position
-from projections.traces.calls import ToldCalls
+from projections.traces.drafts import ToldCalls
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound="CountedRead")

@@ -30,7 +30,6 @@ from projections.identity import Position
 from projections.operations import DecideNode, Operation, SetEdge
 from projections.schema import ENTITY, EVENT, RELATES_TO
 
-EntityKey = tuple[str, str]
 FactPlace = tuple[str, FactKey]
 """(tenant, key within it)"""
 NodeKey = tuple[str, str, str]

@@ -89,7 +89,6 @@ class Changes(NamedTuple):
 
     new: tuple[str, ...]
     changed: tuple[str, ...]
-    unchanged: tuple[str, ...]
     gone: tuple[str, ...]
 
 
@@ -190,7 +189,6 @@ def community_changes(before: Mapping[str, str], after: Mapping[str, Community])
     return Changes(
         new=tuple(sorted(after.keys() - before.keys())),
         changed=tuple(own_id for own_id in both if before[own_id] != after[own_id].fingerprint),
-        unchanged=tuple(own_id for own_id in both if before[own_id] == after[own_id].fingerprint),
         gone=tuple(sorted(before.keys() - after.keys())),
     )
 

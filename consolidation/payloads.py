@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, Field, Strict, model_validator, with_config
@@ -65,7 +65,6 @@ MAX_CAUSES: Final = 3
 """Of these, links to sessions that changed what a failure names."""
 
 LinkReason = Literal["shared_entities", "similar_failure", "cause"]
-REASONS: Final[tuple[LinkReason, ...]] = get_args(LinkReason)
 LIKENESSES: Final[tuple[LinkReason, ...]] = ("shared_entities", "similar_failure")
 CAUSE: Final[LinkReason] = "cause"
 """The other session changed what a failure of this one names."""

@@ -3,9 +3,6 @@
 An episode's is made from its events; a session's from its episodes', an agent's from its
 sessions'. What a level tells is what the one below found worth telling, so a pass reads the events
 of changed episodes only. All of it is extractive: the words are those of the events.
-
-A language model may word a summary anew: `with_content` puts its text in place of ours. Nothing
-else of a summary, and no digest, depends on who wrote the text.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log2
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from consolidation.actions import Action, actions, actor_of, incidents, things_of
 from consolidation.highlights import (
@@ -48,7 +45,6 @@ from consolidation.summary_payloads import (
 )
 from enrichment.event_kinds import EventKind
 from enrichment.names import EntityType
-from enrichment.text import clean_text
 from enrichment.vocabulary import cut
 from projections.events import timestamp_text
 
@@ -269,23 +265,6 @@ def _candidate(highlight: Highlight, agent_id: str | None) -> Candidate:
     if highlight.agent_id == agent_id:
         weight += _OWN
     return Candidate(highlight, weight, content_words(highlight.text))
-
-
-# -- a language model's words ----------------------------------------------------------------------
-
-_Summary = TypeVar("_Summary", EpisodeSummary, SessionSummary, AgentSummary)
-
-
-def with_content(summary: _Summary, text: str | None) -> _Summary:
-    """The summary with another text, within the same bounds.
-
-    Args:
-        summary: whose content and highlights the model was shown.
-        text: what it made of them; None or blank: degraded, ours stays.
-    """
-    episode = isinstance(summary, EpisodeSummary)
-    content = cut(clean_text(text or ""), EPISODE_CHARACTERS if episode else CONTENT_CHARACTERS)
-    return summary.model_copy(update={"content": content}) if content else summary
 
 
 # -- counts that add up ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from enrichment.event_kinds import OUTCOMES, OWN_WORDS, EventKind
+from enrichment.event_kinds import OUTCOMES, OWN_WORDS, RETRY, EventKind
 from enrichment.features import Features, ValueKind, features, value_kind
 
 __all__ = [
@@ -42,8 +42,6 @@ MAX_CAUSES: Final = 8
 MAX_EVIDENCE_CHARACTERS: Final = 200
 
 RuleName = Literal["value_flow", "tool_result", "retry", "reply"]
-RETRY: Final[RuleName] = "retry"
-"""The rule by which a later event tells that an earlier one failed."""
 
 
 class Rule(NamedTuple):

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from enrichment.facts import Assertion, Party, fact_in_words, literal, named, party_of
+from enrichment.facts import Assertion, Mention, Party, fact_in_words, literal, named, party_of
 from enrichment.names import LABELS, MAX_FACTS, MIN_NAME_CHARACTERS, EntityType, canonical_name
 from enrichment.persons import speaks_as_user
-from enrichment.ports import Analysis, EventText, Mention, Token
+from enrichment.ports import Analysis, EventText, Token
 from enrichment.vocabulary import (
     ADJECTIVES,
     ASIDE,

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from enrichment.event_kinds import EventKind
+from enrichment.facts import Mention
 from enrichment.names import (
     LABELS,
     MAX_MENTIONS,
@@ -39,7 +40,7 @@ from enrichment.phrases import (
     stated_identifiers,
     trimmed_entity,
 )
-from enrichment.ports import Analysis, EventText, Mention, Span
+from enrichment.ports import Analysis, EventText, Span
 from enrichment.text import Shape, key_spans, language_spans, shape
 from enrichment.vocabulary import CAMEL, singular
 from projections.events import Event

@@ -57,6 +57,8 @@ class EventKind(StrEnum):
     """Any other thing that happened."""
 
 
+RETRY: Final = "retry"
+"""The rule of causes by which a later event tells that an earlier one failed."""
 TOOL_USE: Final = frozenset((EventKind.CALL, EventKind.RESULT, EventKind.FAILURE))
 """Kinds whose payload is arguments, values returned or errors, and not language."""
 OUTCOMES: Final = frozenset((EventKind.RESULT, EventKind.FAILURE))

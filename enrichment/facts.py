@@ -14,10 +14,10 @@ from enrichment.names import (
     MAX_FACT_CHARACTERS,
     VALUE,
     EntityType,
+    Role,
     canonical_name,
     entity_id,
 )
-from enrichment.ports import Mention
 from enrichment.vocabulary import EdgeType, relation_words
 
 WHOLE_CONFIDENCE = 10_000
@@ -27,6 +27,27 @@ SourceKind = Literal["user_edit", "file", "system", "conversation"]
 Status = Literal["staged", "confirmed"]
 SOURCE_KINDS: Final[tuple[str, ...]] = get_args(SourceKind)
 FACT_STATUSES: Final[tuple[str, ...]] = get_args(Status)
+
+
+class Mention(NamedTuple):
+    """A name that an event mentions.
+
+    Attributes:
+        name: as written, for display.
+        canonical_name: its normalised form, part of the entity's identity.
+        entity_type: one of six.
+        subtype: finer (person, organization, email, amount …); None when nothing is known.
+        role: of the entity in the event.
+        exact: the name has a digit or comes from a pattern: the same only as itself, or by a
+            declared alias, never by similarity.
+    """
+
+    name: str
+    canonical_name: str
+    entity_type: EntityType
+    subtype: str | None
+    role: Role
+    exact: bool
 
 
 class Party(NamedTuple):

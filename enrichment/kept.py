@@ -10,10 +10,10 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter
 
 from enrichment.event_kinds import EventKind
-from enrichment.facts import Assertion, Party
+from enrichment.facts import Assertion, Mention, Party
 from enrichment.features import Features
 from enrichment.names import EntityType, Role
-from enrichment.ports import EventText, Mention
+from enrichment.ports import EventText
 from enrichment.stage import Derived
 from enrichment.vocabulary import EdgeType
 from enrichment.writes import Claim

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from enrichment.event_kinds import TOOL_USE, EventKind
-from enrichment.names import EntityType, Role
 
 
 class Token(NamedTuple):
@@ -86,13 +85,6 @@ class EntityRecognizer(Protocol):
         """One analysis for each text."""
 
 
-class Summarizer(Protocol):
-    """A sentence about one text; None: degraded, the rules do it."""
-
-    def summarize(self, text: str) -> str | None:
-        """At most one sentence."""
-
-
 class LanguageModel(Protocol):
     """Structured answers of a large model; None: degraded, the caller goes on without."""
 
@@ -133,24 +125,3 @@ class EventText(NamedTuple):
     def spoken(self) -> bool:
         """Whether it is language."""
         return bool(self.text) and not self.structured
-
-
-class Mention(NamedTuple):
-    """A name that an event mentions.
-
-    Attributes:
-        name: as written, for display.
-        canonical_name: its normalised form, part of the entity's identity.
-        entity_type: one of six.
-        subtype: finer (person, organization, email, amount …); None when nothing is known.
-        role: of the entity in the event.
-        exact: the name has a digit or comes from a pattern: the same only as itself, or by a
-            declared alias, never by similarity.
-    """
-
-    name: str
-    canonical_name: str
-    entity_type: EntityType
-    subtype: str | None
-    role: Role
-    exact: bool

@@ -34,10 +34,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from enrichment.facts import WHOLE_CONFIDENCE
+from enrichment.facts import WHOLE_CONFIDENCE, Mention
 from enrichment.names import VALUE, EntityType
 from enrichment.payloads import DECIDER, MAX_PAIRS, SAME_AS_FOUND, SameAsFound, SameAsPair
-from enrichment.ports import Mention
 from enrichment.vocabulary import UNINFLECTED, word_set
 from projections.events import PARTITION_KEY, Event, derived_event_id
 from projections.identity import Position

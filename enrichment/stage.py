@@ -19,7 +19,7 @@ from enrichment.causality import WINDOW
 from enrichment.clauses import text_facts
 from enrichment.entities import mentions
 from enrichment.event_kinds import TOOL_USE, EventKind
-from enrichment.facts import Assertion, Party, Retraction
+from enrichment.facts import Assertion, Mention, Party, Retraction
 from enrichment.features import Features, features
 from enrichment.histories import Fact, Group, entry_of, group_of, groups_of, intervals
 from enrichment.histories import merge as merged_entries
@@ -41,7 +41,7 @@ from enrichment.payloads import (
     stated_retraction,
 )
 from enrichment.persons import Belonging, Bond, belongings, persons_decided, speaks_as_user
-from enrichment.ports import Analysis, EventText, Mention
+from enrichment.ports import Analysis, EventText
 from enrichment.records import changed_facts, structured_facts
 from enrichment.resolution import KnownEntity, Newcomer, comparisons, decisions, is_comparable
 from enrichment.similarity import Pair as SimilarPair
@@ -156,19 +156,15 @@ def derive_event(
     text: EventText,
     analysis: Analysis,
     *,
-    embedding: bytes | None = None,
-    model: str | None = None,
     content: object = None,
 ) -> Derived:
-    """Everything that an event says by itself, but the vectors of its names.
+    """Everything that an event says by itself, but the vectors of its text and its names.
 
     Args:
         position: where the ledger keeps it.
         event: no system event.
         text: of `event_text`.
         analysis: of the text; empty when degraded.
-        embedding: of the text.
-        model: name and revision of the embedder.
         content: the payload behind `payload_ref`.
     """
     mentioned = mentions(event, text, analysis, content)
@@ -186,8 +182,6 @@ def derive_event(
         keywords=keywords(text, analysis),
         summary=summary(event, text, analysis),
         importance=importance_score(event, text),
-        embedding=embedding,
-        model=model if embedding is not None else None,
         mentions=mentioned,
         assertions=tuple(one._replace(ordinal=n) for n, one in enumerate(stated[:room])),
         by_user=speaks_as_user(event, text.kind, content),

@@ -190,11 +190,6 @@ def _verb(tool: str) -> _Verb | None:
     return None
 
 
-def is_write(tool: str) -> bool:
-    """Whether a tool's name says that it writes."""
-    return _verb(tool) is not None
-
-
 def _claims(event: Event, tool: str, arguments: Mapping[str, Any]) -> Iterator[Claim]:
     verb = _verb(tool)
     if verb is None or any(arguments.get(name) is True for name in _TRIAL):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 KEY_DIGEST_BYTES = 16
 SEPARATOR = "\x1f"  # not allowed in a tenant or in a name, so no two pairs join to the same text
@@ -80,6 +80,8 @@ START = Position(0, 0)
 """Before the first entry."""
 
 
+Key = tuple[Any, ...]
+"""Values of the key of a schema row, in its order."""
 SessionKey = tuple[str, str]
 """(tenant, session_id)"""
 

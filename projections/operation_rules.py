@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from projections.errors import InvalidOperation
+from projections.identity import Key
 from projections.schema import EDGES, NODES, EdgeRow, Kind, Merge, NodeRow, Property
 
-Key = tuple[Any, ...]
 Values = Mapping[str, Any]
 """By the names of properties."""
 Verb = Literal["merge", "set", "decide", "ensure", "remove"]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 from projections.errors import InvalidOperation
 from projections.events import Event
 from projections.identity import START, Position
-from projections.operation_rules import Key as Key
+from projections.identity import Key as Key
 from projections.operation_rules import (
     Values,
     Verb,

@@ -174,12 +174,6 @@ def follows_edge(session: SessionKey, earlier: Link, later: Link) -> MergeEdge:
     )
 
 
-def follows_chain(session: SessionKey, links: Iterable[Link]) -> list[MergeEdge]:
-    """All edges of a session, from all its retained events in any order."""
-    chain = sorted(set(links))
-    return [follows_edge(session, a, b) for a, b in pairwise(chain)]
-
-
 def follows_splice(
     session: SessionKey,
     links: Iterable[Link],

@@ -16,7 +16,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogRecordMessage
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
 from projections.traces.mapping import Mapped, map_spans
-from projections.traces.telemetry import STATUS_ERROR, Occurrence, Span
+from projections.traces.spans import STATUS_ERROR, Occurrence, Span
 
 BEGIN_NS = 1_770_000_000_000_000_000
 SECOND_NS = 1_000_000_000

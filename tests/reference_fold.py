@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from projections.digest import MODULUS, POSITION, edge_number, element_digest
+from pipelines.proof.sums import MODULUS, POSITION, edge_number, element_digest
 from projections.events import Event
 from projections.identity import Link, Position, SessionKey
+from projections.operations import MergeEdge
 from projections.schema import EVENT
 from projections.structural import (
     direct_cause,
     event_node,
-    follows_chain,
+    follows_edge,
     retained,
     stage_values,
 )
@@ -28,6 +30,11 @@ class SessionGraph(NamedTuple):
 
     nodes: dict[tuple[str, str], tuple[Any, ...]]
     edges: dict[tuple[str, tuple[Any, ...], tuple[Any, ...]], list[tuple[Any, ...]]]
+
+
+def follows_chain(session: SessionKey, links: Iterable[Link]) -> list[MergeEdge]:
+    """All edges of a session, from all its retained events in any order."""
+    return [follows_edge(session, a, b) for a, b in pairwise(sorted(set(links)))]
 
 
 def session_graph(

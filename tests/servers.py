@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import redis
-from neo4j import GraphDatabase
+from neo4j import Driver, GraphDatabase
 
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 
@@ -74,8 +76,19 @@ def emptied_valkey(valkey: ValkeyServer | GivenServer) -> str:
 
 def emptied_neo4j(neo4j: Neo4jServer | GivenServer) -> str:
     """URL of the server, which now has no node; constraints and indexes stay."""
-    with GraphDatabase.driver(neo4j.url) as driver, driver.session() as session:
+    with shared_driver(neo4j.url).session() as session:
         session.run(
             "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS"
         ).consume()
     return neo4j.url
+
+
+@cache
+def shared_driver(url: str) -> Driver:
+    """A driver for all tests of a process: to open one takes longer than most of them.
+
+    Its connections are looked at before use, as the server may have been another one meanwhile.
+    """
+    driver = GraphDatabase.driver(url, notifications_min_severity="OFF", liveness_check_timeout=0)
+    atexit.register(driver.close)
+    return driver

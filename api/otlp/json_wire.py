@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from api.otlp.protobuf import MAX_DEPTH
-from projections.traces.telemetry import (
+from projections.traces.spans import (
     MAX_OCCURRENCES,
     MAX_RECORDS,
     Attributes,

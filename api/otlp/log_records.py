@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from projections.traces.attributes import SESSION, text_of
 from projections.traces.conversations import CONTENT_EVENTS
-from projections.traces.telemetry import (
+from projections.traces.spans import (
+    SESSION,
     SPAN_ID_CHARACTERS,
     TRACE_ID_CHARACTERS,
     LogRecord,
     Occurrence,
     Span,
+    text_of,
 )
 
 _EVENT_NAME: Final = "event.name"

@@ -23,7 +23,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as LogRecordMessage
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 
-from projections.traces.telemetry import (
+from projections.traces.spans import (
     MAX_OCCURRENCES,
     MAX_RECORDS,
     LogRecord,

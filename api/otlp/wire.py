@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from api.otlp import json_wire, protobuf
-from projections.traces.telemetry import LogRecord, Span, TooLarge
+from projections.traces.spans import LogRecord, Span, TooLarge
 
 
 class Encoding(NamedTuple):

@@ -16,7 +16,7 @@ from api.retrieval.heads import Head, is_failure_event, kind_of
 from consolidation.causes import folded, names_in, says_name
 from enrichment.event_kinds import EventKind
 from enrichment.vocabulary import cut
-from pipelines.graph.reads.causes import CauseEdge, CauseReads, StoryEvent
+from pipelines.graph.reads.walk import CauseEdge, CauseReads, StoryEvent
 from projections.events import timestamp_text
 from projections.schema import INFERRED
 

@@ -21,7 +21,7 @@ from enrichment.event_kinds import EventKind, is_failed
 from enrichment.stems import said_stems, stem
 from enrichment.vocabulary import word_set
 from pipelines.graph.reader import GraphNode
-from pipelines.graph.reads.causes import StoryEvent
+from pipelines.graph.reads.walk import StoryEvent
 
 MAX_STORIES: Final = 5
 """Of the best, that are read."""

@@ -21,8 +21,8 @@ from consolidation.actions import Failure, failure_signature
 from consolidation.links import are_alike
 from consolidation.summary_payloads import Lesson, parse_summary
 from pipelines.graph.reader import GraphNode, GraphRead
-from pipelines.graph.reads.causes import CauseReads, Gist, StoryEvent
 from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.walk import CauseReads, Gist, StoryEvent
 from projections.errors import InvalidEvent, QueryTimeout
 from projections.schema import EVENT
 

@@ -23,7 +23,7 @@ from projections.errors import EventConflict, InvalidInput, RecollectError
 from projections.events import Event
 from projections.traces.drafts import Draft
 from projections.traces.mapping import Mapped, map_spans
-from projections.traces.telemetry import TooLarge
+from projections.traces.spans import TooLarge
 
 MAX_EVENTS: Final = 20_000
 """Of one request."""

@@ -24,7 +24,7 @@ from pipelines.operations import rebuild as operation
 from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.operations.traces import FEWEST_CHARACTERS, traces
-from pipelines.proof.columns import prove_columns
+from pipelines.proof.verify import prove_columns
 from pipelines.proof.verify import verify as prove
 from pipelines.work.stages import STAGES
 from projections.errors import ConfigurationError, UnknownTarget

@@ -28,8 +28,15 @@ from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
 from pipelines.graph.rows import FeedPlace, FoundEdge, FoundNode
 from pipelines.ledger.sealing import ERASED_USER
 from pipelines.local.data_folder import locked
-from pipelines.local.private_files import private_folder
-from pipelines.local.sqlite_files import beside, connect, empty_log, make_file, prepare, writing
+from pipelines.local.private_files import (
+    beside,
+    connect,
+    empty_log,
+    make_file,
+    prepare,
+    private_folder,
+    writing,
+)
 from projections import structural
 from projections.operations import Key
 from projections.schema import EDGES, EVENT, NODES

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from enrichment.causality import RETRY
+from enrichment.event_kinds import RETRY
 from enrichment.names import Role
 from pipelines.columns import entities as entity_columns
 from pipelines.columns import events as event_columns

@@ -11,7 +11,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pipelines.graph.rows import key_pattern
-from projections.operation_rules import Key, edge_values, node_values
+from projections.identity import Key
+from projections.operation_rules import edge_values, node_values
 from projections.operations import MergeEdge, Operations, SetEdge
 from projections.schema import (
     CHANGE,

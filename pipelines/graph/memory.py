@@ -219,14 +219,12 @@ class _Reads:
         self,
         label: str,
         spans: Sequence[Span],
-        properties: Sequence[str] = (),
         *,
         before: int = 0,
         within: int,
         after: int = 0,
         having: str = "",
     ) -> list[list[FoundNode]]:
-        names = ("occurred_at", *(name for name in properties if name != "occurred_at"))
         with self._lock:
             table = self._tables.nodes[label]
             answer = []
@@ -241,7 +239,7 @@ class _Reads:
                     *_first(chain[high:], after, counts),
                 ]
                 keys = ((tenant, link.event_id) for link in members)
-                answer.append([_shown(label, key, table[key], names) for key in keys])
+                answer.append([_shown(label, key, table[key], ("occurred_at",)) for key in keys])
             return answer
 
     def nearest(

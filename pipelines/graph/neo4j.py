@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import neo4j
@@ -81,7 +80,6 @@ class _Neo4jReads:
     def nodes(
         self, label: str, keys: Iterable[Key], properties: Sequence[str] = ()
     ) -> dict[Key, FoundNode]:
-        """Nodes by key, placeholders too; a key without a node is missing."""
         names = tuple(properties)
         return self._keyed(questions.nodes_text(label, names), label, dict.fromkeys(keys), names)
 
@@ -103,7 +101,6 @@ class _Neo4jReads:
         rows: Iterable[Sequence[Any]],
         properties: Sequence[str] = (),
     ) -> dict[tuple[Any, ...], list[FoundNode]]:
-        """Visible nodes by properties that begin an index of the label."""
         names, depth = tuple(properties), len(NODES[label].key)
         text = questions.find_text(label, tuple(by), names)
         wanted = list(dict.fromkeys(map(tuple, rows)))
@@ -128,7 +125,6 @@ class _Neo4jReads:
         descending: bool = False,
         limit: int,
     ) -> dict[tuple[Any, ...], list[FoundNode]]:
-        """Stretches along an index, from what they begin with, page by page or the first."""
         index, names = scanned(label, by), tuple(properties)
         width = len(NODES[label].key)
         wanted = list(dict.fromkeys(map(tuple, rows)))
@@ -166,7 +162,6 @@ class _Neo4jReads:
         by: End = End.SOURCE,
         label: str = "",
     ) -> dict[Key, list[FoundEdge]]:
-        """Edges of a type around nodes, by the end at which these stand."""
         row, names = EDGES[type_], tuple(properties)
         target = label or row.target
         text = questions.edges_text(type_, _with_key(row, names), by, target)
@@ -181,7 +176,6 @@ class _Neo4jReads:
         *,
         label: str = "",
     ) -> dict[tuple[Key, Key], list[FoundEdge]]:
-        """Edges of a type from one node to another, for pairs (source, target)."""
         row, names = EDGES[type_], tuple(properties)
         target = label or row.target
         text = questions.between_text(type_, _with_key(row, names), target)
@@ -196,7 +190,6 @@ class _Neo4jReads:
     def degrees(
         self, type_: str, ends: Iterable[Key], *, by: End = End.SOURCE, label: str = ""
     ) -> dict[Key, int]:
-        """How many edges of a type nodes have at the end `by`; a key without a node is missing."""
         return dict(self._beside(questions.degrees_text(type_, by, label), ends))
 
     def across(
@@ -209,7 +202,6 @@ class _Neo4jReads:
         label: str = "",
         most: int,
     ) -> dict[Key, tuple[Any, ...]]:
-        """What stands across edges of a type: values of a property, each once."""
         text = questions.across_text(type_, name, by, label)
         beside = self._beside(text, ends, most=most)
         return {end: tuple(sorted(values)) for end, values in beside if values}
@@ -224,22 +216,18 @@ class _Neo4jReads:
         self,
         label: str,
         spans: Sequence[Span],
-        properties: Sequence[str] = (),
         *,
         before: int = 0,
         within: int,
         after: int = 0,
         having: str = "",
     ) -> list[list[FoundNode]]:
-        """Stretches of the chains of sessions, one list a span; all in one question."""
         time = NODES[label].indexes[0][2]
-        names = tuple(name for name in properties if name != time)
         stretches: list[list[FoundNode]] = [[] for _ in spans]
         if not (before or within or after):
             return stretches
         text = questions.stretch_text(
             label,
-            names,
             before=before > 0,
             within=within > 0,
             after=after > 0,
@@ -253,8 +241,11 @@ class _Neo4jReads:
             for number, members in self._ask(
                 text, rows=rows, before=before, within=within, after=after
             ):
-                members.sort(key=itemgetter(0, 1))
-                stretches[number] = _members(spans[number].session[0], time, names, members)
+                tenant = spans[number].session[0]
+                stretches[number] = [
+                    FoundNode((tenant, own_id), True, {time: ms}, False)
+                    for ms, own_id in sorted(members)
+                ]
         return stretches
 
     def nearest(
@@ -264,7 +255,6 @@ class _Neo4jReads:
         k: int,
         properties: Sequence[str] = (),
     ) -> dict[Key, list[tuple[FoundNode, float]]]:
-        """Visible nodes of the same tenant whose vectors are nearest to each of these."""
         if not vectors:
             return {}
         filtered = self.client.searches_within_tenants()
@@ -286,7 +276,7 @@ class _Neo4jReads:
         *,
         tenants: Collection[str] | None = None,
     ) -> Iterator[FoundNode] | Iterator[FoundEdge]:
-        """Every node of a label, or edge of a type, in the order of keys, in bounded memory.
+        """As the port says.
 
         Nodes without a whole key, and edges between other labels than the row's, are left out;
         `Census.stray` counts them.
@@ -341,7 +331,6 @@ class Neo4jTransaction(_Neo4jReads):
 
     @property
     def has_tombstones(self) -> bool:
-        """Whether events were forgotten, known after the lock."""
         return self._tombstones > 0
 
     def run(self, text: str, **parameters: Any) -> list[neo4j.Record]:
@@ -355,7 +344,6 @@ class Neo4jTransaction(_Neo4jReads):
         return iter(self._transaction.run(text, parameters))
 
     def advance(self, start: Checkpoint, to: Checkpoint) -> None:
-        """Lock the checkpoint, test that it is at `start`, and move it to `to`."""
         rows = self.run(
             cypher.ADVANCE,
             stage=start.stage,
@@ -379,7 +367,6 @@ class Neo4jTransaction(_Neo4jReads):
         self.advanced = True
 
     def lock(self, stage: str, partition: int) -> Checkpoint | None:
-        """Lock a checkpoint without moving it, and read it. None: there is none."""
         rows = self.run(cypher.LOCK, stage=stage, partition=partition)
         if not rows:
             return None
@@ -391,7 +378,6 @@ class Neo4jTransaction(_Neo4jReads):
         self._tombstones, self.dead_letters = row["forgotten"], row["dead_letters"]
 
     def reset(self, checkpoint: Checkpoint) -> int:
-        """Put a checkpoint elsewhere under a new generation, which is returned."""
         (row,) = self.run(
             cypher.RESET_CHECKPOINT,
             stage=checkpoint.stage,
@@ -408,7 +394,6 @@ class Neo4jTransaction(_Neo4jReads):
     def lock_nodes(
         self, label: str, keys: Iterable[Key], properties: Sequence[str] = (), *, make: bool = False
     ) -> dict[Key, FoundNode]:
-        """`nodes`, locked in the order of their keys until the commit."""
         names, wanted = tuple(properties), sorted(set(keys))
         text = questions.lock_nodes_text(label, names, make=make)
         if make:
@@ -416,7 +401,6 @@ class Neo4jTransaction(_Neo4jReads):
         return self._keyed(text, label, wanted, names)
 
     def apply(self, operations: Operations, stage: str) -> None:
-        """Write a batch of a stage."""
         for text, parameters in cypher.statements(operations, stage):
             self._transaction.run(text, parameters).consume()
         self._touched.note_operations(operations)
@@ -424,21 +408,17 @@ class Neo4jTransaction(_Neo4jReads):
     # -- dead letters ------------------------------------------------------------------------------
 
     def dead_letters_of(self, stage: str, partition: int) -> list[Mapping[str, Any]]:
-        """What a stage could not fold of a partition, by seq."""
         rows = self.run(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
         return [row.data() for row in rows]
 
     def add_dead_letter(self, stage: str, partition: int, seq: int, **fields: Any) -> None:
-        """Record an entry that the stage passes, with the other properties of its row."""
         self.run(cypher.CREATE_DEAD_LETTER, stage=stage, partition=partition, seq=seq, **fields)
 
     def drop_dead_letters(self, stage: str, partition: int, seqs: Sequence[int]) -> None:
-        """Delete the records of entries that passed after all."""
         if self.dead_letters:
             self.run(cypher.DELETE_DEAD_LETTERS, stage=stage, partition=partition, seqs=list(seqs))
 
     def drop_later_dead_letters(self, stage: str, partition: int, seq: int) -> None:
-        """Delete the records of entries behind `seq`: the ledger lost them, their numbers recur."""
         self.run(cypher.DELETE_LATER_DEAD_LETTERS, stage=stage, partition=partition, seq=seq)
 
     # -- repair ------------------------------------------------------------------------------------
@@ -446,7 +426,6 @@ class Neo4jTransaction(_Neo4jReads):
     def restore_nodes(
         self, label: str, nodes: Iterable[FoundNode], *, gone: Iterable[Key] = ()
     ) -> None:
-        """Make nodes hold exactly these values, whatever they hold."""
         row, removed = NODES[label], sorted(set(gone))
         restored = sorted(nodes, key=lambda node: node.key)
         self._touched.note_nodes(label, (node.key for node in restored), gone=removed)
@@ -464,7 +443,6 @@ class Neo4jTransaction(_Neo4jReads):
         *,
         gone: Iterable[tuple[Key, Key, str]] = (),
     ) -> None:
-        """Make pairs of nodes have exactly these edges of a type, whatever they have."""
         names = [p.name for p in EDGES[type_].properties]
         by_label: dict[str, list[FoundEdge]] = {}
         for edge in edges:
@@ -489,7 +467,6 @@ class Neo4jTransaction(_Neo4jReads):
                 self._write(cypher.restore_edges_text(type_, label), rows)
 
     def remove_foreign(self, labels: Collection[str], types: Collection[str]) -> None:
-        """Delete nodes and edges of labels and types that the schema does not know, and strays."""
         self._touched.everything = True
         for type_ in sorted(types):
             self.run(questions.remove_type_text(type_))
@@ -535,7 +512,7 @@ class Neo4jGraph(_Neo4jReads):
         return self.client.stream(planned_once(text), **parameters)
 
     def ensure_schema(self) -> None:
-        """Create what is missing of constraints and indexes, and wait until they are online.
+        """As the port says.
 
         One worker at a time does so: of several that create one constraint at once, Neo4j can keep
         an index that belongs to none of them, never comes online and bars the constraint. A worker
@@ -570,7 +547,6 @@ class Neo4jGraph(_Neo4jReads):
     def ensure_checkpoints(
         self, stage: str, partitions: int, fold_version: int, models: str = ""
     ) -> None:
-        """Create a stage's missing checkpoints at the start of the ledger."""
         self.client.write(
             cypher.CREATE_CHECKPOINTS,
             partitions=list(range(partitions)),
@@ -581,37 +557,31 @@ class Neo4jGraph(_Neo4jReads):
         )
 
     def checkpoints(self, stage: str | None = None) -> list[Checkpoint]:
-        """The checkpoints of a stage, or of all, by stage and partition."""
         rows = self.client.ask(cypher.READ_CHECKPOINTS, stage=stage)
         return [_checkpoint(row) for row in rows]
 
     def dead_letters(
         self, stage: str | None = None, partition: int | None = None
     ) -> list[Mapping[str, Any]]:
-        """Dead letters, by stage, partition and seq."""
         rows = self.client.ask(cypher.READ_DEAD_LETTERS, stage=stage, partition=partition)
         return [row.data() for row in rows]
 
     @contextmanager
     def transaction(self) -> Iterator[Neo4jTransaction]:
-        """One transaction: committed when the body ends, rolled back when it raises."""
         with self.client.transaction() as opened:
             transaction = Neo4jTransaction(opened, self.client)
             yield transaction
             transaction.tell()
 
     def clear(self, *, keep_checkpoints: bool = False) -> None:
-        """Delete everything that Recollect wrote, in small transactions."""
         self.client.write(cypher.CLOSE_FEED)
         self.client.write(cypher.CLEAR_MEMORY if keep_checkpoints else cypher.CLEAR)
         self.client.write(cypher.RENEW_FEED)
 
     def renew_feed(self) -> None:
-        """Begin another change feed: whoever follows loads the graph anew."""
         self.client.write(cypher.RENEW_FEED)
 
     def feed(self) -> FeedPlace:
-        """Where the change feed is."""
         rows = self.client.ask(cypher.READ_FEED)
         if not rows:
             raise ChangesLost(reason=_NO_FEED)
@@ -620,7 +590,6 @@ class Neo4jGraph(_Neo4jReads):
         return FeedPlace(rows[0]["identity"], numbers)
 
     def changes(self, place: FeedPlace, most: int = MOST_CHANGES) -> Changes:
-        """What transactions have changed since: the changes behind a place."""
         newest, rows = self._read_changes(place, most)
         for _ in range(_SETTLED):
             if len(rows) == expected(place, newest, most):
@@ -653,16 +622,13 @@ class Neo4jGraph(_Neo4jReads):
             self.client.write(cypher.HOLD_CHAINS, limit_s, chains=names)
 
     def store_id(self) -> str:
-        """Which database this is, by whatever address it is reached."""
         (row,) = self.client.ask(cypher.STORE_ID)
         return str(row[0])
 
     def counts(self) -> Counts:
-        """How much there is of each kind; the store keeps these numbers."""
         return questions.counts_of(row[0] for row in self.client.ask(questions.COUNTS))
 
     def census(self) -> Census:
-        """What kinds of things it holds, foreign ones too; reads all of it."""
         labels = {
             label: self._count(questions.count_nodes_text(label))
             for label in self._column(questions.LABELS)
@@ -770,18 +736,6 @@ def _sortable(value: Any) -> tuple[str, Any]:
 def _node(depth: int, names: tuple[str, ...], row: Sequence[Any]) -> FoundNode:
     values = _values(names, row[depth + 2 :])
     return FoundNode(tuple(row[:depth]), row[depth], values, row[depth + 1])
-
-
-def _members(
-    tenant: str, time: str, names: tuple[str, ...], members: Iterable[list[Any]]
-) -> list[FoundNode]:
-    """Members of a chain, from [ms, own id, value…]; there may be thousands of them."""
-    if not names:
-        return [FoundNode((tenant, own_id), True, {time: ms}, False) for ms, own_id in members]
-    return [
-        FoundNode((tenant, own_id), True, {time: ms, **_values(names, values)}, False)
-        for ms, own_id, *values in members
-    ]
 
 
 def _values(names: tuple[str, ...], values: Sequence[Any]) -> dict[str, Any]:

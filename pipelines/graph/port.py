@@ -186,7 +186,6 @@ class Reads(Protocol):
         self,
         label: str,
         spans: Sequence[Span],
-        properties: Sequence[str] = (),
         *,
         before: int = 0,
         within: int,
@@ -198,14 +197,14 @@ class Reads(Protocol):
         Args:
             label: one whose first index is (tenant, session_id, occurred_at, event_id).
             spans: where.
-            properties: to return; `occurred_at` is always among them.
             before: members ahead of the low bound, the nearest.
             within: members from the low to the high bound, both included, the first so many.
             after: members behind the high bound, the nearest.
             having: a property that a member must have, to be returned and to be counted.
 
         Returns:
-            One list a span. Placeholders are no members, for they have no place.
+            One list a span, of nodes with `occurred_at`. Placeholders are no members, for they have
+            no place.
         """
         ...
 

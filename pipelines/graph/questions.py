@@ -273,28 +273,16 @@ def _ends(type_: str, by: End, label: str) -> tuple[NodeRow, NodeRow, tuple[str,
 
 # -- chains ----------------------------------------------------------------------------------------
 
-SPAN_COLUMNS = (
-    "number",
-    "tenant",
-    "session_id",
-    "low_ms",
-    "low_id",
-    "high_ms",
-    "high_id",
-    "anyway",
-)
-
 
 @cache
-def stretch_text(
-    label: str, names: Names, *, before: bool, within: bool, after: bool, having: str
-) -> str:
-    """Rows of `SPAN_COLUMNS` → [number, members], each [ms, own id, value…], in no order.
+def stretch_text(label: str, *, before: bool, within: bool, after: bool, having: str) -> str:
+    """Rows [number, tenant, session, low ms, low id, high ms, high id, anyway] → [number, members].
+
+    Each member is [ms, own id]; they are in no order.
 
     `$before`, `$within` and `$after` are how many there may be of each part.
     """
-    row = NODES[label]
-    tenant, session, time, own_id = columns = row.indexes[0]
+    tenant, session, time, own_id = columns = NODES[label].indexes[0]
     tests = [f"e.{tenant} = w[1]", f"e.{session} = w[2]", f"e.{own_id} IS NOT NULL"]
     if having:
         tests.append(f"CASE WHEN e.{having} IS NULL THEN e.{own_id} IN w[7] ELSE true END")
@@ -318,11 +306,11 @@ def stretch_text(
         for wanted, places, ordered, most in parts
         if wanted
     )
-    values = ", ".join([f"e.{time}.epochMillis", f"e.{own_id}", *_node_values(row, "e", names)])
     return (
         "UNWIND $rows AS w WITH w, datetime({epochMillis: w[3]}) AS low, "
         f"datetime({{epochMillis: w[5]}}) AS high CALL (w, low, high) {{ {searches} }} "
-        f"WITH w[0] AS number, collect([{values}]) AS members RETURN [number, members]"
+        f"WITH w[0] AS number, collect([e.{time}.epochMillis, e.{own_id}]) AS members "
+        "RETURN [number, members]"
     )
 
 

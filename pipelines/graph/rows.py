@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from projections.identity import Link, Position, SessionKey
-from projections.operation_rules import Key
+from projections.identity import Key, Link, Position, SessionKey
 from projections.schema import COMMUNITY, ENTITY, EVENT, RELATES_TO, SUMMARY
 
 RETRIEVED: Final = (EVENT, ENTITY, SUMMARY, COMMUNITY)

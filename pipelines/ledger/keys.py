@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pipelines.ledger.sealing import NONCE_BYTES, SUBJECT_KEY_BYTES
-from pipelines.local.sqlite_files import BUSY_S, connect, make_file, writing
+from pipelines.local.private_files import BUSY_S, connect, make_file, writing
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, KeysUnavailable
 

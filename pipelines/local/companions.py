@@ -24,9 +24,8 @@ from pipelines.local.data_folder import (
     locked,
     run_dir,
 )
-from pipelines.local.private_files import write_json
+from pipelines.local.private_files import keep_small, write_json
 from pipelines.local.processes import POLL_S, reap, spawn_detached, wait_until
-from pipelines.local.rotation import keep_small
 from pipelines.local.supervision import Supervised, tell_stderr
 
 LOOK_EVERY_S = 1.0

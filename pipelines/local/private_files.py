@@ -1,16 +1,26 @@
-"""Folders and files that nobody but their user can read, whatever the umask of the process is.
+"""The files of a data folder: private whatever the umask, logs that stay bounded, SQLite files.
 
 What events say is in a data folder, and the passwords and keys that lead to it.
+
+A child prints to a file, not to a pipe: so a supervisor that hangs holds up no child, and its end
+loses nothing that was printed. Hence a log is not renamed under its writers, but copied and then
+cut; they append, and go on at its new end.
+
+SQLite files may be lost: they are in WAL mode, so of a killed process only what it was writing is
+lost, and it is told when they are damaged.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Final, Literal
 
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
@@ -88,3 +98,104 @@ def _close(path: Path) -> None:
         mode = path.lstat().st_mode
         if mode & 0o077 and not path.is_symlink():
             path.chmod(mode & 0o700)
+
+
+LOG_BYTES: Final = 10 * 1024 * 1024
+"""Of a log, after which it is put aside."""
+LOGS_KEPT: Final = 3
+"""Put aside beside each log: `.1` is the youngest."""
+
+
+def keep_small(log: Path) -> None:
+    """Put the log aside and begin it anew if it has grown beyond its limit.
+
+    On a full disk nothing can be put aside: then the log is only begun anew, and nobody is told by
+    an error, because whoever looks after a child must go on with it.
+
+    Args:
+        log: opened for appending by whoever writes to it; it may be missing.
+    """
+    # FileNotFoundError, too: a target that is dropped takes its log with it.
+    with suppress(OSError):
+        if log.stat().st_size >= LOG_BYTES:
+            turned = RotatingFileHandler(log, backupCount=LOGS_KEPT, delay=True)
+            turned.rotator = _copy_and_cut
+            turned.doRollover()
+            turned.close()
+
+
+def _copy_and_cut(log: str, copy: str) -> None:
+    try:
+        with Path(log).open("rb") as source, open_private(Path(copy), "wb") as target:
+            shutil.copyfileobj(source, target)
+            # What came meanwhile, so that as good as nothing comes between this and the cut.
+            shutil.copyfileobj(source, target)
+    finally:
+        os.truncate(log, 0)
+
+
+BUSY_S: Final = 5.0
+"""How long to wait for another writer, unless somebody says so."""
+_DAMAGED: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file, unless there is one."""
+    if not path.exists():
+        for left in beside(path):  # of a file that was deleted without them
+            left.unlink(missing_ok=True)
+        open_private(path, "ab").close()
+
+
+def connect(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
+    """Open a file that is there; each statement stands alone, outside of `writing`.
+
+    Args:
+        path: of the file.
+        busy_s: how long to wait for another writer, seconds.
+    """
+    return sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+
+
+def prepare(db: sqlite3.Connection, schema: str) -> None:
+    """Set how it is written, and make what is missing of its tables.
+
+    Raises:
+        sqlite3.DatabaseError: it is damaged, or no such file (see `is_damage`).
+    """
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file, too
+    db.executescript(schema)
+
+
+def empty_log(db: sqlite3.Connection) -> None:
+    """Write the log into the file and cut it off: it may still hold what was deleted.
+
+    Where others read meanwhile it stays as it is, until the next time.
+    """
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+@contextmanager
+def writing(db: sqlite3.Connection) -> Iterator[None]:
+    """One transaction: all of it or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether an error says that the file is damaged or is none of SQLite's."""
+    code = getattr(error, "sqlite_errorcode", None)  # absent where Python itself refuses
+    return code is not None and code & 0xFF in _DAMAGED
+
+
+def beside(path: Path) -> list[Path]:
+    """What SQLite keeps beside a file."""
+    return [path.with_name(f"{path.name}-{end}") for end in ("wal", "shm")]

@@ -19,9 +19,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from math import ceil
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from pipelines.local.private_files import open_private, private_folder
 from pipelines.local.python_process import python_environment
@@ -419,3 +420,24 @@ class ServerProcess(ABC):
             with contextlib.suppress(OSError):
                 self._watcher.communicate()
             self._watcher = None
+
+
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of processor time, or `max`, and of the time in which they may be used."""
+
+
+def usable_cores(quota: Path = _QUOTA) -> int:
+    """Those that the system gives this process, or as many as a container's limit comes to.
+
+    Args:
+        quota: file of the limit; it may be missing.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:  # macOS
+        cores = os.cpu_count() or 1
+    try:
+        used, within = quota.read_text(encoding="ascii").split()
+        return max(1, min(cores, ceil(int(used) / int(within))))
+    except (OSError, ValueError):  # another system, or `max`
+        return cores

@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 import orjson
 
 from pipelines.local.data_folder import locked
-from pipelines.local.private_files import write_private
+from pipelines.local.private_files import keep_small, write_private
 from pipelines.local.processes import log_tail, reap, spawn_detached
 from pipelines.local.python_process import (
     ChildGone,
@@ -36,7 +36,6 @@ from pipelines.local.python_process import (
     python_environment,
     take_frame,
 )
-from pipelines.local.rotation import keep_small
 from pipelines.local.shared_server import lock_of, pid_of
 
 _LAUNCHES: Final = 3

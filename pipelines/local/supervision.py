@@ -18,8 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from pipelines.local.private_files import keep_small
 from pipelines.local.processes import POLL_S, START_TIMEOUT_S, log_tail
-from pipelines.local.rotation import keep_small
 from projections.errors import OperationFailed
 
 ASK_EVERY_S: Final = 2.0

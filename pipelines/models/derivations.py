@@ -31,7 +31,7 @@ import structlog
 import enrichment
 from pipelines.ledger.connect import connect_redis
 from pipelines.local.data_folder import locked
-from pipelines.local.sqlite_files import (
+from pipelines.local.private_files import (
     BUSY_S,
     beside,
     connect,

@@ -31,7 +31,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from enrichment.ports import LanguageModel, Summarizer
+from enrichment.ports import LanguageModel
 from enrichment.prompts import (
     PROMPTS,
     TASKS,
@@ -141,7 +141,7 @@ class Breaker:
             return pause_s
 
 
-class ChatModel(LanguageModel, Summarizer):
+class ChatModel(LanguageModel):
     """A language model on an OpenAI-compatible server. Safe for use by several threads.
 
     Args:
@@ -195,11 +195,6 @@ class ChatModel(LanguageModel, Summarizer):
     def answer(self, task: str, question: dict[str, Any]) -> dict[str, Any] | None:
         """The validated answer to one question; None: the rules do without."""
         return self.answers([(cast(Task, task), question)])[0]
-
-    def summarize(self, text: str) -> str | None:
-        """One sentence of at most 200 characters; None: the rules do it."""
-        answer = self.answer("summary", {"text": text, "speaker": None})
-        return None if answer is None else cast(str, answer["summary"])
 
     def answers(
         self, batch: Sequence[tuple[Task, Mapping[str, Any]]]

@@ -241,8 +241,3 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger; the event is a constant text, the data are keywords."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
-
-
-# `with log_context(request_id=…, stage=…, target=…, partition=…):` adds these to every line
-# inside, in this thread or task and in those started by `asyncio.to_thread`.
-log_context = structlog.contextvars.bound_contextvars

@@ -655,9 +655,23 @@ class MetricsServer:
     """Metrics and health of one process over HTTP, in a thread, until `stop`.
 
     `/health` is 200 while the process gets on, else 503 with what does not move.
+
+    Args:
+        host: address to listen on.
+        port: there; 0 takes a free one.
+        problem: what does not move; None: nothing.
+
+    Raises:
+        OSError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int, problem: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        problem: Callable[[], str | None] = lambda: None,
+    ) -> None:
         show_metrics = make_wsgi_app(REGISTRY)
 
         def answer(environ: Any, start_response: Any) -> Any:
@@ -687,22 +701,3 @@ class MetricsServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def serve_metrics(
-    host: str = "127.0.0.1",
-    port: int = 0,
-    *,
-    problem: Callable[[], str | None] = lambda: None,
-) -> MetricsServer:
-    """Serve the metrics and the health of a worker; port 0 takes a free one.
-
-    Args:
-        host: address to listen on.
-        port: there.
-        problem: what does not move; None: nothing.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    return MetricsServer(host, port, problem)

@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 import orjson
 from pydantic import SecretStr
 
-from pipelines.local.cores import usable_cores
 from pipelines.local.data_folder import read_holder
+from pipelines.local.processes import usable_cores
 from pipelines.work.settings import ALL_TENANTS, ApiKey, Settings
 from projections.errors import GraphUnavailable, InvalidInput, LedgerUnavailable, OperationFailed
 

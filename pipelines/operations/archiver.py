@@ -35,7 +35,7 @@ def run_archiver(settings: Settings) -> int:
         opened.enter_context(stop)
         services = opened.enter_context(Services(settings))
         if settings.metrics_port:
-            metrics.serve_metrics(
+            metrics.MetricsServer(
                 settings.metrics_host, settings.metrics_port, problem=progress.WORKER.problem
             )
         while not stop.received:

@@ -42,9 +42,8 @@ from pipelines.ledger.sealing import (
 )
 from pipelines.ledger.vault import FORGOTTEN_WITHIN_S, OPENING, SEALED
 from pipelines.operations.receipts import sign_receipt
-from pipelines.proof.columns import COLUMNS, prove_columns
 from pipelines.proof.report import ProofReport
-from pipelines.proof.verify import verify
+from pipelines.proof.verify import COLUMNS, prove_columns, verify
 from pipelines.work.catch_up import fold_unserved
 from pipelines.work.folds import Placed
 from pipelines.work.poison import PoisonPolicy

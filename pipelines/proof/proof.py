@@ -39,8 +39,17 @@ from pipelines.proof.compare import (
     similar_changes,
 )
 from pipelines.proof.expected import LedgerFold
-from pipelines.proof.report import LISTED, ProofReport, StageFinding
-from pipelines.proof.scope import EVERYTHING, Change, Scope, Tenants, Unread, described
+from pipelines.proof.report import (
+    EVERYTHING,
+    LISTED,
+    Change,
+    ProofReport,
+    Scope,
+    StageFinding,
+    Tenants,
+    Unread,
+    described,
+)
 from pipelines.work.catch_up import returning
 from pipelines.work.stages import STAGES
 from projections.errors import GraphUnavailable

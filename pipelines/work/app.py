@@ -244,7 +244,7 @@ class StageApp(faust.App):
         metrics.PARTITIONS_HELD.labels(**self._labels).set_function(consumer.partitions_held)
         progress.WORKER.expect(LOOPS)
         if self.settings.metrics_port:
-            metrics.serve_metrics(
+            metrics.MetricsServer(
                 self.settings.metrics_host,
                 self.settings.metrics_port,
                 problem=progress.WORKER.problem,

@@ -36,9 +36,10 @@ from pipelines.work.poison import (
     Brake,
     GivenUp,
     PoisonPolicy,
+    Result,
+    Retries,
     describe,
 )
-from pipelines.work.retries import Result, Retries
 from projections.errors import (
     EntryHeldOut,
     Fenced,

@@ -95,7 +95,7 @@ PROJECTION: Final = Stage(
     name="projection",
     fold_version=structural.FOLD_VERSION,
     package="projections",
-    make="pipelines.work.making:projection_fold",
+    make="pipelines.work.gather.projection:projection_fold",
 )
 
 ENRICHMENT: Final = Stage(
@@ -118,7 +118,7 @@ CONSOLIDATION: Final = Stage(
     name=consolidation.NAME,
     fold_version=consolidation.FOLD_VERSION,
     package="consolidation",
-    make="pipelines.work.making:consolidation_fold",
+    make="pipelines.work.gather.consolidation:consolidation_fold",
     upstream=ENRICHMENT.name,
     decides=True,
     # A decision is up to 121 KiB.

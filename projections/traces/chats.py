@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any, Final
 
 from projections.events import timestamp_text
-from projections.traces.attributes import MODEL, TOKENS, failure, said, text_of
-from projections.traces.calls import (
-    call_event_id,
-    call_key,
-    call_payload,
-    outcome,
-    result_event_id,
-    told_call,
-)
-from projections.traces.context import Context
 from projections.traces.conversations import (
     Conversation,
     NewMessage,
     conversation,
     is_instruction,
 )
-from projections.traces.drafts import Draft, otlp_id
+from projections.traces.drafts import (
+    Context,
+    Draft,
+    call_event_id,
+    call_key,
+    call_payload,
+    otlp_id,
+    outcome,
+    result_event_id,
+    told_call,
+)
 from projections.traces.messages import (
     USER,
     Message,
@@ -30,6 +30,7 @@ from projections.traces.messages import (
     role_word,
     value_digest,
 )
+from projections.traces.spans import MODEL, TOKENS, failure, said, text_of
 
 _RETOLD: Final = 1
 """Rank of what the tool itself tells better: its result."""

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from projections.traces.attributes import INPUT, OUTPUT, said
 from projections.traces.messages import (
     INSTRUCTING,
     MODEL,
@@ -27,7 +26,7 @@ from projections.traces.messages import (
     value_digest,
     written_in,
 )
-from projections.traces.telemetry import Attributes, Occurrence, Span
+from projections.traces.spans import INPUT, OUTPUT, Attributes, Occurrence, Span, said
 
 _INPUTS: Final = ("langfuse.observation.input", "gen_ai.input.messages")
 _OUTPUTS: Final = ("langfuse.observation.output", "gen_ai.output.messages")

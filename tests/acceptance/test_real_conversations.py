@@ -20,9 +20,9 @@ import pytest
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.formats.chat import conversation_events
 from pipelines.operations.status import status
+from pipelines.proof.sums import digest_text
 from pipelines.work.services import Services
 from pipelines.work.settings import load_settings
-from projections.digest import digest_text
 from projections.events import parse_event
 from projections.identity import START
 from tests.reference_fold import graph_number, session_graph

@@ -15,7 +15,7 @@ import pytest
 from pipelines.observe import metrics
 from pipelines.work import stages as table
 from pipelines.work.folds import StageFold
-from pipelines.work.making import projection_fold
+from pipelines.work.gather.projection import projection_fold
 from pipelines.work.settings import Settings
 from pipelines.work.stages import STAGES, Stage, load, stages_before
 from projections.events import SYSTEM_EVENTS

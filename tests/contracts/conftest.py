@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import neo4j
 import pytest
 
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
+from tests.servers import shared_driver
 
 
 @pytest.fixture
-def driver(neo4j_url: str) -> Iterator[neo4j.Driver]:
+def driver(neo4j_url: str) -> neo4j.Driver:
     """Of a Neo4j without nodes, on which the product's schema may be there or not."""
-    with neo4j.GraphDatabase.driver(neo4j_url, notifications_min_severity="OFF") as opened:
-        yield opened
+    return shared_driver(neo4j_url)
 
 
 @pytest.fixture

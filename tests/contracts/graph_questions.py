@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enrichment.causality import RETRY
-from enrichment.event_kinds import FAILED, EventKind
+from enrichment.event_kinds import FAILED, RETRY, EventKind
 from enrichment.names import VALUE
 from pipelines.columns.reads import Beside, Mentions
 from pipelines.columns.view import CONTEXT_EVENTS, NEIGHBOUR_STEPS

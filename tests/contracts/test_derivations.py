@@ -20,9 +20,9 @@ import pytest
 import redis
 
 from enrichment.ports import Analysis, Embedder, Token
+from enrichment.similarity import pack, unpack
 from enrichment.stage import derive_event
 from enrichment.text import event_text
-from enrichment.vectors import pack, unpack
 from pipelines.local.processes import free_port
 from pipelines.models import derivations
 from pipelines.models.analyst import encode_analysis
@@ -39,7 +39,7 @@ from pipelines.models.derivations import (
     shown_url,
     tally,
 )
-from pipelines.models.kept import KeptEmbedder, KeptRecognizer
+from pipelines.models.loaded import KeptEmbedder, KeptRecognizer
 from pipelines.observe import metrics
 from pipelines.work import kept_events as kept_events_module
 from pipelines.work.kept_events import KeptEvents, Source

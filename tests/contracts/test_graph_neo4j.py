@@ -136,13 +136,13 @@ _NAMED = ("importance_score", "occurred_at")
 _CALLED = ("canonical_name", "entity_type", "subtype")
 BY_CHAIN = {
     f"stretch of {label}{', ' + having if having else ''}": questions.stretch_text(
-        label, _NAMED[:1], having=having, **CHAINS
+        label, having=having, **CHAINS
     )
     for label in (EVENT.label, FORGOTTEN.label)
     for having in ("", "importance_score")
 } | {
     "end of a chain": questions.stretch_text(
-        EVENT.label, (), before=True, within=False, after=False, having=""
+        EVENT.label, before=True, within=False, after=False, having=""
     ),
     "stream events": chains.STREAM_EVENTS,
     "page of a chain": questions.scan_text(

@@ -537,9 +537,9 @@ def test_stretches_of_many_spans_keep_their_order(graph: Graph) -> None:
         Span(SESSION, link(2), link(2)),
         Span(("acme", "session-1"), link(1), link(9)),
     ]
-    found = graph.stretch(EVENT.label, spans, ("tool_name",), within=9, after=1)
+    found = graph.stretch(EVENT.label, spans, within=9, after=1)
     assert [ids(members) for members in found] == [[2, 3], [], [9], [2, 3], [8]]
-    assert found[0][0].values == {"occurred_at": START_MS + 2, "tool_name": None}
+    assert found[0][0].values == {"occurred_at": START_MS + 2}
     assert graph.stretch(EVENT.label, [], within=1) == []
 
 

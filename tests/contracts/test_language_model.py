@@ -431,7 +431,7 @@ def test_a_task_that_is_not_wanted_is_not_asked(
     model: Callable[..., ChatModel], server: ChatServer, counted: Counted
 ) -> None:
     asking = model(tasks=("disambiguation",))
-    assert asking.summarize("A long story about nothing.") is None
+    assert asking.answer("summary", {"text": "A story.", "speaker": None}) is None
     assert ask(asking) == SAME
     assert (len(server.asked), counted()) == (1, {"answered": 1})
 
@@ -440,9 +440,8 @@ def test_a_long_text_is_cut_and_hostile_characters_are_sent(
     model: Callable[..., ChatModel], server: ChatServer
 ) -> None:
     server.does(says({"summary": "Ada went home."}))
-    assert (
-        model(max_characters=300).summarize("é\ud800\u202e" + "word " * 10_000) == "Ada went home."
-    )
+    question = {"text": "é\ud800\u202e" + "word " * 10_000, "speaker": None}
+    assert model(max_characters=300).answer("summary", question) == {"summary": "Ada went home."}
     text = json.loads(server.asked[0]["messages"][1]["content"])["text"]
     assert len(text) <= 300
     assert text.startswith("é?")

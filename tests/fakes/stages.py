@@ -10,7 +10,7 @@ from enrichment.importance import importance_score
 from enrichment.text import event_text
 from pipelines.work.folds import Placed, StageFold
 from pipelines.work.gather.consolidation import ConsolidationFacts
-from pipelines.work.making import gather_neighbours
+from pipelines.work.gather.projection import gather_neighbours
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.stages import CONSOLIDATION, ENRICHMENT, PROJECTION
 from projections import structural

@@ -10,8 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from pipelines.local.servers import Neo4jServer, ValkeyServer
 from tests.integration.api_support import Api
 from tests.integration.stack import Stack
+from tests.servers import emptied_neo4j, emptied_valkey
 
 
 @pytest.fixture
@@ -34,6 +36,17 @@ def make_stack(redis_url: str, neo4j_url: str, tmp_path: Path) -> Iterator[Calla
             return made
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def module_stack(
+    valkey: ValkeyServer, neo4j: Neo4jServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """The same, made once for tests that stand together in a module: another `stack` empties it."""
+    kept = f"sqlite://{tmp_path_factory.mktemp('kept')}/derivations.sqlite"
+    made = Stack(emptied_valkey(valkey), emptied_neo4j(neo4j), derivations_url=kept)
+    yield made
+    made.close()
 
 
 @pytest.fixture

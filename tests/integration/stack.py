@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import neo4j
@@ -11,10 +11,14 @@ import neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.ledger.ledger import Entry, Ledger
 from pipelines.models.loaded import Models
+from pipelines.proof.expected import LedgerFold
+from pipelines.proof.proof import prove
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
-from pipelines.work.services import Services
+from pipelines.work.folds import StageFold
+from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings
+from pipelines.work.stages import STAGES
 from projections.events import Event, content_digest
 from tests.graph_dump import dump
 from tests.memory_stack import PARTITIONS as PARTITIONS
@@ -109,6 +113,57 @@ class Stack(ValkeyStack):
         return sorted(
             map(repr, [(sorted(row[0]), sorted(row[1].items())) for row in nodes])
         ) + sorted(repr([row[0], *(sorted(p.items()) for p in row[1:])]) for row in edges)
+
+
+class Proven:
+    """A stack that many tests damage, one after the other, and each has mended.
+
+    Its ledger stays as it is, so it is folded once for all of their proofs.
+
+    Args:
+        stack: with what all of its stages have folded.
+        make: of a stage: what folds it.
+        dump: of the whole graph, that every damage must come back to.
+
+    Attributes:
+        report: of the graph as it was.
+    """
+
+    def __init__(
+        self,
+        stack: Stack,
+        make: Callable[..., StageFold] = make_fold,
+        *,
+        dump: Callable[[Stack], list[Any]] = lambda stack: stack.dump(),
+    ) -> None:
+        self.stack = stack
+        self._dump = dump
+        begun = {checkpoint.stage for checkpoint in stack.graph.checkpoints()}
+        stages = [stage for name, stage in STAGES.items() if name in begun]
+        rules = [make(stage, stack.services, stack.target) for stage in stages]
+        self._fold = LedgerFold(stack.ledger, rules)
+        self.report = self.prove()
+        assert self.report.ok, self.report.differences
+        self._before = dump(stack)
+
+    def prove(self, *, repair: bool = False) -> ProofReport:
+        """As `verify` does, without folding the ledger again."""
+        return prove(self.stack.graph, self._fold, repair=repair)
+
+    def damage(self, text: str, **parameters: Any) -> ProofReport:
+        """Do something by hand; what the proof says of it."""
+        self.stack.cypher(text, **parameters)
+        assert self._dump(self.stack) != self._before, "the tampering did nothing"
+        return self.prove()
+
+    def mend(self) -> ProofReport:
+        """See that repair brings the very same graph back."""
+        report = self.prove(repair=True)
+        assert report.ok, report.differences
+        assert report.repaired
+        assert report.stages == self.report.stages
+        assert self._dump(self.stack) == self._before
+        return report
 
 
 class Ingest(Worker):

@@ -22,13 +22,14 @@ from pipelines.work.live import LiveRunner
 from pipelines.work.poison import PoisonPolicy
 from pipelines.work.stages import PROJECTION
 from projections.errors import StageHeld
-from projections.events import Event
+from projections.events import Event, event_partition
 from projections.identity import Position
 from projections.operations import Operations
 from projections.structural import Facts
-from tests.factories import event, sessions
+from tests.factories import event, event_id, sessions
 from tests.fakes.stages import PROJECTING, QUICK
 from tests.integration.stack import Stack
+from tests.memory_stack import PARTITIONS
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -219,3 +220,69 @@ def test_a_hold_is_shown_cleared_and_released_by_stage_and_target(stack: Stack) 
     assert not holds.is_released("enrichment", "blue")
     holds.release("projection", "blue", 1)
     wait_until(lambda: not holds.is_released("projection", "blue"), "it is over", 120)
+
+
+# -- an entry that the database refuses, among others ----------------------------------------------
+
+
+def event_ids(stack: Stack) -> list[str]:
+    found: list[str] = stack.cypher("MATCH (e:Event) RETURN e.event_id ORDER BY e.event_id")
+    return found
+
+
+@contextmanager
+def unique_tool_names(stack: Stack) -> Iterator[None]:
+    """A cause of poison that is real, and goes away: the database refuses a second tool_name."""
+    stack.cypher("CREATE CONSTRAINT poison FOR (e:Event) REQUIRE e.tool_name IS UNIQUE")
+    try:
+        yield
+    finally:
+        stack.cypher("DROP CONSTRAINT poison IF EXISTS")
+
+
+def test_a_poison_entry_is_passed_and_its_neighbours_flow(stack: Stack) -> None:
+    events = [
+        event(n, tool_name=f"tool-{n}" if n != 13 else "tool-7", parent=n - 1 if n > 1 else None)
+        for n in range(1, 21)
+    ]
+    partition = event_partition(events[0], PARTITIONS)
+    with unique_tool_names(stack):
+        stack.append(*events)
+        stack.fold()
+        assert event_ids(stack) == [event_id(n) for n in range(1, 21)]  # 13 as a placeholder
+        (letter,) = letters(stack)
+        assert (letter["partition"], letter["seq"], letter["event_id"]) == (
+            *(partition, 13, event_id(13)),
+        )
+        assert (letter["kind"], letter["attempts"], letter["tenant"]) == ("poison", 5, "default")
+        assert "ConstraintValidationFailed" in letter["reason"]
+        assert stack.runner.checkpoint(partition).seq == 20
+        report = stack.verify()
+        assert report.ok
+        assert report.dead_letter_count == 1
+        assert report.waiting_parents == [("default", event_id(13))]
+        again = dead_letters.retry(stack.services)
+        assert (again.done, len(again.failed)) == (0, 1)
+        assert "ConstraintValidationFailed" in again.failed[0]["reason"]
+        assert len(letters(stack)) == 1
+    done = dead_letters.retry(stack.services)
+    assert (done.done, done.failed) == (1, [])
+    assert letters(stack) == []
+    report = stack.verify()
+    assert report.ok
+    assert report.waiting_parents == []
+    assert report.digest == digest_of_another(stack, events)
+
+
+def digest_of_another(stack: Stack, events: list[Event]) -> str:
+    """The digest that the same events have without any trouble, in a ledger and graph of theirs."""
+    stack.graph.clear()
+    other = Stack(
+        stack.services.settings.redis_url, stack.services.settings.neo4j_url, prefix="untroubled"
+    )
+    other.append(*events)
+    other.fold()
+    report = other.verify()
+    assert report.ok
+    other.close()
+    return report.digest

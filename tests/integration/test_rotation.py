@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local import companions, rotation
+from pipelines.local import companions, private_files
 from pipelines.local.data_folder import run_dir
+from pipelines.local.private_files import LOG_BYTES, LOGS_KEPT
 from pipelines.local.processes import ServerProcess
-from pipelines.local.rotation import LOG_BYTES, LOGS_KEPT
 from pipelines.local.supervision import Supervision
 from tests.waiting import wait_until
 
@@ -100,6 +100,6 @@ def test_on_a_full_disk_a_log_is_begun_anew(
     log = tmp_path / "api.log"
     log.write_bytes(b"x" * LOG_BYTES)
     with Path("/dev/full").open("wb") as full:
-        monkeypatch.setattr(rotation, "open_private", lambda *_: full)
-        rotation.keep_small(log)
+        monkeypatch.setattr(private_files, "open_private", lambda *_: full)
+        private_files.keep_small(log)
     assert log.read_bytes() == b""

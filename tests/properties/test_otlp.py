@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.traces.telemetry import Span
+from projections.traces.spans import Span
 from tests.otlp_factories import asks, chat, mapped, returns, span, text, tool
 
 WORDS = st.sampled_from(["yes", "no", "Refund order 4711", "Which gateway?", "Try again"])

@@ -11,7 +11,7 @@ import orjson
 from enrichment.ports import Analysis
 from pipelines.graph.rows import FoundEdge
 from pipelines.models.derivations import Derivations
-from pipelines.models.kept import KeptEmbedder
+from pipelines.models.loaded import KeptEmbedder
 from pipelines.models.model_client import SharedEmbedder
 from pipelines.models.nlp import SpacyRecognizer
 from pipelines.work.enriching import enrichment_fold

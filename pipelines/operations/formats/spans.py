@@ -17,7 +17,7 @@ from projections.errors import InvalidInput
 from projections.traces.drafts import NS_PER_MS
 from projections.traces.mapping import map_spans
 from projections.traces.messages import MODEL, USER, message_of
-from projections.traces.telemetry import SPAN_ID_CHARACTERS, STATUS_ERROR, Span
+from projections.traces.spans import SPAN_ID_CHARACTERS, STATUS_ERROR, Span
 
 NOTHING_OF_ITS_OWN: Final = "a step of the machinery (a chain, an embedding): no event of its own"
 

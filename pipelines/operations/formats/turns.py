@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from pipelines.operations.formats.mapped import Given, Mapped
 from projections.events import derived_event_id, timestamp_text
-from projections.traces.calls import call_payload, outcome
-from projections.traces.drafts import fitting
+from projections.traces.drafts import call_payload, fitting, outcome
 from projections.traces.messages import (
     INSTRUCTING,
     MODEL,

@@ -21,8 +21,7 @@ from consolidation.summary_payloads import (
     SessionSummary,
     users_named,
 )
-from enrichment.causality import RETRY
-from enrichment.event_kinds import EventKind, is_failed
+from enrichment.event_kinds import RETRY, EventKind, is_failed
 from pipelines.graph.port import Reads
 from pipelines.graph.rows import End, FoundEdge, FoundNode
 from pipelines.operations.passes.entity_names import EntityNames

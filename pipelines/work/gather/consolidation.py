@@ -1,7 +1,8 @@
-"""What the applying half of Stage 3 wants to know of the graph, gathered in its transaction."""
+"""The applying half of Stage 3 on a target: what it asks of the graph, in its transaction."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -18,13 +19,28 @@ from consolidation.hierarchy import (
     ShownSummary,
     SummaryKey,
 )
-from consolidation.stage import PROJECTION, Counted, Derived, Facts, Wanted, wanted
+from consolidation.stage import (
+    PROJECTION,
+    Counted,
+    Derived,
+    Facts,
+    Wanted,
+    consolidate,
+    derive,
+    reach,
+    wanted,
+)
 from pipelines.graph.port import Transaction
 from pipelines.graph.rows import End, FoundEdge, FoundNode
+from pipelines.ledger.registry import Target
+from pipelines.observe import metrics
+from pipelines.work.folds import StageFold
 from pipelines.work.gather.projection import neighbours_of
+from pipelines.work.services import Services
+from pipelines.work.stages import Stage
 from projections.errors import UpstreamDeadLetter
 from projections.identity import START, Position, SessionKey, partition_of
-from projections.operations import Key
+from projections.operations import Key, Operations
 from projections.schema import (
     CAUSED_BY,
     COMMUNITY,
@@ -45,6 +61,33 @@ from projections.schema import (
 _DECIDED = ("decided_at", "gone", "gone_decided_at")
 _ACCESSES = ("access_count", "last_accessed_at")
 _RETRIEVALS = ("retrieval_count", "last_retrieved_at", "faded_at")
+
+
+def consolidation_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """The consolidation as it runs on a ledger."""
+    return StageFold(
+        stage,
+        ConsolidationFacts(services.settings.partitions),
+        consolidate,
+        derive,
+        reach=reach,
+        count=count_pruned,
+    )
+
+
+def pruned_counts(operations: Operations) -> Counter[str]:
+    """Events that a batch of consolidation takes away, by tier."""
+    return Counter(
+        str(decided.value)
+        for decided in operations.decide_nodes.values()
+        if (decided.label, decided.name) == (FORGOTTEN.label, "tier")
+    )
+
+
+def count_pruned(target: str, operations: Operations) -> None:
+    """Count what a batch has taken away from a target."""
+    for tier, number in pruned_counts(operations).items():
+        metrics.PRUNED.labels(target=target, tier=tier).inc(number)
 
 
 class ConsolidationFacts:

@@ -1,4 +1,4 @@
-"""What Stage 1 wants to know of the graph: the chains around a batch, and what was forgotten."""
+"""Stage 1 on a target: it asks for the chains around a batch, and for what was forgotten."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pipelines.graph.port import Reads, Transaction
 from pipelines.graph.rows import LAST, FoundNode, Span
+from pipelines.ledger.registry import Target
+from pipelines.work.folds import Placed, StageFold
+from pipelines.work.services import Services
+from pipelines.work.stages import Stage
+from projections import structural
 from projections.events import Event
 from projections.identity import Link, SessionKey
 from projections.schema import EVENT, FORGOTTEN
@@ -15,6 +20,17 @@ _FEW = 4
 """Late events of a session in a batch from which on their stretch of the chain is read whole."""
 _WIDE = 8
 """How many times more events than late ones a stretch may hold."""
+
+
+def projection_fold(stage: Stage, services: Services, target: Target) -> StageFold:
+    """Stage 1: what an event says of itself, and its place in its session."""
+    return StageFold(stage, gather_neighbours, structural.project)
+
+
+def gather_neighbours(transaction: Transaction, events: Sequence[Placed]) -> Facts:
+    """What the graph says about the places of events in their sessions."""
+    bare = [event for _, event in events]
+    return gather(transaction, bare)
 
 
 def gather(transaction: Transaction, events: Sequence[Event]) -> Facts:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipelines.ledger.ledger import Appended, Ledger, Outcome
-from projections.digest import MODULUS, digest_text
+from pipelines.proof.sums import MODULUS, digest_text
 from projections.errors import EventConflict, GraphAhead, LedgerUnavailable
 from projections.events import Event, event_partition
 from projections.identity import START, Position

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.models.model_client import QueryEmbedder
 from pipelines.work.settings import Settings
 from tests.bench.peers.peer import Record, Vector
 from tests.bench.peers.process import PeerProcess

@@ -36,7 +36,7 @@ from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.local.workers import RECOLLECT, ApiProcess
 from pipelines.models.installed import EMBEDDER
-from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.models.model_client import QueryEmbedder
 from pipelines.work.settings import Settings
 from projections.schema import EVENT, vector_index
 from tests.bench.query.graph import AGENTS, SESSION, TENANT, Memory, fill

@@ -13,9 +13,9 @@ from api.otlp.protobuf import read_log_records
 from enrichment.event_kinds import EventKind, event_kind
 from enrichment.payloads import offered_event
 from enrichment.text import event_text
-from projections.traces.calls import ToldCalls
+from projections.traces.drafts import ToldCalls
 from projections.traces.mapping import map_spans
-from projections.traces.telemetry import STATUS_ERROR, Occurrence, Span
+from projections.traces.spans import STATUS_ERROR, Occurrence, Span
 from tests.otlp_factories import (
     BEGIN_NS,
     TRACE,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from api.otlp import json_wire, protobuf
 from api.otlp.wire import JSON, PROTOBUF, encoding_of, unpacked
-from projections.traces.telemetry import MAX_OCCURRENCES, MAX_RECORDS, Occurrence, Span, TooLarge
+from projections.traces.spans import MAX_OCCURRENCES, MAX_RECORDS, Occurrence, Span, TooLarge
 from tests.otlp_factories import BEGIN_NS, as_json, logs_request, request_of, span
 
 SPANS = [

@@ -42,7 +42,7 @@ from projections.schema import (
     SUMMARIZES,
     SUMMARY,
 )
-from projections.structural import follows_chain, follows_edge, neighbours_in
+from projections.structural import follows_edge, neighbours_in
 from tests.decision_factories import (
     COMMUNITIES,
     ENTITIES,
@@ -66,6 +66,7 @@ from tests.decision_factories import (
     system,
 )
 from tests.factories import START_MS, event, event_id
+from tests.reference_fold import follows_chain
 
 SESSION = ("default", "session-1")
 

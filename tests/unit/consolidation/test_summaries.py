@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from consolidation.summaries import (
     summarize_agent,
     summarize_episode,
     summarize_session,
-    with_content,
 )
 from consolidation.summary_payloads import (
     CONTENT_CHARACTERS,
@@ -282,20 +280,3 @@ def test_an_agents_digest_is_known_from_its_sessions_and_totals() -> None:
     digest = agent_digest([(part.session_id, part.digest)], totals)
     assert summarize_agent("assistant", [part], totals).digest == digest
     assert summarize_agent("assistant", [part]).digest != digest
-
-
-def test_other_words_replace_the_content_alone() -> None:
-    mine = summary_of(BOOKING)
-    found = with_content(mine, "Mia flies to Seattle.")
-    assert found.content == "Mia flies to Seattle."
-    assert found.model_copy(update={"content": mine.content}) == mine
-
-
-@pytest.mark.parametrize("text", [None, "", " \n\u200b"])
-def test_a_model_that_says_nothing_changes_nothing(text: str | None) -> None:
-    assert with_content(session_of(0), text) == session_of(0)
-
-
-def test_other_words_have_the_same_bounds() -> None:
-    assert len(with_content(summary_of(BOOKING), "word " * 900).content) <= EPISODE_CHARACTERS
-    assert len(with_content(session_of(0), "word " * 900).content) <= CONTENT_CHARACTERS

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from enrichment.entities import PATTERN_TYPES, mentions
 from enrichment.event_kinds import EventKind
+from enrichment.facts import Mention
 from enrichment.names import (
     LABELS,
     MAX_MENTIONS,
@@ -20,7 +21,7 @@ from enrichment.names import (
     entity_id,
 )
 from enrichment.patterns import RECOGNISERS
-from enrichment.ports import Analysis, EventText, Mention
+from enrichment.ports import Analysis, EventText
 from enrichment.text import event_text
 from projections.events import Event
 from tests import strategies

@@ -10,7 +10,6 @@ from enrichment.similarity import (
     CAP,
     THRESHOLD,
     Pair,
-    cosine,
     pair,
     pairs_within,
     similar_edges,
@@ -21,10 +20,6 @@ from projections.schema import SIMILAR_TO
 
 def test_a_pair_has_one_order() -> None:
     assert pair("t", "b", "a", 0.9) == pair("t", "a", "b", 0.9) == Pair("t", "a", "b", 0.9)
-
-
-def test_scores_are_converted_in_one_place() -> None:
-    assert [cosine(score) for score in (1.0, 0.5, 0.0)] == [1.0, 0.0, -1.0]
 
 
 def similar(score: float) -> MergeEdge:

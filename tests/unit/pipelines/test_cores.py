@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.local.cores import usable_cores
+from pipelines.local.processes import usable_cores
 from pipelines.operations import api
 from pipelines.work.settings import Settings
 

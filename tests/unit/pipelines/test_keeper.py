@@ -11,8 +11,7 @@ import pytest
 from faust.types import TP
 
 from pipelines.work.transport.group import Group
-from pipelines.work.transport.keeper import Keeper
-from pipelines.work.transport.lane import Lane
+from pipelines.work.transport.lane import Keeper, Lane
 from projections.identity import Position
 from projections.operations import Checkpoint
 

@@ -16,6 +16,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from structlog.contextvars import bound_contextvars
 
 from pipelines.observe import logs
 from pipelines.work.settings import ApiKey, Settings
@@ -68,7 +69,7 @@ def lines(restored_logging: None, monkeypatch: pytest.MonkeyPatch) -> Lines:
 
 
 def test_a_line_is_json_with_utc_time_level_logger_and_context(lines: Lines) -> None:
-    with logs.log_context(request_id="r-1", stage="projection", target="blue", partition=3):
+    with bound_contextvars(request_id="r-1", stage="projection", target="blue", partition=3):
         logs.get_logger("pipelines.work.runner").info("block applied", entries=500)
     [line] = lines()
     assert line.pop("timestamp").endswith("Z")
@@ -86,7 +87,7 @@ def test_a_line_is_json_with_utc_time_level_logger_and_context(lines: Lines) -> 
 
 @pytest.mark.parametrize("name", ["faust.worker", "mode.services", "uvicorn.error", "other"])
 def test_foreign_loggers_go_through_the_same_renderer(lines: Lines, name: str) -> None:
-    with logs.log_context(request_id="r-2"):
+    with bound_contextvars(request_id="r-2"):
         logging.getLogger(name).warning("lost %s", "connection")
     [line] = lines()
     assert (line["logger"], line["event"], line["request_id"]) == (name, "lost connection", "r-2")

@@ -115,7 +115,7 @@ def test_label_values_of_errors_and_statuses() -> None:
 
 
 def test_a_worker_serves_its_metrics_on_loopback_until_stopped() -> None:
-    with metrics.serve_metrics() as server:
+    with metrics.MetricsServer() as server:
         assert server.host == "127.0.0.1"
         url = f"http://127.0.0.1:{server.port}/metrics"
         with urllib.request.urlopen(url, timeout=5) as answer:

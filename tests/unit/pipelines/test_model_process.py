@@ -22,8 +22,7 @@ from pipelines.local.python_process import framed
 from pipelines.local.shared_server import is_ours
 from pipelines.models.embedder import OnnxEmbedder
 from pipelines.models.installed import embedder_folder
-from pipelines.models.model_client import ModelHost, SharedEmbedder
-from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.models.model_client import ModelHost, QueryEmbedder, SharedEmbedder
 from pipelines.models.wire import MAX_FRAME_BYTES, MAX_TEXTS, Question
 from pipelines.work.settings import Settings
 from projections.errors import ModelFailed, ModelUnavailable
@@ -341,7 +340,7 @@ def test_a_batch_steps_back_with_whoever_asks_and_a_question_does_not(folder: Pa
         "from pathlib import Path\n"
         "from pipelines.local.python_process import step_back\n"
         "from pipelines.models.model_client import ModelHost, SharedEmbedder\n"
-        "from pipelines.models.query_embedder import QueryEmbedder\n"
+        "from pipelines.models.model_client import QueryEmbedder\n"
         "from pipelines.work.settings import Settings\n"
         "from tests.fakes.model_process import fake_program\n"
         f"folder = Path({str(folder)!r})\n"

@@ -59,7 +59,7 @@ def test_a_worker_without_work_is_well(progress: Progress, clock: Clock) -> None
 
 def test_health_says_what_does_not_move() -> None:
     problems: list[str | None] = [None, "the loop reader has not turned for 61 s"]
-    with metrics.serve_metrics(problem=lambda: problems.pop(0)) as server:
+    with metrics.MetricsServer(problem=lambda: problems.pop(0)) as server:
         url = f"http://127.0.0.1:{server.port}{metrics.HEALTH_PATH}"
         with urllib.request.urlopen(url, timeout=5) as answer:
             assert (answer.status, answer.read()) == (200, b"ok\n")

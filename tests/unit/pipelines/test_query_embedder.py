@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.local.processes import is_alive, wait_until
-from pipelines.models import query_embedder
-from pipelines.models.model_client import ModelHost
-from pipelines.models.query_embedder import QueryEmbedder
+from pipelines.models import model_client
+from pipelines.models.model_client import ModelHost, QueryEmbedder
 from pipelines.work.settings import Settings
 from tests.fakes.model_process import fake_program, vector_of
 
@@ -94,7 +93,7 @@ def test_a_process_that_dies_is_started_again_and_asked_again(folder: Path) -> N
 
 
 def test_a_process_that_hangs_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_embedder, "HANGS_S", 0.0)
+    monkeypatch.setattr(model_client, "HANGS_S", 0.0)
     with embedder(folder) as made:
         assert made.embed("a", timeout_ms=PATIENT_MS) is not None
         pid = made.pid

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.graph import cypher
+from pipelines.proof.sums import MODULUS, digest_text, element_digest
 from projections import errors
-from projections.digest import MODULUS, digest_text, element_digest
 from projections.identity import START, Link, Position
 from projections.operations import (
     EnsureNode,
