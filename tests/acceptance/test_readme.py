@@ -122,8 +122,9 @@ def test_the_tutorial_works_as_printed(bash: Bash, clone: Path, port: int) -> No
             commands, printed = text, bash(text)
         else:
             deadline = time.monotonic() + PATIENCE_S
-            # Facts come after the graph; the page says to ask again.
-            while missing(text, printed) and "facts" in commands and time.monotonic() < deadline:
+            # Words and facts come after the graph; the page says to look again.
+            reads = re.fullmatch(r"(recollect (timeline|ask|facts) .+\n)+", commands)
+            while reads and missing(text, printed) and time.monotonic() < deadline:
                 printed = bash(commands)
             assert missing(text, printed) is None, printed
     assert printed.strip() == (clone / ".recollect/run/api-key").read_text().strip()
