@@ -35,8 +35,7 @@ local call, sub, find = redis.call, string.sub, string.find
 local upto, partition = KEYS[1], tonumber(ARGV[1])
 if (call('GET', KEYS[2]) or '') ~= ARGV[2] then return 0 end
 local last = call('HGET', upto, partition) or '0'
-if last == ARGV[4] then return 1 end
-if last ~= ARGV[3] then return 0 end
+if last ~= ARGV[3] then return last == ARGV[4] and 1 or 0 end
 
 local function put(name, item)
   local items = call('GET', name) or ''
@@ -108,6 +107,15 @@ def items_of(value: bytes | None, key: bytes) -> list[Item]:
     if value is None or key[_PRINT] not in value:
         return []
     return [item for item in items_in(value) if item.print == key[_PRINT]]
+
+
+def has_item(value: bytes | None, item: Item) -> bool:
+    """Whether a bucket's string has an item."""
+    packed, value = item.packed(), value or b""
+    at = value.find(packed)
+    while at >= 0 and at % _ITEM.size:
+        at = value.find(packed, at + 1)
+    return at >= 0
 
 
 class ArchivedIds:
