@@ -23,7 +23,7 @@ _ITEM: Final = Struct(">3sBI")
 _RECORD: Final = Struct(">16sI")
 _PRINT: Final = slice(4, 7)
 """Of a key: its first four bytes name the bucket."""
-AT_ONCE: Final = 500
+PACKED_AT_ONCE: Final = 500
 """Entries of one call, which keeps Redis for a millisecond or two."""
 
 # KEYS: up to where rows were packed, boundary. ARGV: partition, boundary expected, number expected,
@@ -146,7 +146,7 @@ class ArchivedIds:
 
         Args:
             boundary: of the partition, as the caller knows it.
-            entries: of one partition, without a gap, at most `AT_ONCE`.
+            entries: of one partition, without a gap, at most `PACKED_AT_ONCE`.
             upto: number up to which rows were packed; None: the one before these entries.
 
         Returns:

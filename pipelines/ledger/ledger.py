@@ -380,7 +380,9 @@ class Ledger:
         items: dict[int, list[Item]] = {}
         for number, _, partition, _, seq in _KNOWN.iter_unpack(reply[_CLOCK.size :]):
             items.setdefault(number, []).append(Item(b"", partition, seq))
-        boundaries = self._boundaries(item.partition for places in items.values() for item in places)
+        boundaries = self._boundaries(
+            item.partition for places in items.values() for item in places
+        )
         left = _Chunk([], [], [])
         rows = zip(chunk.places, chunk.records, chunk.data, strict=True)
         for number, (place, record, data) in enumerate(rows):
@@ -580,8 +582,8 @@ class Ledger:
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """The entries of several events in two round trips; absent ones are left out.
 
-        Where one may be archived it takes a third, and the segments. One that is not what was appended has a
-        `fault`, as in `read`. Raises as `read` does.
+        Where one may be archived it takes a third, and the segments. One that is not what was
+        appended has a `fault`, as in `read`. Raises as `read` does.
         """
         digests = [event_key_digest(*key) for key in keys]
 

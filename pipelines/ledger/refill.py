@@ -10,7 +10,7 @@ import orjson
 import redis
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
-from pipelines.ledger.archived_ids import AT_ONCE, ArchivedIds
+from pipelines.ledger.archived_ids import PACKED_AT_ONCE, ArchivedIds
 from pipelines.ledger.connect import (
     DATA_FIELD,
     DIGEST_FIELD,
@@ -74,8 +74,8 @@ class Refill:
             entries: behind those that were put before.
             is_archived: they are in the archive, and stay out of the stream.
         """
-        for first in range(0, len(entries), AT_ONCE):
-            some = entries[first : first + AT_ONCE]
+        for first in range(0, len(entries), PACKED_AT_ONCE):
+            some = entries[first : first + PACKED_AT_ONCE]
             if not is_archived:
                 self._pipelined(partial(self._write, some))
                 continue

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.archive import Boundary
-from pipelines.ledger.archived_ids import AT_ONCE
+from pipelines.ledger.archived_ids import PACKED_AT_ONCE
 from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
 from pipelines.ledger.damage import noted_fault
 from pipelines.ledger.epoch import ArchiveLease
@@ -293,7 +293,7 @@ class _Pass:
             ArchiverUnderWay: another archiver was faster.
         """
         while last < boundary.seq and self._lease.held:
-            entries = self._archive.behind(partition, boundary, last, AT_ONCE)
+            entries = self._archive.behind(partition, boundary, last, PACKED_AT_ONCE)
             if not self._archive.ids.pack(boundary.packed(), entries):
                 raise ArchiverUnderWay(holder=f"it packed the ids of {partition}")
             last = entries[-1].seq

@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--redis-mb", type=int, default=64)
     parser.add_argument("--text", type=int, default=_TEXT)
     parser.add_argument("--id-buckets", type=int, default=32_768)
+    parser.add_argument("--minutes", type=float, default=1e6, help="append no longer than this")
+    parser.add_argument("--no-drill", action="store_true", help="neither backup nor restore")
     options = parser.parse_args()
     _count_as_folded()
     with (
@@ -62,7 +64,9 @@ def main() -> None:
             )
         ) as services,
     ):
-        _measure(services, options.events, options.text)
+        most_s = options.minutes * 60
+        if _measure(services, options.events, options.text, most_s) and not options.no_drill:
+            _drill(services)
 
 
 def _count_as_folded() -> None:
@@ -94,7 +98,8 @@ def _archiving(settings: Settings) -> Iterator[None]:
         process.join()
 
 
-def _measure(services: Services, events: int, text: int) -> None:
+def _measure(services: Services, events: int, text: int, most_s: float) -> bool:
+    """Whether all of them got in."""
     ledger = services.ledger
     empty, limit = ledger.memory()
     refused, most, begun = 0, 0, time.perf_counter()
@@ -112,8 +117,11 @@ def _measure(services: Services, events: int, text: int) -> None:
                     time.sleep(0.5)
                     if refused > _LOOKS:
                         _say("given up", f"full at {first:,} events")
-                        return
+                        return False
             most = max(most, ledger.memory()[0])
+            if time.perf_counter() - begun > most_s:
+                events = first + len(batch)
+                break
         seconds = time.perf_counter() - begun
     _say("appended", f"{events:,} events in {seconds:.0f} s, {events / seconds:,.0f}/s")
     _say("refused for want of memory", f"{refused} batches")
@@ -126,7 +134,8 @@ def _measure(services: Services, events: int, text: int) -> None:
     )
     _say("the rest by hand", f"{last.archived:,}")
     _say(
-        "left in Redis", f"{(ledger.memory()[0] - empty) / events:.0f} bytes an event: the id index"
+        "left in Redis",
+        f"{(ledger.memory()[0] - empty) / events:.1f} bytes an event: where each stands",
     )
     size = sum(
         path.stat().st_size for path in Path(services.settings.archive_url or "").rglob("*.*")
@@ -144,7 +153,7 @@ def _measure(services: Services, events: int, text: int) -> None:
         read = sum(len(block) for n in range(ledger.partitions) for block in fresh.ledger.scan(n))
         _say("read as one sequence", f"{read:,} at {read / (time.perf_counter() - begun):,.0f}/s")
     assert read == events
-    _drill(services)
+    return True
 
 
 def _drill(services: Services) -> None:

@@ -79,6 +79,7 @@ def test_killed_at_each_step_it_loses_and_doubles_nothing(make: Make, redis_url:
         killed.stdin.close()
     assert outcomes == ["killed"] * 16
     before = answers(stack)
+    assert all(place.duplicate for place in stack.append(*stack.events))
     stack.services.redis.delete(stack.ledger.keys.archive_lease)
     stack.archive()
     assert answers(stack.reopened()) == before
