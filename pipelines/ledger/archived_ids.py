@@ -67,6 +67,12 @@ call('HSET', upto, partition, ARGV[4])
 return 1
 """
 
+_REPLACE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+
 
 class Item(NamedTuple):
     """Where an event may stand.
@@ -171,9 +177,6 @@ class ArchivedIds:
 
     def replace(self, bucket: int, before: bytes, items: Sequence[Item]) -> bool:
         """Write a bucket anew, if it still is as the caller has read it."""
-        name, after = self._keys.archived_ids(bucket), b"".join(item.packed() for item in items)
-        script = (
-            "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end "
-            "redis.call('SET', KEYS[1], ARGV[2]) return 1"
-        )
-        return bool(call_patiently(lambda: self._redis.eval(script, 1, name, before, after)))
+        after = b"".join(item.packed() for item in items)
+        arguments = (self._keys.archived_ids(bucket), before, after)
+        return bool(call_patiently(lambda: self._redis.eval(_REPLACE, 1, *arguments)))

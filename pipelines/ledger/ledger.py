@@ -347,7 +347,7 @@ class Ledger:
                 if len(reply) == _CLOCK.size:
                     new = chunk, reply
                 elif reply[_STATUS_AT] == _MAYBE:
-                    left = self._looked_up(chunk, reply, queue, events, outcomes)
+                    left = self._looked_up(chunk, reply, queue, outcomes=outcomes, events=events)
                     if left.places:
                         queue.again(left)
                         continue
@@ -370,8 +370,9 @@ class Ledger:
         chunk: _Chunk,
         reply: bytes,
         queue: _Chunks,
-        events: Sequence[Event],
+        *,
         outcomes: list[Outcome | None],
+        events: Sequence[Event],
     ) -> _Chunk:
         """What is left of a chunk when the archive was asked for those that may be in it.
 
@@ -388,11 +389,10 @@ class Ledger:
         for number, (place, record, data) in enumerate(rows):
             places = items.get(number, [])
             if places:
-                outcome = queue.away or self._archived_outcome(record, places, boundaries)
+                event_id = events[place[0]].event_id
+                outcome = queue.away or self._archived_outcome(event_id, record, places, boundaries)
                 if isinstance(outcome, ArchiveUnavailable):
                     queue.away = outcome  # a place that hangs is not waited for at each event
-                if isinstance(outcome, EventConflict):
-                    outcome = EventConflict(event_id=events[place[0]].event_id)
                 if outcome is not None:
                     outcomes[place[0]] = outcome
                     continue
@@ -404,7 +404,11 @@ class Ledger:
         return left
 
     def _archived_outcome(
-        self, record: bytes, items: Sequence[Item], boundaries: Mapping[int, Boundary]
+        self,
+        event_id: str,
+        record: bytes,
+        items: Sequence[Item],
+        boundaries: Mapping[int, Boundary],
     ) -> Outcome | None:
         """Of an event that may be archived at some places; None: it stands at none of them."""
         key, digest = record[:DIGEST_BYTES], record[DIGEST_BYTES : 2 * DIGEST_BYTES]
@@ -415,7 +419,7 @@ class Ledger:
         if entry is None:
             return None
         if content_digest(entry.data) != digest:
-            return EventConflict(event_id="")
+            return EventConflict(event_id=event_id)
         return Appended(entry.position, entry.partition, duplicate=True)
 
     def _boundaries(self, partitions: Iterable[int]) -> Mapping[int, Boundary]:
