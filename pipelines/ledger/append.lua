@@ -22,6 +22,7 @@ local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
 local ARCHIVED_KEY = '{@PREFIX@:%d}:archived'
 local FENCES_KEY = '@PREFIX@:fences'
 local ARCHIVED_IDS_KEY = '@PREFIX@:archived-ids'
+local ITEMS_KEY = '@PREFIX@:archived-ids:%d'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
 local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
 local FENCED, MAYBE = '\6', '\7'
@@ -126,18 +127,20 @@ local function is_fenced(fence)
   return fenced[fence]
 end
 
-local function bucket_of(field)
-  local b1, b2, b3, b4 = byte(field, 1, 4)
+-- Of the key that begins behind a place in a string.
+local function bucket_of(text, start)
+  local b1, b2, b3, b4 = byte(text, start + 1, start + 4)
   return (((b1 * 256 + b2) * 256 + b3) * 256 + b4) % BUCKETS
 end
 
 -- Tells where among archived events one may be that has no row in the index.
-local function look(index)
-  local field, _, _, fence, looked = record(RECORD, records, index * RECORD_BYTES + 1)
-  local items = call('GET', format(ARCHIVED_IDS_KEY .. ':%d', bucket_of(field)))
-  if not items then return end
-  local print, places, sum = sub(field, 5, 7), {}, 0
+local function look(index, items)
+  local start = index * RECORD_BYTES
+  local print = sub(records, start + 5, start + 7)
   local at = find(items, print, 1, true)
+  if not at then return end
+  local field, _, _, fence, looked = record(RECORD, records, start + 1)
+  local places, sum = {}, 0
   while at do
     local seq = at % 8 == 1 and record('>I4', items, at + 4) or 0
     if seq > 0 then
@@ -147,14 +150,20 @@ local function look(index)
     at = find(items, print, at + 1, true)
   end
   if #places == 0 or sum == looked or is_fenced(fence)
-      or call('HEXISTS', format(BUCKET_KEY, bucket_of(field)), field) == 1 then
+      or call('HEXISTS', format(BUCKET_KEY, bucket_of(field, 0)), field) == 1 then
     return
   end
   reply[#reply + 1] = table.concat(places)
 end
 
 if call('EXISTS', ARCHIVED_IDS_KEY) == 1 then
-  for index = 0, #ARGV - 3 do look(index) end
+  local names = {}
+  for i = 1, #ARGV - 2 do
+    names[i] = format(ITEMS_KEY, bucket_of(records, (i - 1) * RECORD_BYTES))
+  end
+  for i, items in ipairs(call('MGET', unpack(names))) do
+    if items then look(i - 1, items) end
+  end
   if #reply > 1 then return table.concat(reply) end
 end
 
@@ -165,7 +174,7 @@ local function append(index, data)
     return
   end
   if not streams[partition] then open(partition) end
-  local bucket = format(BUCKET_KEY, bucket_of(field))
+  local bucket = format(BUCKET_KEY, bucket_of(field, 0))
   local seq = seqs[partition] + 1
   -- Index first: one call tells whether the event is new, and takes its place.
   if halted[partition] or call('HSETNX', bucket, field,
