@@ -21,7 +21,7 @@ local STREAM_KEY, SEQ_KEY = '{@PREFIX@:%d}:ledger', '{@PREFIX@:%d}:seq'
 local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
 local ARCHIVED_KEY = '{@PREFIX@:%d}:archived'
 local FENCES_KEY = '@PREFIX@:fences'
-local ARCHIVED_IDS_KEY = '@PREFIX@:archived-ids'
+local ARCHIVE_KEY, ARCHIVED_IDS_KEY = '@PREFIX@:archive', '@PREFIX@:archived-ids'
 local ITEMS_KEY = '@PREFIX@:archived-ids:%d'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
 local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
@@ -156,7 +156,8 @@ local function look(index, items)
   reply[#reply + 1] = table.concat(places)
 end
 
-if call('EXISTS', ARCHIVED_IDS_KEY) == 1 then
+-- Either key says that there may be some: none of them alone can be lost and double an event.
+if call('EXISTS', ARCHIVE_KEY, ARCHIVED_IDS_KEY) > 0 then
   local names = {}
   for i = 1, #ARGV - 2 do
     names[i] = format(ITEMS_KEY, bucket_of(records, (i - 1) * RECORD_BYTES))
