@@ -134,10 +134,10 @@ class ArchivedIds:
     """
 
     def __init__(self, client: redis.Redis, keys: LedgerKeys, *, id_buckets: int) -> None:
-        self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
+        self.id_buckets = id_buckets
         self._keys = keys
-        self._id_buckets = id_buckets
         text = _PACK.replace("@PREFIX@", keys.prefix).replace("@BUCKETS@", str(id_buckets))
+        self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._pack: Any = self._redis.register_script(text)
 
     def packed_up_to(self, partitions: int) -> list[int]:
@@ -173,7 +173,7 @@ class ArchivedIds:
 
     def values_of(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """What stands in the buckets of some events."""
-        return self.values([bucket_of(key, self._id_buckets) for key in keys])
+        return self.values([bucket_of(key, self.id_buckets) for key in keys])
 
     def replace(self, bucket: int, before: bytes, items: Sequence[Item]) -> bool:
         """Write a bucket anew, if it still is as the caller has read it."""

@@ -45,7 +45,6 @@ class Refill:
     def __init__(self, client: redis.Redis, keys: LedgerKeys, *, id_buckets: int) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
-        self._id_buckets = id_buckets
         self._ids = ArchivedIds(client, keys, id_buckets=id_buckets)
 
     def begin(self, partitions: int) -> bool:
@@ -61,8 +60,8 @@ class Refill:
             *(*streams, *counters, keys.format, keys.clock, keys.epoch, keys.faults, keys.archive),
             *(keys.fences, keys.archived_ids_upto),
             *(name(one) for name in (keys.archived, keys.restored) for one in range(partitions)),
-            *map(keys.ids, range(self._id_buckets)),
-            *map(keys.archived_ids, range(self._id_buckets)),
+            *map(keys.ids, range(self._ids.id_buckets)),
+            *map(keys.archived_ids, range(self._ids.id_buckets)),
         ]
         self._pipelined(lambda pipeline: [pipeline.unlink(key) for key in ours])
         return True
@@ -102,7 +101,7 @@ class Refill:
             except UndecodableEntry:
                 continue  # it never was in the index
             key = event_key_digest(event.tenant, event.event_id)
-            bucket = bucket_of(key, self._id_buckets)
+            bucket = bucket_of(key, self._ids.id_buckets)
             place = Place(content_digest(entry.data), *entry[:3])
             pipeline.hset(self._keys.ids(bucket), key, place.packed())
 
@@ -128,7 +127,7 @@ class Refill:
         shape = {
             "version": FORMAT_VERSION,
             "partitions": len(manifests),
-            "id_buckets": self._id_buckets,
+            "id_buckets": self._ids.id_buckets,
             "created_at_ms": identity.rpartition(":")[2],
         }
         last = max(manifest.last_position for manifest in manifests)
