@@ -107,10 +107,10 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     if answer is None:
         return None
     first = answer.evidence[0] if answer.evidence else None
-    said = {_summary(node) for node in response.nodes if node.node_id == first}
+    words = {_summary(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):
         value = ", ".join(map(str, answer.value))
-    elif answer.value is not None and answer.value not in said:
+    elif answer.value is not None and answer.value not in words:
         value = str(answer.value)
     return AnswerHead(value, bool(response.meta.answered), first)
