@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.operators import Operator
+from api.retrieval.plan import Operator
 from api.retrieval.story_answer import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind
