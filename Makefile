@@ -32,7 +32,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-adapters test-containers test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm lock clean
+.PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,13 @@ test-adapters: setup $(ADAPTERS)/.installed ## adapters with the real frameworks
 
 test-containers: setup ## the contracts on the official images of Redis, Valkey and Neo4j; needs an engine
 	$(BIN)/python -m tests.containers $(PYTEST_ARGS)
+
+test-s3: setup ## an archive and a backup in a bucket, on a server of its own (200 MB)
+	$(PYTHON) -m venv --system-site-packages $(VENV)/s3
+	echo "$(CURDIR)/$$(echo $(VENV)/lib/python3*/site-packages)" > \
+		"$$(echo $(VENV)/s3/lib/python3*/site-packages)/recollect.pth"
+	$(VENV)/s3/bin/python -m pip install --quiet 's3fs>=2025.9' 'moto[s3]>=5.2,<6' flask flask-cors
+	PYTHONPATH=. $(VENV)/s3/bin/python -m pytest tests/contracts/test_archive_s3.py $(PYTEST_ARGS)
 
 test-torch: setup ## the other backend of embeddings, in an environment of its own (gigabytes)
 	$(PYTHON) -m venv --system-site-packages $(VENV)/torch

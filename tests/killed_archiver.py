@@ -14,6 +14,7 @@ from typing import Any
 
 from pipelines.ledger.archive import Archive
 from pipelines.ledger.archive_store import ArchiveStore
+from pipelines.ledger.archived_ids import ArchivedIds
 from pipelines.operations import archive as archiving
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
@@ -22,6 +23,7 @@ from tests.archive_support import SEGMENT_ENTRIES
 _STEPS = (
     *((ArchiveStore, name) for name in ("get", "put", "names", "remove")),
     (Archive, "move"),
+    (ArchivedIds, "pack"),
     (os, "fsync"),
 )
 

@@ -2,11 +2,16 @@
 --
 -- ARGV: the latest time that the caller believes (ms u64) and the id of the request or '', a
 -- record for each event joined into one string (key digest 16 B, content digest 16 B, partition
--- u16, fence 16 B), then the canonical JSON of each. Reply, one string:
+-- u16, fence 16 B, looked u64), then the canonical JSON of each. Reply, one string:
 -- the clock's ms u64 and the seq u32 before the first new event, the others follow it in order;
 -- then a record for each event that is not new: its index u16 from 0, status u8, and the place
 -- (partition u16, ms u64, seq u32) of a known one. All big-endian. Few parts both ways, because
 -- each of them costs Redis, and redis-py, more than its bytes.
+--
+-- Of archived events only a few bytes of the key are here (`archived_ids.py`). Where events may be
+-- among them, nothing is appended: the reply has a record for each place where one may stand
+-- (partition, 0, number of the entry). The caller reads these, and sends those events again that
+-- stand at none of them; `looked` says which places that were: the sum of their last five bytes.
 --
 -- The text is loaded by admission alone, with the server process and the epoch it admitted
 -- written into it (@…@). So a process that nobody admitted does not know the script (NOSCRIPT),
@@ -16,9 +21,12 @@ local STREAM_KEY, SEQ_KEY = '{@PREFIX@:%d}:ledger', '{@PREFIX@:%d}:seq'
 local RESTORED_KEY, FAULTS_KEY = '{@PREFIX@:%d}:restored', '@PREFIX@:faults'
 local ARCHIVED_KEY = '{@PREFIX@:%d}:archived'
 local FENCES_KEY = '@PREFIX@:fences'
+local ARCHIVE_KEY, ARCHIVED_IDS_KEY = '@PREFIX@:archive', '@PREFIX@:archived-ids'
+local ITEMS_KEY = '@PREFIX@:archived-ids:%d'
 local BUCKETS, REPLICATION = @BUCKETS@, 'master_replid:@REPLICATION_ID@'
 local DUPLICATE, CONFLICT, HALTED, RESTORED, HOMELESS = '\1', '\2', '\3', '\4', '\5'
-local FENCED = '\6'
+local FENCED, MAYBE = '\6', '\7'
+local RECORD, RECORD_BYTES = '>c16c16Hc16I8', 58
 local NOWHERE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 -- `format` makes text of a number in a third of the time that `..` takes.
@@ -112,18 +120,62 @@ local function put_right(known, digest, data)
   return RESTORED
 end
 
-local function append(index, data)
-  local field, digest, partition, fence = record('>c16c16Hc16', records, index * 50 + 1)
+local function is_fenced(fence)
   if fences and fenced[fence] == nil then
     fenced[fence] = call('HEXISTS', FENCES_KEY, fence) == 1
   end
-  if fenced[fence] then
+  return fenced[fence]
+end
+
+-- Of the key that begins behind a place in a string.
+local function bucket_of(text, start)
+  local b1, b2, b3, b4 = byte(text, start + 1, start + 4)
+  return (((b1 * 256 + b2) * 256 + b3) * 256 + b4) % BUCKETS
+end
+
+-- Tells where among archived events one may be that has no row in the index.
+local function look(index, items)
+  local start = index * RECORD_BYTES
+  local print = sub(records, start + 5, start + 7)
+  local at = find(items, print, 1, true)
+  if not at then return end
+  local field, _, _, fence, looked = record(RECORD, records, start + 1)
+  local places, sum = {}, 0
+  while at do
+    local seq = at % 8 == 1 and record('>I4', items, at + 4) or 0
+    if seq > 0 then
+      places[#places + 1] = pack('>I2c1HI8I4', index, MAYBE, byte(items, at + 3), 0, seq)
+      sum = sum + record('>I5', items, at + 3)
+    end
+    at = find(items, print, at + 1, true)
+  end
+  if #places == 0 or sum == looked or is_fenced(fence)
+      or call('HEXISTS', format(BUCKET_KEY, bucket_of(field, 0)), field) == 1 then
+    return
+  end
+  reply[#reply + 1] = table.concat(places)
+end
+
+-- Either key says that there may be some: none of them alone can be lost and double an event.
+if call('EXISTS', ARCHIVE_KEY, ARCHIVED_IDS_KEY) > 0 then
+  local names = {}
+  for i = 1, #ARGV - 2 do
+    names[i] = format(ITEMS_KEY, bucket_of(records, (i - 1) * RECORD_BYTES))
+  end
+  for i, items in ipairs(call('MGET', unpack(names))) do
+    if items then look(i - 1, items) end
+  end
+  if #reply > 1 then return table.concat(reply) end
+end
+
+local function append(index, data)
+  local field, digest, partition, fence = record(RECORD, records, index * RECORD_BYTES + 1)
+  if is_fenced(fence) then
     reply[#reply + 1] = pack('>I2', index) .. FENCED .. NOWHERE
     return
   end
   if not streams[partition] then open(partition) end
-  local b1, b2, b3, b4 = byte(field, 1, 4)
-  local bucket = format(BUCKET_KEY, (((b1 * 256 + b2) * 256 + b3) * 256 + b4) % BUCKETS)
+  local bucket = format(BUCKET_KEY, bucket_of(field, 0))
   local seq = seqs[partition] + 1
   -- Index first: one call tells whether the event is new, and takes its place.
   if halted[partition] or call('HSETNX', bucket, field,

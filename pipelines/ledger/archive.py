@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import redis
 
 from pipelines.ledger.archive_files import ArchiveFiles
 from pipelines.ledger.archive_store import ANSWER_S, ArchiveStore
+from pipelines.ledger.archived_ids import ArchivedIds, Item
 from pipelines.ledger.connect import LOST, Entry, LedgerKeys, call_patiently
 from pipelines.ledger.sealing import Opener
 from pipelines.ledger.segments import (
@@ -25,7 +26,7 @@ from pipelines.ledger.segments import (
     manifest_file,
 )
 from pipelines.work.settings import Settings
-from projections.errors import ArchiveDamaged, ArchiveUnavailable
+from projections.errors import ArchiveDamaged, ArchiveUnavailable, LedgerUnavailable
 from projections.identity import START, Position
 
 URL_FIELD: Final = "url"
@@ -112,12 +113,20 @@ class Archive:
         client: of the ledger's Redis.
         keys: names of its keys.
         place: where the files are.
+        id_buckets: of the ledger's id index.
         opener: of entries that are sealed.
     """
 
     def __init__(
-        self, client: redis.Redis, keys: LedgerKeys, place: ArchiveAt, opener: Opener | None = None
+        self,
+        client: redis.Redis,
+        keys: LedgerKeys,
+        place: ArchiveAt,
+        *,
+        id_buckets: int,
+        opener: Opener | None = None,
     ) -> None:
+        self.ids = ArchivedIds(client, keys, id_buckets=id_buckets)
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
         self._place = place
@@ -282,6 +291,26 @@ class Archive:
         if entry is None or seq is not None:
             return entry
         return entry if entry.position == position and entry.fault != LOST else None
+
+    def of_event(
+        self, key: bytes, items: Iterable[Item], boundaries: Mapping[int, Boundary]
+    ) -> Entry | None:
+        """The archived entry of an event; None: none of the places where it may stand is its own.
+
+        Args:
+            key: digest of tenant and id.
+            items: where it may stand.
+            boundaries: of these partitions, asked for after the items.
+        """
+        for item in items:
+            boundary = boundaries[item.partition]
+            if item.seq > boundary.seq:
+                reason = f"the archive of partition {item.partition} ends before {item.seq}"
+                raise LedgerUnavailable(reason=reason)
+            entry = self.at(item.partition, boundary, START, item.seq)
+            if entry is not None and not entry.fault and entry.key == key:
+                return entry
+        return None
 
     def _between(self, manifest: Manifest, seq: int, last_seq: int) -> list[Entry]:
         entries: list[Entry] = []

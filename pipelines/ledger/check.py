@@ -1,7 +1,8 @@
 """Whether the ledger agrees with itself: streams, archive, numbers, digests, id index and clock.
 
-The entries go by in blocks, each compared with its row of the id index; then the rows are counted,
-and only when there are others than those that were seen each is looked up in its stream. What
+The entries go by in blocks, each compared with its row of the id index, or, of archived ones, with
+the item that stands in its place; then the rows are counted, and only when there are others than
+those that were seen each is looked up in its stream; and so the items, bucket by bucket. What
 follows from what is whole can be mended: a row of the index, a counter, the clock. An entry is
 never changed or taken away; its event is sent again for that.
 """
@@ -14,19 +15,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from pipelines.ledger.archived_ids import Item, has_item, items_in
 from pipelines.ledger.connect import (
     DATA_FIELD,
     SEQ_FIELD,
     Entry,
     before,
+    bucket_of,
     call_patiently,
     decode_entry,
 )
 from pipelines.ledger.damage import Place
 from pipelines.ledger.ledger import Ledger, Tail
 from projections.errors import ArchiveDamaged, UndecodableEntry
-from projections.events import content_digest, decode_event, event_partition
-from projections.identity import START, Position, event_key_digest
+from projections.events import content_digest, event_partition
+from projections.identity import START, Position
 
 TOLD: Final = 100
 """Findings that are told one by one; the rest are counted."""
@@ -119,7 +122,7 @@ class CheckReport:
 
     Attributes:
         entries: that were compared.
-        rows: of the id index.
+        rows: of the id index, with the items of archived events.
         found: how many findings of each kind.
         mended: how many of them agree now.
         told: the first of them, `TOLD` at most.
@@ -179,6 +182,8 @@ class _Check:
         self._report = CheckReport()
         self._tails: list[Tail] = []
         self._sound = 0
+        self._packed: list[int] = []
+        self._items: Counter[int] = Counter()  # by bucket, the sum of those that were seen
         self._wrong: set[bytes] = set()
         self._beyond: set[int] = set()
 
@@ -196,11 +201,13 @@ class _Check:
 
     def _compare(self) -> None:
         self._tails = self._ledger.tails()
+        self._packed = self._ledger.archive.ids.packed_up_to(len(self._tails))
         noted = self._noted()
         last_seqs = [
             self._partition(number, noted.get(number, set())) for number in range(len(self._tails))
         ]
         self._rows()
+        self._archived_ids()
         for partition, last_seq in enumerate(last_seqs):
             self._counter(partition, last_seq)
         self._clock()
@@ -266,10 +273,17 @@ class _Check:
                 continue
             if event_partition(event, self._ledger.partitions) != entry.partition:
                 self._tell(MISPLACED, "its session belongs to another partition", Where(*entry[:3]))
-            keyed.append((event_key_digest(event.tenant, event.event_id), entry))
-        self._sound += len(keyed)
+            keyed.append((entry.key, entry))
         commands = [("HGET", self._bucket(key), key) for key, _ in keyed]
-        for (key, entry), value in zip(keyed, self._ask(commands), strict=True):
+        values = self._ask(commands)
+        bare = [key for (key, _), value in zip(keyed, values, strict=True) if value is None]
+        items = iter(self._ledger.archive.ids.values_of(bare) if bare else [])
+        for (key, entry), value in zip(keyed, values, strict=True):
+            if value is None and has_item(next(items), Item.of(entry)):
+                if entry.seq <= self._packed[entry.partition]:
+                    self._seen_item(key, entry)
+                continue
+            self._sound += 1
             row = Place(content_digest(entry.data), *entry[:3])
             place = _place(value)
             if place is None or place._replace(seq=place.seq or entry.seq) != row:
@@ -282,7 +296,13 @@ class _Check:
             self._sound -= 1
             self._tell(DOUBLED, f"its event stands at {place.position}, too", Where(*entry[:3]))
             return
-        mended = self._mend(_PUT_ROW, [self._bucket(key)], [key, value or b"", row.packed()])
+        if value is None and entry.seq <= self._packed[entry.partition]:
+            self._sound -= 1
+            mended = self._repair and self._put_item(entry)
+            if mended:
+                self._seen_item(key, entry)
+        else:
+            mended = self._mend(_PUT_ROW, [self._bucket(key)], [key, value or b"", row.packed()])
         if not mended and len(self._wrong) < _WRONG_KEPT:
             self._wrong.add(key)
         kind = INDEX_MISSING if value is None else INDEX_WRONG
@@ -293,7 +313,16 @@ class _Check:
         if place.partition >= len(self._tails):
             return False
         entry = self._ledger.entry_at(place.partition, place.position)
-        return entry is not None and not entry.fault and _key_of(entry) == key
+        return entry is not None and not entry.fault and entry.key == key
+
+    def _put_item(self, entry: Entry) -> bool:
+        """Whether the item of an archived entry was put where it is missing."""
+        archive, upto = self._ledger.archive, self._packed[entry.partition]
+        boundary = archive.boundary(entry.partition).packed()
+        return archive.ids.pack(boundary, [entry], upto=upto)
+
+    def _seen_item(self, key: bytes, entry: Entry) -> None:
+        self._items[bucket_of(key, self._ledger.id_buckets)] += _number(Item.of(entry))
 
     def _noted(self) -> dict[int, set[int]]:
         """Numbers that readers have held out, by partition."""
@@ -315,10 +344,12 @@ class _Check:
     # rows that lead to no entry
 
     def _rows(self) -> None:
+        count = 0
         for rows in self._index():
-            self._report.rows += sum(not self._is_beyond(place) for *_, place in rows)
+            count += sum(not self._is_beyond(place) for *_, place in rows)
             self._beyond.update(p.partition for *_, p in rows if p and self._is_beyond(p))
-        if self._report.rows != self._sound:
+        self._report.rows += count
+        if count != self._sound:
             for rows in self._index():
                 self._look_up([row for row in rows if not self._is_beyond(row[2])])
 
@@ -359,7 +390,7 @@ class _Check:
                 self._drop(key, value, None)
 
     def _judge(self, key: bytes, value: bytes, place: Place, entry: Entry) -> None:
-        if entry.data and _key_of(entry) != key:
+        if entry.data and entry.key != key:
             self._drop(key, value, place)
 
     def _drop(self, key: bytes, value: bytes, place: Place | None) -> None:
@@ -368,6 +399,51 @@ class _Check:
         detail = "a row of the id index that leads to no entry of its event"
         where = Where(place.partition, place.position) if place else Where()
         self._tell(INDEX_STALE, detail, where, mended=mended)
+
+    # items that lead to no entry of theirs
+
+    def _archived_ids(self) -> None:
+        ids = self._ledger.archive.ids
+        for first in range(0, self._ledger.id_buckets, _BUCKETS_AT_ONCE):
+            buckets = range(first, min(first + _BUCKETS_AT_ONCE, self._ledger.id_buckets))
+            for bucket, value in zip(buckets, ids.values(buckets), strict=True):
+                items = [item for item in items_in(value) if not self._is_new(item)]
+                self._report.rows += len(items)
+                if value is not None and sum(map(_number, items)) != self._items[bucket]:
+                    self._look_at(bucket, value)
+
+    def _is_new(self, item: Item) -> bool:
+        """Whether its entry was packed since this check began."""
+        partition, seq = item.partition, item.seq
+        if partition >= len(self._tails) or seq <= self._packed[partition]:
+            return False
+        return seq <= self._ledger.archive.ids.packed_up_to(partition + 1)[partition]
+
+    def _look_at(self, bucket: int, value: bytes) -> None:
+        """Tell which items of a bucket lead to no entry of theirs, and take them away."""
+        items = [*items_in(value)]
+        right = [item for item in items if self._is_right(bucket, item)]
+        if len(right) == len(items):
+            return
+        mended = self._repair and self._ledger.archive.ids.replace(bucket, value, right)
+        detail = "what stands for an archived event leads to no entry of it"
+        for item in items:
+            if item not in right:
+                where = Where(item.partition, seq=item.seq)
+                self._tell(INDEX_STALE, detail, where, mended=mended)
+
+    def _is_right(self, bucket: int, item: Item) -> bool:
+        archive, partition = self._ledger.archive, item.partition
+        if partition >= len(self._tails):
+            return False
+        boundary = archive.boundary(partition)
+        entry = archive.at(partition, boundary, START, item.seq)
+        return (
+            entry is not None
+            and not entry.fault
+            and bucket_of(entry.key, self._ledger.id_buckets) == bucket
+            and Item.of(entry) == item
+        )
 
     # counters, clock, and streams beside
 
@@ -425,7 +501,7 @@ class _Check:
     # asking, mending, telling
 
     def _bucket(self, key: bytes) -> str:
-        return self._keys.ids(int.from_bytes(key[:4], "big") % self._ledger.id_buckets)
+        return self._keys.ids(bucket_of(key, self._ledger.id_buckets))
 
     def _ask(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The replies to commands that change nothing."""
@@ -469,10 +545,6 @@ def _place(value: bytes | None) -> Place | None:
         return None
 
 
-def _key_of(entry: Entry) -> bytes:
-    """Under which the entry's event stands in the id index; nothing: it is no event."""
-    try:
-        event = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
-    except UndecodableEntry:
-        return b""
-    return event_key_digest(event.tenant, event.event_id)
+def _number(item: Item) -> int:
+    """Of which sums are made."""
+    return int.from_bytes(item.packed(), "big")

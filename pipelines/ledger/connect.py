@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+import orjson
 import redis
 from redis import exceptions as redis_errors
 from redis.backoff import NoBackoff
@@ -39,7 +40,7 @@ from projections.errors import (
     UndecodableEntry,
 )
 from projections.events import Event, content_digest
-from projections.identity import START, Position
+from projections.identity import KEY_DIGEST_BYTES, START, Position, event_key_digest
 
 RedisClient = redis.Redis
 """For modules that hold a connection and never speak its protocol."""
@@ -235,6 +236,15 @@ class Entry(NamedTuple):
         """Hex of the content's digest, as a checkpoint keeps it; empty when it is held out."""
         return "" if self.fault else content_digest(self.data).hex()
 
+    @property
+    def key(self) -> bytes:
+        """Under which its event stands in the id index; of what is none, one that is not there."""
+        try:
+            envelope = orjson.loads(self.data)
+            return event_key_digest(str(envelope["tenant"]), str(envelope["event_id"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return bytes(KEY_DIGEST_BYTES)
+
     def opened_by(self, opener: Opener | None) -> Entry:
         """The same, opened by these keys if it is sealed."""
         return self._replace(keys=opener) if SEALED_MARK in self.data else self
@@ -271,6 +281,15 @@ class LedgerKeys:
     def ids(self, bucket: int) -> str:
         """One bucket of the id index: a hash, kept so small that Redis packs it."""
         return f"{self.prefix}:ids:{bucket}"
+
+    def archived_ids(self, bucket: int) -> str:
+        """Where the archived events of a bucket stand: a string of items."""
+        return f"{self.prefix}:archived-ids:{bucket}"
+
+    @property
+    def archived_ids_upto(self) -> str:
+        """By partition, up to which number archived entries have items instead of rows."""
+        return f"{self.prefix}:archived-ids"
 
     @property
     def clock(self) -> str:
@@ -369,6 +388,11 @@ class LedgerKeys:
     def members(self, group: str) -> str:
         """Heartbeats of a consumer group's workers."""
         return f"{self.prefix}:members:{group}"
+
+
+def bucket_of(key: bytes, buckets: int) -> int:
+    """The bucket of the id index that an event's key is in; `append.lua` says the same."""
+    return int.from_bytes(key[:4], "big") % buckets
 
 
 def decode_position(text: bytes) -> Position:

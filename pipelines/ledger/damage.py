@@ -16,7 +16,6 @@ from contextlib import suppress
 from struct import Struct
 from typing import Any, Final, NamedTuple, Self
 
-import orjson
 import redis
 from redis.exceptions import RedisError
 
@@ -27,11 +26,12 @@ from pipelines.ledger.connect import (
     UNPROVEN,
     Entry,
     LedgerKeys,
+    bucket_of,
     call_patiently,
 )
 from pipelines.ledger.sealing import Opener
-from projections.events import DIGEST_BYTES, content_digest
-from projections.identity import Position, event_key_digest
+from projections.events import content_digest
+from projections.identity import Position
 
 _PLACE: Final = Struct(">16sHQI")
 _NUMBER: Final = Struct(">I")
@@ -207,12 +207,12 @@ class Damage:
         unproven = [entry for entry in entries if entry.fault == UNPROVEN]
         if not unproven:
             return list(entries)
-        keys = [_key_digest(entry.data) for entry in unproven]
+        keys = [entry.key for entry in unproven]
 
         def ask() -> list[bytes | None]:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for key in keys:
-                    bucket = int.from_bytes(key[:4], "big") % self._id_buckets
+                    bucket = bucket_of(key, self._id_buckets)
                     pipeline.hget(self._keys.ids(bucket), key)
                 values: list[bytes | None] = pipeline.execute()
                 return values
@@ -280,12 +280,3 @@ def numbered(
         row.append(entry)
         after, expected = entry.position, seq + 1
     return row
-
-
-def _key_digest(data: bytes) -> bytes:
-    """Under which an event stands in the id index; of what is none, one that is not there."""
-    try:
-        envelope = orjson.loads(data)
-        return event_key_digest(str(envelope["tenant"]), str(envelope["event_id"]))
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return bytes(DIGEST_BYTES)

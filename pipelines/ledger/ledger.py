@@ -20,10 +20,12 @@ from typing import Any, NamedTuple, Protocol, Self
 import redis
 
 from pipelines.ledger.archive import AS_RECORDED, Archive, ArchiveAt, Boundary
+from pipelines.ledger.archived_ids import Item, items_of
 from pipelines.ledger.connect import (
     PATIENCE_S,
     Entry,
     LedgerKeys,
+    bucket_of,
     call_patiently,
     decode_entry,
     is_not_admitted,
@@ -44,7 +46,7 @@ from projections.errors import (
     RecollectError,
     SubjectErased,
 )
-from projections.events import Event, content_digest, encode_event, event_partition
+from projections.events import DIGEST_BYTES, Event, content_digest, encode_event, event_partition
 from projections.identity import START, Position, event_key_digest
 from projections.operations import Checkpoint
 
@@ -59,13 +61,16 @@ _CHUNK_EVENTS = 128
 _FIRST_CHUNK_EVENTS = 32  # Redis has nothing to do before the first is encoded
 _CHUNK_BYTES = 1024 * 1024
 # Forms of `append.lua`: what is sent of an event beside its JSON (key digest, content digest,
-# partition, fence); ms and seq before the first new event; an event that is not new (number in
-# the chunk, status, place); the latest time that the caller believes.
-_RECORD = Struct(">16s16sH16s")
+# partition, fence; nobody has looked yet); ms and seq before the first new event; an event that is
+# not new (number in the chunk, status, place); the latest time that the caller believes; which
+# places among the archived events were looked at.
+_RECORD = Struct(">16s16sH16s8x")
 _CLOCK = Struct(">QI")
 _KNOWN = Struct(">HBHQI")
 _LIMIT = Struct(">Q")
-_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS, _FENCED = range(1, 7)
+_DUPLICATE, _CONFLICT, _HALTED, _RESTORED, _HOMELESS, _FENCED, _MAYBE = range(1, 8)
+_LOOKED = Struct(">Q")
+_STATUS_AT = _CLOCK.size + 2
 
 # One reply, one moment: over all partitions, nothing is appended between two of these.
 _TAILS = """
@@ -89,7 +94,8 @@ class Appended(NamedTuple):
 
 
 Outcome = Appended | RecollectError
-"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent, SubjectErased. Returned, not
+"""Of one event: its place, or EventConflict, GraphAhead, InvalidEvent, SubjectErased, or, where it
+may be archived and the archive cannot be read, ArchiveUnavailable, ArchiveDamaged. Returned, not
 raised."""
 
 
@@ -208,7 +214,9 @@ class Ledger:
         self._patience_s = patience_s
         beside = beside or BesideRedis()
         self.vault = beside.vault or Vault(Fences(redis, self.keys), None)
-        self.archive = Archive(redis, self.keys, beside.archive, self.vault)
+        self.archive = Archive(
+            redis, self.keys, beside.archive, id_buckets=id_buckets, opener=self.vault
+        )
         self._admission = Admission(
             redis,
             self.keys,
@@ -338,6 +346,11 @@ class Ledger:
                 reply = connection.read_response()
                 if len(reply) == _CLOCK.size:
                     new = chunk, reply
+                elif reply[_STATUS_AT] == _MAYBE:
+                    left = self._looked_up(chunk, reply, queue, outcomes=outcomes, events=events)
+                    if left.places:
+                        queue.again(left)
+                        continue
                 else:
                     self._settle(chunk, reply, events, outcomes)
                 queue.done()
@@ -351,6 +364,68 @@ class Ledger:
             pool.release(connection)
             if new is not None:
                 _place_new(*new, outcomes)
+
+    def _looked_up(
+        self,
+        chunk: _Chunk,
+        reply: bytes,
+        queue: _Chunks,
+        *,
+        outcomes: list[Outcome | None],
+        events: Sequence[Event],
+    ) -> _Chunk:
+        """What is left of a chunk when the archive was asked for those that may be in it.
+
+        Where it cannot be read, only the events that may be in it are refused.
+        """
+        items: dict[int, list[Item]] = {}
+        for number, _, partition, _, seq in _KNOWN.iter_unpack(reply[_CLOCK.size :]):
+            items.setdefault(number, []).append(Item(b"", partition, seq))
+        boundaries = self._boundaries(
+            item.partition for places in items.values() for item in places
+        )
+        left = _Chunk([], [], [])
+        rows = zip(chunk.places, chunk.records, chunk.data, strict=True)
+        for number, (place, record, data) in enumerate(rows):
+            places = items.get(number, [])
+            if places:
+                event_id = events[place[0]].event_id
+                outcome = queue.away or self._archived_outcome(event_id, record, places, boundaries)
+                if isinstance(outcome, ArchiveUnavailable):
+                    queue.away = outcome  # a place that hangs is not waited for at each event
+                if outcome is not None:
+                    outcomes[place[0]] = outcome
+                    continue
+                looked = sum(item.place for item in places)
+                record = record[: -_LOOKED.size] + _LOOKED.pack(looked)
+            left.places.append(place)
+            left.records.append(record)
+            left.data.append(data)
+        return left
+
+    def _archived_outcome(
+        self,
+        event_id: str,
+        record: bytes,
+        items: Sequence[Item],
+        boundaries: Mapping[int, Boundary],
+    ) -> Outcome | None:
+        """Of an event that may be archived at some places; None: it stands at none of them."""
+        key, digest = record[:DIGEST_BYTES], record[DIGEST_BYTES : 2 * DIGEST_BYTES]
+        try:
+            entry = self.archive.of_event(key, items, boundaries)
+        except (ArchiveUnavailable, ArchiveDamaged) as error:
+            return error
+        if entry is None:
+            return None
+        if content_digest(entry.data) != digest:
+            return EventConflict(event_id=event_id)
+        return Appended(entry.position, entry.partition, duplicate=True)
+
+    def _boundaries(self, partitions: Iterable[int]) -> Mapping[int, Boundary]:
+        """Up to where these are archived, all of one moment."""
+        wanted = [*set(partitions)]
+        return dict(zip(wanted, self.archive.boundaries(wanted), strict=True)) if wanted else {}
 
     def _settle(
         self,
@@ -511,47 +586,54 @@ class Ledger:
     def find_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """The entries of several events in two round trips; absent ones are left out.
 
-        What is archived takes a third, and its segments. One that is not what was appended has a
-        `fault`, as in `read`. Raises as `read` does.
+        Where one may be archived it takes a third, and the segments. One that is not what was
+        appended has a `fault`, as in `read`. Raises as `read` does.
         """
         digests = [event_key_digest(*key) for key in keys]
 
-        def ask() -> tuple[list[Any], list[Any]]:
+        def ask() -> tuple[list[Place | None], list[Any]]:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for digest in digests:
-                    bucket = int.from_bytes(digest[:4], "big") % self.id_buckets
-                    pipeline.hget(self.keys.ids(bucket), digest)
+                    pipeline.hget(self.keys.ids(bucket_of(digest, self.id_buckets)), digest)
                 places = [
                     None if packed is None else Place.unpacked(packed)
                     for packed in pipeline.execute()
                 ]
-                for place in places:
-                    if place is not None:
-                        position = str(place.position)
-                        pipeline.xrange(self.keys.stream(place.partition), position, position)
+                for digest, place in zip(digests, places, strict=True):
+                    if place is None:  # what has no row any more has left its item before
+                        bucket = bucket_of(digest, self.id_buckets)
+                        pipeline.get(self.keys.archived_ids(bucket))
+                        continue
+                    position = str(place.position)
+                    pipeline.xrange(self.keys.stream(place.partition), position, position)
                 return places, pipeline.execute()
 
         places, replies = call_patiently(ask, patience_s=self._patience_s)
-        indexed = [
-            (key, place) for key, place in zip(keys, places, strict=True) if place is not None
+        items = [
+            [] if place else items_of(reply, digest)
+            for digest, place, reply in zip(digests, places, replies, strict=True)
         ]
-        missed = {
-            place.partition for (_, place), reply in zip(indexed, replies, strict=True) if not reply
-        }
-        boundaries = (
-            dict(zip(missed, self.archive.boundaries([*missed]), strict=True)) if missed else {}
+        boundaries = self._boundaries(
+            [
+                *(item.partition for several in items for item in several),
+                *(p.partition for p, reply in zip(places, replies, strict=True) if p and not reply),
+            ]
         )
-        judged = [
-            self._damage.compared(
-                place,
-                self._entry(place.partition, reply[0])
-                if reply
-                else self._archived(place.partition, place.position, place.seq, boundaries),
-            )
-            for (_, place), reply in zip(indexed, replies, strict=True)
-        ]
-        judged = self._damage.mended_if_needed(judged)
-        return {key: entry for (key, _), entry in zip(indexed, judged, strict=True)}
+        entries: dict[tuple[str, str], Entry] = {}
+        for index, key in enumerate(keys):
+            place, reply, entry = places[index], replies[index], None
+            if place is None:
+                entry = self.archive.of_event(digests[index], items[index], boundaries)
+            elif reply:
+                entry = self._entry(place.partition, reply[0])
+            else:
+                entry = self._archived(place.partition, place.position, place.seq, boundaries)
+            if place is not None:
+                entry = self._damage.compared(place, entry)
+            if entry is not None:
+                entries[key] = entry
+        judged = self._damage.mended_if_needed([*entries.values()])
+        return dict(zip(entries, judged, strict=True))
 
     def _archived(
         self,
@@ -681,11 +763,16 @@ def _place_new(chunk: _Chunk, reply: bytes, outcomes: list[Outcome | None]) -> N
 
 
 class _Chunks:
-    """The chunks not yet acknowledged: the one under way, and the one made meanwhile."""
+    """The chunks not yet acknowledged: the one under way, and the one made meanwhile.
+
+    Attributes:
+        away: why the archive could not be asked, once it could not.
+    """
 
     def __init__(self, chunks: Iterator[_Chunk]) -> None:
         self._rest = chunks
         self._made: deque[_Chunk] = deque()
+        self.away: ArchiveUnavailable | None = None
 
     def first(self) -> _Chunk | None:
         """The one to send; None when all are acknowledged."""
@@ -694,10 +781,13 @@ class _Chunks:
         return self._made[0] if self._made else None
 
     def prepare(self) -> None:
-        """Encode one more."""
-        chunk = next(self._rest, None)
-        if chunk is not None:
+        """Encode one more, behind the one under way."""
+        if len(self._made) <= 1 and (chunk := next(self._rest, None)) is not None:
             self._made.append(chunk)
+
+    def again(self, chunk: _Chunk) -> None:
+        """Of the first, this is left to be sent."""
+        self._made[0] = chunk
 
     def done(self) -> None:
         """The first is acknowledged."""

@@ -10,6 +10,7 @@ import orjson
 import redis
 
 from pipelines.ledger.archive import URL_FIELD, Boundary
+from pipelines.ledger.archived_ids import PACKED_AT_ONCE, ArchivedIds
 from pipelines.ledger.connect import (
     DATA_FIELD,
     DIGEST_FIELD,
@@ -18,16 +19,15 @@ from pipelines.ledger.connect import (
     SEQ_FIELD,
     Entry,
     LedgerKeys,
+    bucket_of,
     call_patiently,
 )
 from pipelines.ledger.damage import Place, noted_fault
 from pipelines.ledger.epoch import FORMAT_VERSION
 from pipelines.ledger.segments import Manifest
-from projections.errors import UndecodableEntry
+from projections.errors import LedgerUnavailable, UndecodableEntry
 from projections.events import DIGEST_BYTES, content_digest, decode_event
 from projections.identity import event_key_digest
-
-_ENTRIES_AT_ONCE = 1_000
 
 
 class Refill:
@@ -45,7 +45,7 @@ class Refill:
     def __init__(self, client: redis.Redis, keys: LedgerKeys, *, id_buckets: int) -> None:
         self._redis: Any = client  # its types say bytes or str; undecoded replies are bytes
         self._keys = keys
-        self._id_buckets = id_buckets
+        self._ids = ArchivedIds(client, keys, id_buckets=id_buckets)
 
     def begin(self, partitions: int) -> bool:
         """Take away what a restore left that was killed; False: a ledger with entries is there."""
@@ -58,33 +58,42 @@ class Refill:
         call_patiently(lambda: self._redis.set(keys.restoring, 1))
         ours = [
             *(*streams, *counters, keys.format, keys.clock, keys.epoch, keys.faults, keys.archive),
-            keys.fences,
+            *(keys.fences, keys.archived_ids_upto),
             *(name(one) for name in (keys.archived, keys.restored) for one in range(partitions)),
-            *map(keys.ids, range(self._id_buckets)),
+            *map(keys.ids, range(self._ids.id_buckets)),
+            *map(keys.archived_ids, range(self._ids.id_buckets)),
         ]
         self._pipelined(lambda pipeline: [pipeline.unlink(key) for key in ours])
         return True
 
     def put(self, entries: Sequence[Entry], *, is_archived: bool) -> None:
-        """Write entries of a partition, in order: into the id index, and into the stream.
+        """Write entries of a partition, in order: into the stream and the index of ids.
 
         Args:
             entries: behind those that were put before.
             is_archived: they are in the archive, and stay out of the stream.
         """
-        for first in range(0, len(entries), _ENTRIES_AT_ONCE):
-            some = entries[first : first + _ENTRIES_AT_ONCE]
-            self._pipelined(partial(self._write, some, is_archived))
+        for first in range(0, len(entries), PACKED_AT_ONCE):
+            some = entries[first : first + PACKED_AT_ONCE]
+            if not is_archived:
+                self._pipelined(partial(self._write, some))
+                continue
+            self._pipelined(partial(self._note, some))
+            if not self._ids.pack("", some):
+                raise LedgerUnavailable(reason="something else writes into this Redis")
 
-    def _write(self, entries: Sequence[Entry], is_archived: bool, pipeline: Any) -> None:
+    def _note(self, entries: Sequence[Entry], pipeline: Any) -> None:
         for entry in entries:
-            if not is_archived and entry.fault != LOST:
+            if entry.fault:
+                pipeline.hset(self._keys.faults, *noted_fault(entry))
+
+    def _write(self, entries: Sequence[Entry], pipeline: Any) -> None:
+        for entry in entries:
+            if entry.fault != LOST:
                 pipeline.xadd(
                     self._keys.stream(entry.partition), _fields(entry), str(entry.position)
                 )
             if entry.fault:
-                if is_archived:
-                    pipeline.hset(self._keys.faults, *noted_fault(entry))
                 continue
             try:
                 # What is sealed stays so: an index needs neither the user nor the payload.
@@ -92,7 +101,7 @@ class Refill:
             except UndecodableEntry:
                 continue  # it never was in the index
             key = event_key_digest(event.tenant, event.event_id)
-            bucket = int.from_bytes(key[:4], "big") % self._id_buckets
+            bucket = bucket_of(key, self._ids.id_buckets)
             place = Place(content_digest(entry.data), *entry[:3])
             pipeline.hset(self._keys.ids(bucket), key, place.packed())
 
@@ -118,7 +127,7 @@ class Refill:
         shape = {
             "version": FORMAT_VERSION,
             "partitions": len(manifests),
-            "id_buckets": self._id_buckets,
+            "id_buckets": self._ids.id_buckets,
             "created_at_ms": identity.rpartition(":")[2],
         }
         last = max(manifest.last_position for manifest in manifests)

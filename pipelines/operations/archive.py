@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.archive import Boundary
+from pipelines.ledger.archived_ids import PACKED_AT_ONCE
 from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
 from pipelines.ledger.damage import noted_fault
 from pipelines.ledger.epoch import ArchiveLease
@@ -217,19 +218,23 @@ class _Pass:
         low, tails = lowest(self._services, self._ledger.partitions), self._ledger.tails()
         limits = self._limits(low, tails)
         boundaries = self._archive.boundaries(range(len(tails)))
+        packed = self._archive.ids.packed_up_to(len(tails))
         fewest = self._fewest.entries if self._fewest == WHOLE else 1
         due = [
             partition
             for partition, limit in enumerate(limits)
             if limit - boundaries[partition].seq >= fewest
+            or packed[partition] < boundaries[partition].seq
         ]
         if due:  # else the place is not even asked
             self._claim(boundaries)
         for partition in due:
             limit = limits[partition]
             boundary = self._adopted(partition, boundaries[partition], limit)
+            last = self._packed(partition, boundary, packed[partition])
             while self._lease.held and (entries := self._next(partition, boundary, limit)):
                 boundary = self._archived(partition, boundary, entries)
+                last = self._packed(partition, boundary, last)
             if boundary.seq:
                 self._archive.files.tidy(self._manifest(partition, boundary))
         return self._report
@@ -280,6 +285,20 @@ class _Pass:
         self._report.segments += 1
         self._report.bytes += len(packed.data)
         return moved
+
+    def _packed(self, partition: int, boundary: Boundary, last: int) -> int:
+        """Put items in place of the rows of what is archived behind a number; up to where.
+
+        Raises:
+            ArchiverUnderWay: another archiver was faster.
+        """
+        while last < boundary.seq and self._lease.held:
+            entries = self._archive.behind(partition, boundary, last, PACKED_AT_ONCE)
+            if not self._archive.ids.pack(boundary.packed(), entries):
+                raise ArchiverUnderWay(holder=f"it packed the ids of {partition}")
+            last = entries[-1].seq
+            self._turned()
+        return last
 
     def _manifest(self, partition: int, boundary: Boundary) -> Manifest:
         if boundary.seq:

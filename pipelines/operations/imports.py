@@ -18,7 +18,7 @@ from consolidation.decisions import recorded_event
 from enrichment.payloads import offered_event
 from pipelines.ledger.ledger import Finder, Outcome, second_outcome
 from pipelines.operations.sources import Item, Note
-from projections.errors import EventConflict, InvalidInput, RecollectError
+from projections.errors import EventConflict, InvalidInput, LedgerUnavailable, RecollectError
 from projections.events import Event
 from projections.identity import Position
 
@@ -154,8 +154,8 @@ def import_events(
         clock: seconds since the epoch, for the rule on events of the future and for the rate.
 
     Raises:
-        LedgerUnavailable: Redis went away; what was appended stays, and importing the same
-            source again skips it as duplicates.
+        LedgerUnavailable: Redis or the archive is away; what was appended stays, and importing the
+            same source again skips it as duplicates.
     """
     judge = recorded_event if decisions else offered_event
     importing = _Import(ledger, on_problem=on_problem, on_batch=on_batch, clock=clock)
@@ -237,6 +237,8 @@ class _Import:
             self._tell(Problem(item.where, "event_id", "in the ledger with other content"))
         elif isinstance(outcome, InvalidInput):
             self.refuse(item, outcome)
+        elif isinstance(outcome, LedgerUnavailable):
+            raise outcome  # the archive is away, say: the import is run once more
         elif isinstance(outcome, RecollectError):
             report.halted += 1
             self._tell(Problem(item.where, "(partition)", str(outcome)))

@@ -79,6 +79,7 @@ def test_killed_at_each_step_it_loses_and_doubles_nothing(make: Make, redis_url:
         killed.stdin.close()
     assert outcomes == ["killed"] * 16
     before = answers(stack)
+    assert all(place.duplicate for place in stack.append(*stack.events))
     stack.services.redis.delete(stack.ledger.keys.archive_lease)
     stack.archive()
     assert answers(stack.reopened()) == before
@@ -157,6 +158,9 @@ def test_a_flipped_byte_is_never_served(make: Make) -> None:
     with pytest.raises(ArchiveDamaged, match=rule):
         fresh.ledger.find(*within.key)
     assert fresh.ledger.read(0, START, 7, after_seq=0) == entries[:7]
+    new = numbered_event(1_000)
+    outcomes = fresh.ledger.append([new, within])
+    assert [type(outcome) for outcome in outcomes] == [Appended, ArchiveDamaged]
     report = check(fresh.ledger, repair=False).as_dict()
     assert [(one["kind"], one["seq"]) for one in report["findings"]] == [("archive damaged", 8)]
     file.write_bytes(sound)
@@ -280,6 +284,11 @@ class SlowBucket(MemoryFileSystem):  # type: ignore[misc]
         time.sleep(self.pause_s)
         super().pipe_file(*arguments, **options)
 
+    def cat_file(self, *arguments: Any, **options: Any) -> bytes:
+        time.sleep(self.pause_s)
+        data: bytes = super().cat_file(*arguments, **options)
+        return data
+
 
 def test_a_bucket_that_hangs_is_given_up_in_time(
     make: Make, monkeypatch: pytest.MonkeyPatch
@@ -293,7 +302,12 @@ def test_a_bucket_that_hangs_is_given_up_in_time(
     with pytest.raises(ArchiveUnavailable, match=r"no answer within 0\.5 s about "):
         stack.archive()
     assert stack.streamed() == 60
-    assert answers(stack) == before
+    fresh = stack.reopened()
+    outcomes = fresh.ledger.append([*stack.events[:9], numbered_event(1_000)])
+    assert [type(one) for one in outcomes] == [*[ArchiveUnavailable] * 9, Appended]
+    monkeypatch.setattr(SlowBucket, "pause_s", 0.0)
+    assert stack.ledger.find_many([event.key for event in stack.events]) == before["found"]
+    assert all(place.duplicate for place in fresh.append(*stack.events))
 
 
 # -- entries that are held out, and ledgers that went back -----------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from pipelines.ledger.erasing import begin_erasure
 from pipelines.ledger.ledger import Appended
 from pipelines.ledger.refill import Refill
 from pipelines.ledger.sealing import Subject, erased_user
-from pipelines.local.servers import Neo4jServer, ValkeyServer
+from pipelines.models.loaded import Models
 from pipelines.operations.archive import archive
 from pipelines.operations.backup import backup, restore
+from pipelines.operations.consolidate import consolidate
 from pipelines.operations.erase import seal_tenant
 from pipelines.operations.rebuild import rebuild
+from pipelines.proof.verify import verify
 from pipelines.work.services import Services
 from projections.errors import (
     ArchiveDamaged,
@@ -30,9 +33,9 @@ from projections.errors import (
 )
 from tests.archive_support import ArchivedStack, Make, answers, archived_stacks, small_segments
 from tests.damage import flipped
-from tests.factories import event, sessions
-from tests.integration.stack import Stack
-from tests.servers import emptied_neo4j, emptied_valkey
+from tests.factories import event
+from tests.integration.stack import ValkeyStack
+from tests.stages.enriched import EnrichedLedger, embedder, recognizer, said
 
 pytestmark = pytest.mark.integration
 
@@ -53,32 +56,53 @@ def restored(stack: ArchivedStack, url: str, **options: Any) -> ArchivedStack:
 
 
 def test_everything_is_lost_and_comes_back(
-    make_stack: Callable[..., Stack],
-    valkey: ValkeyServer,
-    neo4j: Neo4jServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Ledger, archive, graph and derivations; then all stages are folded anew, to the same."""
     small_segments(monkeypatch)
-    events, url = sessions(4, 12), str(tmp_path / "backup")
-    stack = make_stack(archive_url=str(tmp_path / "archive"))
-    stack.append(*events)
-    stack.fold()
-    archive(stack.services, keep=4)
-    whole = stack.verify()
-    assert backup(stack.services, url).entries == len(events)
-    stack.close()
+    url, places = str(tmp_path / "backup"), ("the old harbour", "Marseille", "the library")
+    events = [
+        said(n, f"Ann met Bob at {places[n % 3]} on walk {n}.", session_id=f"session-{n % 3}")
+        for n in range(1, 25)
+    ]
+
+    archived = {"archive_url": str(tmp_path / "archive")}
+    stack = ValkeyStack(redis_url, "memory://live", **archived, derivations_url=kept(tmp_path, 1))
+    models = {"embedder": embedder(), "recognizer": recognizer()}
+    with closing(stack):
+        services = with_models(stack.services, *models.values())
+        EnrichedLedger(stack, models).take_in(*events)
+        assert consolidate(services).found.episodes_written > 0
+        archive(services, keep=4)
+        whole = verify(services)
+        entries = sum(tail.seq for tail in stack.ledger.tails())
+        assert backup(services, url).entries == entries
+
+    redis.Redis.from_url(redis_url).flushall()
     (tmp_path / "archive").rename(tmp_path / "lost")
-    emptied_valkey(valkey)
-    emptied_neo4j(neo4j)
-    with Services(stack.services.settings) as services:
-        assert restore(services, url).entries == len(events)
-        assert rebuild(services).verified.digest == whole.digest
-    back = make_stack(archive_url=str(tmp_path / "archive"))
-    report = back.verify()
-    assert (report.ok, report.events) == (True, len(events))
-    assert check(back.ledger, repair=False).ok
-    assert all(outcome.duplicate for outcome in back.append(*events))
+    fresh = {"neo4j_url": "memory://fresh", "derivations_url": kept(tmp_path, 2)}
+    with Services(services.settings.model_copy(update=fresh)) as back:
+        assert restore(back, url).entries == entries
+        with_models(back, *models.values())
+        rebuilt = rebuild(back).verified
+        assert rebuilt.ok
+        assert sorted(whole.stages) == ["consolidation", "enrichment", "projection"]
+        assert [rebuilt.stages[name].digest for name in sorted(rebuilt.stages)] == [
+            whole.stages[name].digest for name in sorted(whole.stages)
+        ]
+        assert check(back.ledger, repair=False).ok
+        again = back.ledger.append(events)
+        assert all(isinstance(one, Appended) and one.duplicate for one in again)
+
+
+def kept(folder: Path, number: int) -> str:
+    return f"sqlite://{folder}/derivations-{number}.sqlite"
+
+
+def with_models(services: Services, *models: Any) -> Services:
+    """The tests' own, which are loaded already."""
+    services.__dict__["models"] = Models(services.settings, *models)
+    return services
 
 
 @pytest.mark.parametrize("archive_of_goal", [None, "goal"])

@@ -14,7 +14,7 @@ from pipelines.ledger.ledger import Entry, Outcome
 from pipelines.operations.formats.table import chat_items, event_items
 from pipelines.operations.imports import Problem, import_events
 from pipelines.operations.sources import Item
-from projections.errors import GraphAhead
+from projections.errors import ArchiveUnavailable, GraphAhead, RecollectError
 from projections.events import Event
 from tests.fakes.ledger import FakeLedger
 
@@ -52,11 +52,18 @@ class Counting:
         return self.ledger.find(tenant, event_id)
 
 
-class Halted:
-    """A ledger all of whose partitions are halted."""
+HALTED = GraphAhead(partition=0, position="1-0", reason="lost")
+AWAY = ArchiveUnavailable(url="/archive", reason="it is not mounted")
+
+
+class Refusing:
+    """A ledger that takes no event: all its partitions are halted, say."""
+
+    def __init__(self, error: RecollectError) -> None:
+        self.error = error
 
     def append(self, events: Sequence[Event]) -> list[Outcome]:
-        return [GraphAhead(partition=0, position="1-0", reason="lost") for _ in events]
+        return [self.error for _ in events]
 
     def find(self, tenant: str, event_id: str) -> Entry | None:
         raise AssertionError
@@ -86,9 +93,14 @@ def test_the_last_position_of_each_partition_is_known_for_duplicates_too(
 
 
 def test_a_halted_partition_refuses_and_is_counted() -> None:
-    report = import_events(Halted(), event_items(jsonl(envelope(1), envelope(2))))
+    report = import_events(Refusing(HALTED), event_items(jsonl(envelope(1), envelope(2))))
     assert (report.read, report.halted, report.refused) == (2, 2, 2)
     assert report.as_dict()["ok"] is False
+
+
+def test_an_archive_that_is_away_ends_an_import() -> None:
+    with pytest.raises(ArchiveUnavailable, match="it is not mounted"):
+        import_events(Refusing(AWAY), event_items(jsonl(envelope(1))))
 
 
 def test_each_broken_rule_is_told_with_its_line_and_field(ledger: FakeLedger) -> None:
