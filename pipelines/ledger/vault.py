@@ -294,8 +294,22 @@ class Vault(Opener):
             KeysUnavailable: this process has none.
         """
         if self.store is None:
-            raise KeysUnavailable(reason="this process has no master key (master_key)")
+            raise KeysUnavailable(
+                reason="this process has no master key (master_key, RECOLLECT_MASTER_KEY)"
+            )
         return self.store
+
+    def require_keys(self) -> None:
+        """Where a tenant is sealed, see that the keys are at hand, before work that would wait.
+
+        Raises:
+            KeysUnavailable: they are not.
+            LedgerUnavailable: Redis is away.
+        """
+        self.renew()
+        if self.fences.read().tenants:
+            self.require_store().own(NAMING)
+            self.known()
 
 
 def make_vault(settings: Settings, client: RedisClient) -> Vault:

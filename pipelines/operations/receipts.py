@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import SIGNING
 from pipelines.work.services import Services
-from projections.errors import KeysUnavailable
 from projections.events import canonical_json
 
 VERSION: Final = 1
@@ -77,9 +76,7 @@ def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> 
     for receipt in before:
         if receipt["subject"] == subject:
             return receipt
-    store = services.ledger.vault.store
-    if store is None:
-        raise KeysUnavailable(reason="this process has no master key (master_key)")
+    store = services.ledger.vault.require_store()
     signing = Ed25519PrivateKey.from_private_bytes(store.own(SIGNING))
     receipt = {
         "version": VERSION,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.cli.outcome import AWAY
 from pipelines.ledger.erasing import DONE, FENCED, STEPS, begin_erasure, erasures
 from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import SEALED
@@ -329,6 +330,26 @@ def test_a_process_that_is_killed_at_any_step_is_followed_by_one_that_ends_it(
     assert report.ok, report.differences
     sealing = status(stack.services)["sealing"]
     assert sealing == {"tenants": ["default"], "error": None, "erased": 1, "under_way": []}
+
+
+def test_a_command_that_folds_ends_at_once_where_it_has_no_keys(plain: Consolidated) -> None:
+    settings = plain.stack.services.settings
+    services = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url]
+    environment = {
+        **clean_environment(),
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+    }
+    cases = [("rebuild", "RECOLLECT_MASTER_KEY", ""), ("verify", "no key store", MASTER)]
+    for command, why, master in cases:
+        done = subprocess.run(
+            [*COMMAND, command, *services, "--data", str(settings.data_dir / "elsewhere")],
+            env={**environment, **({"RECOLLECT_MASTER_KEY": master} if master else {})},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, why in done.stderr.decode()) == (AWAY, True), done.stderr
 
 
 def test_who_is_erased_by_mistake_of_name_or_tenant_is_nobody(plain: Consolidated) -> None:
