@@ -28,7 +28,7 @@ from tenacity import (
     wait_random,
 )
 
-from pipelines.ledger.sealing import SEALED_MARK, Opener, opened
+from pipelines.ledger.sealing import Opener, opened
 from pipelines.work.settings import Settings
 from projections.errors import (
     ClockAhead,
@@ -219,7 +219,7 @@ class Entry(NamedTuple):
         request_id: of the request that brought it, for the logs; not part of the event.
         fault: why the entry is held out. The position of a lost one stands for its own: it lies
             behind the entry before it, and not behind the true one.
-        keys: what opens it if it is sealed.
+        keys: what opens it if it is sealed, and knows what is withheld.
     """
 
     partition: int
@@ -236,8 +236,8 @@ class Entry(NamedTuple):
         return "" if self.fault else content_digest(self.data).hex()
 
     def opened_by(self, opener: Opener | None) -> Entry:
-        """The same, opened by these keys if it is sealed."""
-        return self._replace(keys=opener) if SEALED_MARK in self.data else self
+        """The same, opened by these keys."""
+        return self._replace(keys=opener)
 
     def event(self) -> Event:
         """The event.
@@ -414,7 +414,7 @@ def decode_entry(
             data=data,
             request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
             fault=fault,
-            keys=keys if keys is not None and SEALED_MARK in data else None,
+            keys=keys,
         )
     except (KeyError, ValueError, TypeError) as error:
         if fields.keys().isdisjoint((DATA_FIELD, SEQ_FIELD, DIGEST_FIELD)):

@@ -36,7 +36,8 @@ PERSONAL: Final = ("user_id", "consent_ref", "payload_ref", "payload")
 ERASED_USER: Final = "erased:"
 """Before a key's id: the user of an event whose key was destroyed."""
 ERASED_EVENT: Final = "memory.erased"
-"""What a system event is whose key was destroyed: no stage applies anything of it."""
+"""What a system event is whose key was destroyed, or whose content is withheld: no stage applies
+anything of it."""
 
 SUBJECT_KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 16
@@ -54,11 +55,14 @@ _WORDLESS: Final = frozenset(
 _WORDLESS_KINDS: Final = frozenset(("boosts", "gone", "pass"))
 """Of `memory.consolidated`: these, and the events above, hold ids and numbers alone."""
 
-Kind = Literal["user", "session", "decision"]
+Kind = Literal["user", "session", "decision", "consent"]
 
 
 class Subject(NamedTuple):
-    """Whose key seals an event: a user's; of what has no user its session's, or its own."""
+    """Whose key seals an event: a user's; of what has no user its session's, or its own.
+
+    A `consent` has no key. What names it is withheld once it is withdrawn.
+    """
 
     kind: Kind
     name: str
@@ -98,8 +102,11 @@ class Opener(Protocol):
             KeysUnavailable: it is not at hand.
         """
 
+    def withholds(self, event: Event) -> bool:
+        """Whether nobody may read the content of an event: consent to that was withdrawn."""
+
     def withdrawn(self) -> int:
-        """Another number than before once a key may have gone."""
+        """Another number than before once a key, or consent, may have gone."""
 
 
 def subject_of(event: Event) -> Subject | None:
@@ -173,12 +180,20 @@ def sealed_by(data: bytes) -> bytes | None:
 
 
 def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: str = "?") -> Event:
-    """The event of an entry, sealed or not; what is left of one whose key was destroyed.
+    """The event of an entry, sealed or not; what is left of one that was erased or is withheld.
 
     Raises:
         KeysUnavailable: it is sealed, and its key is not at hand.
         UndecodableEntry: it is no event, or was sealed with another key than its id says.
     """
+    event = _unsealed(data, keys, partition=partition, position=position)
+    if keys is None or not keys.withholds(event):
+        return event
+    bare = _applied_by_nobody(event)
+    return bare._replace(payload=None, payload_ref=None)
+
+
+def _unsealed(data: bytes, keys: Opener | None, *, partition: int, position: str) -> Event:
     parts = _parts(data)
     if parts is None:
         return decode_event(data, partition=partition, position=position)
@@ -202,9 +217,14 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
 
 def _erased(event: Event, key_id: bytes) -> Event:
     """The user is nobody who can ask, so what is left of the event is for operators."""
+    return _applied_by_nobody(event)._replace(user_id=erased_user(key_id))
+
+
+def _applied_by_nobody(event: Event) -> Event:
+    """The event; of what Recollect itself reads, one of which it applies nothing."""
     if is_system_event(event.event_type):
-        event = event._replace(event_type=ERASED_EVENT)
-    return event._replace(user_id=erased_user(key_id))
+        return event._replace(event_type=ERASED_EVENT)
+    return event
 
 
 def erased_user(key_id: bytes) -> str:

@@ -3,6 +3,10 @@
 `{prefix}:fences` in Redis holds both, by 16 bytes: of a tenant its digest, of somebody erased the
 id of the key. The append script refuses what carries one of them (`append.lua`): of a sealed tenant
 what was not sealed, of somebody erased everything. A fence is never taken away again.
+
+A consent that was withdrawn stands there as well. It keeps nothing out, and no key goes: the
+content of what names it is withheld from whoever reads the ledger, so no stage derives anything
+of it.
 """
 
 from __future__ import annotations
@@ -30,11 +34,17 @@ from pipelines.ledger.sealing import (
     subject_of,
 )
 from pipelines.work.settings import Settings
-from projections.errors import KeysUnavailable, SubjectErased
-from projections.events import Event, encode_event
+from projections.errors import KeysUnavailable, LedgerUnavailable, SubjectErased
+from projections.events import Event, encode_event, is_system_event
 
 FORGOTTEN_WITHIN_S: Final = 1.0
 """How long a process may go on with a key that was withdrawn."""
+CONSENT: Final = "consent"
+"""Of an erasure: it is about a consent that was withdrawn, and no key."""
+PREFIX_MARK: Final = "*"
+"""Ends a consent that stands for all that begin like it: a class of events."""
+_CHANGES: Final = b"changes"
+"""Counts what was changed about consents, so that processes notice."""
 NO_FENCE: Final = bytes(KEY_ID_BYTES)
 """Of what is appended whoever was erased."""
 _KEPT: Final = 50_000
@@ -44,6 +54,28 @@ OPENING: Final = "opening"
 SEALED: Final = "sealed"
 
 
+class Withheld(NamedTuple):
+    """What of a tenant nobody reads.
+
+    Attributes:
+        consents: that were withdrawn, each exactly or as a prefix.
+        decisions: event ids of what was decided of events that name them.
+    """
+
+    consents: frozenset[str]
+    decisions: frozenset[str]
+
+    def covers(self, event: Event) -> bool:
+        """Whether the content of an event of the tenant is withheld."""
+        if event.event_id in self.decisions:
+            return True
+        consent = event.consent_ref
+        return consent is not None and any(
+            consent == one or (one.endswith(PREFIX_MARK) and consent.startswith(one[:-1]))
+            for one in self.consents
+        )
+
+
 class Fenced(NamedTuple):
     """What Redis knows of tenants and of erasures.
 
@@ -51,11 +83,30 @@ class Fenced(NamedTuple):
         tenants: state of each tenant that is sealed, or about to be.
         stores: the key store's identity, by tenant.
         erased: what is known of each erasure, by key id.
+        withheld: by tenant.
     """
 
     tenants: Mapping[str, str]
     stores: Mapping[str, str]
     erased: Mapping[bytes, Mapping[str, Any]]
+    withheld: Mapping[str, Withheld]
+
+    @classmethod
+    def of(
+        cls,
+        tenants: Mapping[str, str],
+        stores: Mapping[str, str],
+        erased: Mapping[bytes, Mapping[str, Any]],
+    ) -> Fenced:
+        """With what is withheld, as the erasures tell it."""
+        withheld: dict[str, Withheld] = {}
+        for told in erased.values():
+            if told.get("kind") == CONSENT:
+                before = withheld.get(told["tenant"], Withheld(frozenset(), frozenset()))
+                withheld[told["tenant"]] = Withheld(
+                    before.consents | {told[CONSENT]}, before.decisions | set(told["decisions"])
+                )
+        return cls(tenants, stores, erased, withheld)
 
 
 class Fences:
@@ -78,12 +129,18 @@ class Fences:
         erased: dict[bytes, Mapping[str, Any]] = {}
         for field, value in rows.items():
             told = orjson.loads(value)
+            if field == _CHANGES:
+                continue
             if "step" in told:
                 erased[field] = told
             else:
                 tenants[told["tenant"]] = told["state"]
                 stores[told["tenant"]] = told["keys"]
-        return Fenced(tenants, stores, erased)
+        return Fenced.of(tenants, stores, erased)
+
+    def changes(self) -> int:
+        """Another number once something about a consent was changed."""
+        return int(call_patiently(lambda: self._redis.hget(self._key, _CHANGES)) or 0)
 
     def copied(self) -> dict[str, Any]:
         """All of them, for a copy of the ledger: without them it would not be sealed."""
@@ -102,6 +159,8 @@ class Fences:
     def put_erasure(self, key_id: bytes, told: Mapping[str, Any]) -> None:
         """Record an erasure, and how far it has come: `told["step"]`."""
         call_patiently(lambda: self._redis.hset(self._key, key_id, orjson.dumps(told)))
+        if told.get("kind") == CONSENT:
+            call_patiently(lambda: self._redis.hincrby(self._key, _CHANGES, 1))
 
 
 @lru_cache(maxsize=1_024)
@@ -129,7 +188,9 @@ class Vault(Opener):
         self._naming: bytes | None = None
         self._version: int | None = None
         self._gone = 0
+        self._changes = 0
         self._looked_at_s = 0.0
+        self._is_mine = False
         self.withdrawals = 0
         """Another number once a key may have gone: what was derived in memory goes, too."""
 
@@ -220,9 +281,21 @@ class Vault(Opener):
             raise KeysUnavailable(reason=f"the key store has no key {key_id.hex()}")
         return keys[key_id]
 
+    def withholds(self, event: Event) -> bool:
+        """Whether consent to the content of an event was withdrawn.
+
+        Raises:
+            LedgerUnavailable: Redis is away, and has to be asked.
+        """
+        if event.consent_ref is None and not is_system_event(event.event_type):
+            return False
+        self._refresh()
+        withheld = self._known().withheld.get(event.tenant)
+        return withheld is not None and withheld.covers(event)
+
     def withdrawn(self) -> int:
-        """Another number than before once a key may have gone, as far as the store answers."""
-        with suppress(KeysUnavailable):
+        """Another number than before once a key may have gone, as far as Redis and store answer."""
+        with suppress(LedgerUnavailable):
             self._refresh()
         return self.withdrawals
 
@@ -242,33 +315,42 @@ class Vault(Opener):
             KeysUnavailable: a tenant was sealed with another key store.
             LedgerUnavailable: Redis is away.
         """
-        with self._guard:
-            if self._fenced is not None:
-                return self._fenced
-        fenced = self.fences.read()
-        if fenced.tenants and self.store is not None:
+        fenced = self._known()
+        if fenced.tenants and self.store is not None and not self._is_mine:
             mine = self.store.identity
             if other := sorted(t for t, store in fenced.stores.items() if store != mine):
                 raise KeysUnavailable(
                     reason=f"tenant {other[0]} was sealed with another key store than {mine}"
                 )
+            self._is_mine = True
+        return fenced
+
+    def _known(self) -> Fenced:
+        """The same, whatever the key store is."""
+        with self._guard:
+            if self._fenced is not None:
+                return self._fenced
+        fenced = self.fences.read()
         with self._guard:
             self._fenced = fenced
             self._erased = frozenset(fenced.erased)
+            self._is_mine = False
         return fenced
 
     def _refresh(self) -> None:
         """Notice what other processes changed, at most so often as keys may be believed."""
         now_s = time.monotonic()
-        if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2 or self.store is None:
+        if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2:
             return
-        version = self.store.version()
-        gone = self._gone if version == self._version else self.store.gone()
+        changes, version, gone = self.fences.changes(), None, self._gone
+        if self.store is not None:
+            version = self.store.version()
+            gone = gone if version == self._version else self.store.gone()
         with self._guard:
-            if gone != self._gone:
+            if (gone, changes) != (self._gone, self._changes):
                 self._forget()
                 self._fenced = None
-            self._version, self._gone = version, gone
+            self._version, self._gone, self._changes = version, gone, changes
             self._looked_at_s = now_s
 
     def _forget(self) -> None:

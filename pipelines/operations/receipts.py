@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from pipelines.ledger.connect import call_patiently
 from pipelines.ledger.keys import SIGNING
+from pipelines.ledger.vault import CONSENT
 from pipelines.work.services import Services
 from projections.events import canonical_json
 
@@ -85,7 +86,7 @@ def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> 
         **{name: told[name] for name in _TOLD},
         "decisions": len(told["mixed"]),
         "stores": told["stores"],
-        "keys_destroyed": 1 + len(told["mixed"]),
+        "keys_destroyed": 0 if CONSENT in told else 1 + len(told["mixed"]),
         "not_reached": list(NOT_REACHED),
         "prior": sha256(_signed(before[-1])).hexdigest() if before else "",
         "public_key": signing.public_key().public_bytes_raw().hex(),

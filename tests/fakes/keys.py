@@ -64,7 +64,10 @@ class MemoryFences(Fences):
 
     def read(self) -> Fenced:
         stores = dict.fromkeys(self._tenants, MemoryKeys.identity)
-        return Fenced(dict(self._tenants), stores, dict(self._erased))
+        return Fenced.of(dict(self._tenants), stores, dict(self._erased))
+
+    def changes(self) -> int:
+        return sum(told.get("kind") == "consent" for told in self._erased.values())
 
     def put_erasure(self, key_id: bytes, told: Mapping[str, Any]) -> None:
         self._erased[key_id] = told

@@ -223,6 +223,39 @@ def test_who_is_in_the_archive_is_erased_as_well(
     assert (again.ok, again.digest) == (True, report.digest)
 
 
+def test_a_consent_that_is_withdrawn_takes_what_was_derived_along(
+    make_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    stack = make_stack(data_dir=tmp_path)
+    enriched = Enriched(stack)
+    under = [event(n, session_id="session-1", user_id="bob") for n in (20, 21, 22)]
+    early, late, other = (
+        one._replace(consent_ref=consent, payload={"content": f"a {word} is here"})
+        for one, consent, word in zip(
+            under, ("study-7", "study-8", "care-1"), ("hoopoe", "hoopoe", "wagtail"), strict=True
+        )
+    )
+    enriched.take_in(early, other)
+    subject = Subject("consent", "study*")
+    before = repr(stack.dump())
+
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="asked", by="x")
+    told = erase.finish(stack.services, key_id)
+    enriched.take_in(late)
+
+    assert (told["step"], told["entries"], told["receipt"]) == (DONE, 1, None)
+    after = repr(stack.dump())
+    assert [before.count("hoopoe") > 0, after.count("hoopoe")] == [True, 0]
+    assert after.count("wagtail") == before.count("wagtail") > 0
+    kept = {one.event_id: one for one in (early, late, other)}
+    found = stack.ledger.find_many([one.key for one in kept.values()])
+    payloads = {key[1]: entry.event().payload for key, entry in found.items()}
+    assert payloads == {**dict.fromkeys(kept), other.event_id: other.payload}
+    report = verify(stack.services)
+    assert report.ok, report.differences
+    assert status(stack.services)["sealing"]["under_way"] == []
+
+
 def doors(stack: Stack, made: World, words: list[str]) -> None:
     """The same is asked over HTTP; and bob is erased that way."""
     settings = stack.services.settings
