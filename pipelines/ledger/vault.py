@@ -35,14 +35,12 @@ from pipelines.ledger.sealing import (
 )
 from pipelines.work.settings import Settings
 from projections.errors import KeysUnavailable, LedgerUnavailable, SubjectErased
-from projections.events import Event, encode_event, is_system_event
+from projections.events import Event, encode_event, is_of_class, is_system_event
 
 FORGOTTEN_WITHIN_S: Final = 1.0
 """How long a process may go on with a key that was withdrawn."""
 CONSENT: Final = "consent"
 """Of an erasure: it is about a consent that was withdrawn, and no key."""
-PREFIX_MARK: Final = "*"
-"""Ends a consent that stands for all that begin like it: a class of events."""
 _CHANGES: Final = b"changes"
 """Counts what was changed about consents, so that processes notice."""
 NO_FENCE: Final = bytes(KEY_ID_BYTES)
@@ -58,7 +56,7 @@ class Withheld(NamedTuple):
     """What of a tenant nobody reads.
 
     Attributes:
-        consents: that were withdrawn, each exactly or as a prefix.
+        consents: that were withdrawn, or classes of them.
         decisions: event ids of what was decided of events that name them.
     """
 
@@ -70,10 +68,7 @@ class Withheld(NamedTuple):
         if event.event_id in self.decisions:
             return True
         consent = event.consent_ref
-        return consent is not None and any(
-            consent == one or (one.endswith(PREFIX_MARK) and consent.startswith(one[:-1]))
-            for one in self.consents
-        )
+        return consent is not None and any(is_of_class(consent, one) for one in self.consents)
 
 
 class Fenced(NamedTuple):
