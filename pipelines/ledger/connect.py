@@ -316,6 +316,11 @@ class LedgerKeys:
         return f"{self.prefix}:receipts"
 
     @property
+    def backups(self) -> str:
+        """Backups that were made, by where they are."""
+        return f"{self.prefix}:backups"
+
+    @property
     def epoch(self) -> str:
         """Which server process may append, and which partitions may not be appended to."""
         return f"{self.prefix}:epoch"

@@ -43,9 +43,10 @@ from pipelines.ledger.sealing import (
     subject_of,
 )
 from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
-from pipelines.operations.receipts import sign_receipt
+from pipelines.operations.receipts import covered_digest, sign_receipt
 from pipelines.proof.columns import COLUMNS, prove_columns
 from pipelines.proof.report import ProofReport
+from pipelines.proof.scope import held_digest
 from pipelines.proof.verify import verify
 from pipelines.work.catch_up import fold_unserved
 from pipelines.work.folds import Placed
@@ -208,6 +209,7 @@ class _Erasure:
         self._vault.renew()
         time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
         self._await_stages()
+        self.told["before"] = self._digests()
         concerned = list(self._concerned())
         positions = sorted(entry.position for entry in concerned)
         self.told["entries"] = len(concerned)
@@ -220,6 +222,20 @@ class _Erasure:
             self.told["mixed"] = sorted(key_id.hex() for key_id in keys)
         else:
             self.told["mixed"] = sorted(event.event_id for event, _ in mixed)
+
+    def _digests(self) -> dict[str, dict[str, str]]:
+        """What each graph holds of the tenant, by target and stage, as a receipt may tell it."""
+        store = self._vault.store
+        if store is None:
+            return {}
+        graphs = {one.name: self._services.graph(one) for one in self._services.targets.all()}
+        return {
+            name: {
+                stage: covered_digest(store, held_digest(graph, stage, tenant=self._tenant))
+                for stage in sorted({at.stage for at in graph.checkpoints()})
+            }
+            for name, graph in graphs.items()
+        }
 
     def _concerned(self) -> Iterator[Entry]:
         """Entries of the subject, or that name the consent."""
@@ -373,7 +389,8 @@ class _Erasure:
                 "found": report.found_count + letters,
                 "removed": report.repaired + letters,
                 "rescanned": report.difference_count,
-                "digests": {name: one.digest for name, one in report.stages.items()},
+                "digests_before": self.told["before"].get(target.name, {}),
+                "digests": {n: one.digest for n, one in report.stages.items() if one.digest},
             }
 
     def _made_right(self, target: Target) -> ProofReport:

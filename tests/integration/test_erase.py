@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from consolidation.decay import DAY_MS
 from pipelines.cli.outcome import AWAY
 from pipelines.ledger.erasing import DONE, FENCED, STEPS, begin_erasure, erasures
 from pipelines.ledger.sealing import Subject
@@ -20,17 +21,20 @@ from pipelines.ledger.vault import SEALED
 from pipelines.operations import consolidate as passes
 from pipelines.operations import erase
 from pipelines.operations.archive import archive
+from pipelines.operations.backup import backup
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.rebuild import rebuild
-from pipelines.operations.receipts import receipts, verified
+from pipelines.operations.receipts import covered_digest, receipts, verified
 from pipelines.operations.status import status
 from pipelines.operations.traces import traces
 from pipelines.proof import verify as proof_of
+from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
+from projections.events import timestamp_ms
 from tests.decision_factories import COMMUNITIES, ENTITIES, community
 from tests.factories import event
 from tests.integration.api_support import (
@@ -175,6 +179,9 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     there = traces(*asked)
     assert (there.ledger > 0, there.graphs["blue"] > 0, any(there.files)) == (True, True, True)
 
+    proved = verify(sealed.services, tenant=TENANT)
+    backup(sealed.services, str(tmp_path / "backup"), keep_days=30)
+
     outcome = run(sealed, "ann", made)
 
     assert outcome["step"] == DONE
@@ -194,8 +201,21 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     assert report.ok, report.differences
     rows = receipts(sealed.services)
     assert verified(rows).problems == []
+    told_of(sealed, rows[0], proved, verify(sealed.services, tenant=TENANT))
     assert hits(json.dumps(rows), words) == []
     doors(sealed, made, words)
+
+
+def told_of(stack: Stack, receipt: dict[str, Any], before: ProofReport, after: ProofReport) -> None:
+    """A receipt says what the graph came to before and after, and which backups there are."""
+    graph, store = receipt["stores"]["graph blue"], stack.ledger.vault.require_store()
+    assert graph["digests_before"] == {
+        name: covered_digest(store, one.digest) for name, one in before.stages.items()
+    }
+    assert graph["digests"].keys() == after.stages.keys()
+    (kept,) = receipt["backups"]
+    days = [timestamp_ms(kept[name]) // DAY_MS for name in ("made_at", "kept_until")]
+    assert days[1] - days[0] == 30
 
 
 def test_who_is_in_the_archive_is_erased_as_well(
