@@ -19,9 +19,10 @@ from pipelines.ledger.erasing import (
     naming,
     wishes,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
+from pipelines.ledger.keys import SqliteKeys, keys_path
 from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import CONSENT
+from pipelines.ledger.wrapping import require_wrapping
 from pipelines.operations import erase as operation
 from pipelines.operations.receipts import Verified, receipts, verified
 from pipelines.work.settings import load_settings
@@ -195,7 +196,13 @@ def _tell(out: Console, report: Verified) -> None:
 @command(app, "rotate-master-key", example="recollect rotate-master-key new-key.txt")
 def rotate_master_key(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(help="that holds the new key: 64 hexadecimal digits")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="that holds the new key: 64 hexadecimal digits; without it the newest version of "
+            "the key at RECOLLECT_TRANSIT_URL is used"
+        ),
+    ] = None,
 ) -> int:
     """Wrap the keys of sealed tenants with another master key.
 
@@ -203,13 +210,19 @@ def rotate_master_key(
     takes and tells nothing new of sealed tenants. What copies of the key store were made before
     can be read with the old key alone.
     """
-    try:
-        text = file.read_text().strip()
-    except OSError as error:
-        raise typer.BadParameter(str(error), param_hint="FILE") from None
-    fresh = load_settings(master_key=text)
-    store = SqliteKeys(keys_path(invocation.settings), master_key(invocation.settings))
-    count = store.rotate(master_key(fresh))
+    settings = invocation.settings
+    wrapping = require_wrapping(settings)
+    store = SqliteKeys(keys_path(settings), wrapping)
+    if (file is None) != (settings.transit_url is not None):
+        rule = "needed with a master key, and with RECOLLECT_TRANSIT_URL alone left out"
+        raise typer.BadParameter(rule, param_hint="FILE")
+    if file is not None:
+        try:
+            text = file.read_text().strip()
+        except OSError as error:
+            raise typer.BadParameter(str(error), param_hint="FILE") from None
+        wrapping = require_wrapping(load_settings(master_key=text))
+    count = store.rotate(wrapping)
     store.close()
     invocation.answer({"keys": count}, lambda out: out.print(f"{count:,} keys are wrapped anew"))
     return OK

@@ -372,7 +372,8 @@ class Vault(Opener):
         """
         if self.store is None:
             raise KeysUnavailable(
-                reason="this process has no master key (master_key, RECOLLECT_MASTER_KEY)"
+                reason="this process has no master key (RECOLLECT_MASTER_KEY or "
+                "RECOLLECT_TRANSIT_URL)"
             )
         return self.store
 

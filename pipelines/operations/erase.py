@@ -32,7 +32,7 @@ from pipelines.ledger.erasing import (
     every_entry,
     naming,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
+from pipelines.ledger.keys import SqliteKeys, keys_path
 from pipelines.ledger.registry import Target
 from pipelines.ledger.sealing import (
     ERASED_EVENT,
@@ -43,6 +43,7 @@ from pipelines.ledger.sealing import (
     subject_of,
 )
 from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
+from pipelines.ledger.wrapping import require_wrapping
 from pipelines.operations.receipts import covered_digest, sign_receipt
 from pipelines.proof.columns import COLUMNS, prove_columns
 from pipelines.proof.report import ProofReport
@@ -95,9 +96,9 @@ def seal_tenant(services: Services, tenant: str) -> None:
         LedgerUnavailable: Redis is away.
     """
     vault = services.ledger.vault
-    master = master_key(services.settings)
+    wrapping = require_wrapping(services.settings)
     if not vault.fences.read().tenants:
-        SqliteKeys.create(keys_path(services.settings), master).close()
+        SqliteKeys.create(keys_path(services.settings), wrapping).close()
     if vault.known().tenants.get(tenant) == SEALED:
         return
     store = vault.require_store()

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.ledger.keys import NAMING, SIGNING
 from pipelines.ledger.vault import SEALED, Fenced, Fences, Vault
+from pipelines.ledger.wrapping import Wrapping
 
 
 class MemoryKeys:
@@ -48,7 +49,7 @@ class MemoryKeys:
     def gone(self) -> int:
         return sum(key is None for key in self._keys.values()) + len(self._withdrawn)
 
-    def rotate(self, master: bytes) -> int:
+    def rotate(self, wrapping: Wrapping) -> int:
         return len(self._keys)
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def test_an_expired_event_leaves_also_when_no_summary_lists_it() -> None:
 
 @pytest.mark.parametrize("days", [0, -1, True, "3", None])
 def test_the_days_of_a_class_are_a_number_above_0(days: Any) -> None:
-    with pytest.raises(InvalidInput, match="expire_after_days.trial"):
+    with pytest.raises(InvalidInput, match=r"expire_after_days\.trial"):
         DEFAULT_POLICY.with_overrides({"expire_after_days": {"trial": days}})
     with pytest.raises(InvalidInput, match="expire_after_days"):
         DEFAULT_POLICY.with_overrides({"expire_after_days": days})
