@@ -24,6 +24,7 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Place
 from pipelines.ledger.ledger import Ledger, Tail
+from pipelines.ledger.sealing import unsealed_part
 from projections.errors import ArchiveDamaged, UndecodableEntry
 from projections.events import content_digest, decode_event, event_partition
 from projections.identity import START, Position, event_key_digest
@@ -472,7 +473,9 @@ def _place(value: bytes | None) -> Place | None:
 def _key_of(entry: Entry) -> bytes:
     """Under which the entry's event stands in the id index; nothing: it is no event."""
     try:
-        event = decode_event(entry.data, partition=entry.partition, position=str(entry.position))
+        event = decode_event(
+            unsealed_part(entry.data), partition=entry.partition, position=str(entry.position)
+        )
     except UndecodableEntry:
         return b""
     return event_key_digest(event.tenant, event.event_id)

@@ -29,7 +29,7 @@ from pipelines.ledger.connect import (
     LedgerKeys,
     call_patiently,
 )
-from pipelines.ledger.sealing import Opener
+from pipelines.ledger.sealing import Opener, unsealed_part
 from projections.events import DIGEST_BYTES, content_digest
 from projections.identity import Position, event_key_digest
 
@@ -285,7 +285,7 @@ def numbered(
 def _key_digest(data: bytes) -> bytes:
     """Under which an event stands in the id index; of what is none, one that is not there."""
     try:
-        envelope = orjson.loads(data)
+        envelope = orjson.loads(unsealed_part(data))
         return event_key_digest(str(envelope["tenant"]), str(envelope["event_id"]))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return bytes(DIGEST_BYTES)

@@ -212,7 +212,8 @@ class SqliteKeys:
         return count
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the connections of what wraps."""
+        self._wrapping.close()
         with self._guard:
             db, self._db = self._db, None
         if db is not None:

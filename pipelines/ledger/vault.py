@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -35,7 +35,7 @@ from pipelines.ledger.sealing import (
 )
 from pipelines.work.settings import Settings
 from projections.errors import KeysUnavailable, LedgerUnavailable, SubjectErased
-from projections.events import Event, encode_event, is_of_class, is_system_event
+from projections.events import Event, encode_event, is_of_class
 
 FORGOTTEN_WITHIN_S: Final = 1.0
 """How long a process may go on with a key that was withdrawn."""
@@ -43,6 +43,9 @@ CONSENT: Final = "consent"
 """Of an erasure: it is about a consent that was withdrawn, and no key."""
 _CHANGES: Final = b"changes"
 """Counts what was changed about consents, so that processes notice."""
+Nobodys = Literal["nobody's"]
+NOBODYS: Final[Nobodys] = "nobody's"
+"""Stands for the key of an event that has nothing that is anybody's, or of a tenant not sealed."""
 NO_FENCE: Final = bytes(KEY_ID_BYTES)
 """Of what is appended whoever was erased."""
 _KEPT: Final = 50_000
@@ -200,16 +203,21 @@ class Vault(Opener):
         """
         fenced = self.known()
         if not fenced.tenants:
-            return Sealer({}, {})
-        subjects = {
+            return Sealer({}, [])
+        places = [
             (event.tenant, subject)
-            for event in events
             if event.tenant in fenced.tenants and (subject := subject_of(event)) is not None
-        }
+            else None
+            for event in events
+        ]
+        subjects = {place for place in places if place is not None}
         for tenant in {tenant for tenant, _ in subjects}:
             if fenced.tenants[tenant] != SEALED:
                 raise KeysUnavailable(reason=f"tenant {tenant} is about to be sealed")
-        return Sealer(fenced.tenants, self._keys_of(subjects) if subjects else {})
+        keys: dict[tuple[str, Subject] | None, SubjectKey | Nobodys | None] = {None: NOBODYS}
+        if subjects:
+            keys.update(self._keys_of(subjects).items())
+        return Sealer(fenced.tenants, [keys[place] for place in places])
 
     def _keys_of(
         self, subjects: Iterable[tuple[str, Subject]]
@@ -282,8 +290,6 @@ class Vault(Opener):
         Raises:
             LedgerUnavailable: Redis is away, and has to be asked.
         """
-        if event.consent_ref is None and not is_system_event(event.event_type):
-            return False
         self._refresh()
         withheld = self._known().withheld.get(event.tenant)
         return withheld is not None and withheld.covers(event)
@@ -400,34 +406,33 @@ class Sealer:
 
     Args:
         tenants: that are sealed.
-        keys: by tenant and subject; None of who was erased.
+        keys: of each event in its order; None of who was erased. Without any, nothing is sealed.
     """
 
     def __init__(
-        self,
-        tenants: Mapping[str, str],
-        keys: Mapping[tuple[str, Subject], SubjectKey | None],
+        self, tenants: Mapping[str, str], keys: Sequence[SubjectKey | Nobodys | None]
     ) -> None:
         self.tenants = tenants
         self._keys = keys
 
-    def encode(self, event: Event) -> tuple[bytes, int, bytes]:
+    def encode(self, index: int, event: Event) -> tuple[bytes, int, bytes]:
         """The bytes of the entry, how many the event has itself, and what fences it.
+
+        Args:
+            index: of the event in the append.
+            event: that stands there.
 
         Raises:
             ValueError: the payload breaks a rule of canonical JSON.
             SubjectErased: whoever it is about was erased.
         """
-        if event.tenant not in self.tenants:
-            data = encode_event(event)
-            return data, len(data), tenant_fence(event.tenant)
-        subject = subject_of(event)
-        if subject is None:
-            data = encode_event(event)
-            return data, len(data), NO_FENCE
-        key = self._keys[event.tenant, subject]
+        key = self._keys[index] if self._keys else NOBODYS
         if key is None:
             raise SubjectErased()
+        if isinstance(key, str):
+            data = encode_event(event)
+            is_sealed = event.tenant in self.tenants
+            return data, len(data), NO_FENCE if is_sealed else tenant_fence(event.tenant)
         skeleton, personal = skeleton_of(event)
         size = len(skeleton) + len(personal)
         return seal(skeleton, personal, key), size, key.key_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
@@ -29,13 +30,16 @@ Named = Mapping[bytes, bytes]
 
 
 class Wrapping(Protocol):
-    """Wraps keys. Both calls raise KeysUnavailable where that cannot be done now."""
+    """Wraps keys. It raises KeysUnavailable where that cannot be done now."""
 
     def wrap(self, keys: Named) -> dict[bytes, bytes]:
         """Each encrypted under its name."""
 
     def unwrap(self, wrapped: Named) -> dict[bytes, bytes]:
         """And back; raises KeysUnavailable, too, for what was wrapped by another."""
+
+    def close(self) -> None:
+        """Close its connections; the next call opens them again."""
 
 
 class MasterKey:
@@ -63,6 +67,9 @@ class MasterKey:
             reason = "the master key (master_key) is not the one of the key store"
             raise KeysUnavailable(reason=reason) from error
 
+    def close(self) -> None:
+        """It has none."""
+
 
 class Transit:
     """The transit engine of HashiCorp Vault or OpenBao: the master key never leaves it.
@@ -81,11 +88,10 @@ class Transit:
         parts = urlsplit(url)
         mount, _, key = parts.path.strip("/").rpartition("/")
         self._path = f"/v1/{quote(mount)}/{{}}/{quote(key)}"
-        self._client = httpx2.Client(
-            base_url=f"{parts.scheme}://{parts.netloc}",
-            headers={"X-Vault-Request": "true", **({"X-Vault-Token": token} if token else {})},
-            timeout=timeout_s,
-        )
+        headers = {"X-Vault-Request": "true", **({"X-Vault-Token": token} if token else {})}
+        base = f"{parts.scheme}://{parts.netloc}"
+        self._connect = partial(httpx2.Client, base_url=base, headers=headers, timeout=timeout_s)
+        self._client: httpx2.Client | None = None
         self._failures = (httpx2.HTTPError, orjson.JSONDecodeError, KeyError, TypeError, ValueError)
 
     def wrap(self, keys: Named) -> dict[bytes, bytes]:
@@ -100,17 +106,24 @@ class Transit:
         answers = self._asked("decrypt", texts, "ciphertext", "plaintext")
         return {name: b64decode(text) for name, text in answers.items()}
 
+    def close(self) -> None:
+        """See `Wrapping`."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
     def _asked(
         self, what: str, texts: Mapping[bytes, str], sent: str, wanted: str
     ) -> dict[bytes, str]:
         answers: dict[bytes, str] = {}
+        client = self._client = self._client or self._connect()
         left = iter(texts.items())
         while some := list(islice(left, _AT_ONCE)):
             batch = [
                 {sent: text, "associated_data": b64encode(name).decode()} for name, text in some
             ]
             try:
-                reply = self._client.post(self._path.format(what), json={"batch_input": batch})
+                reply = client.post(self._path.format(what), json={"batch_input": batch})
                 told = orjson.loads(reply.content)
                 if reply.status_code >= 400:
                     raise ValueError(f"{reply.status_code} {_errors_of(told)}")

@@ -24,7 +24,7 @@ from pipelines.ledger.archive_store import ArchiveStore
 from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
-from pipelines.ledger.sealing import sealed_by
+from pipelines.ledger.sealing import sealed_by, unsealed_part
 from pipelines.ledger.segments import Manifest
 from pipelines.ledger.vault import tenant_fence
 from pipelines.operations.archive import segment_entries
@@ -213,7 +213,7 @@ def restore(
 def _sealed_tenants(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         if sealed_by(entry.data) is not None:
-            yield decode_event(entry.data).tenant
+            yield decode_event(unsealed_part(entry.data)).tenant
 
 
 def _identity(files: ArchiveFiles, settings: Settings) -> str:

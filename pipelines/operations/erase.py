@@ -41,6 +41,7 @@ from pipelines.ledger.sealing import (
     SubjectKey,
     sealed_by,
     subject_of,
+    unsealed_part,
 )
 from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
 from pipelines.ledger.wrapping import require_wrapping
@@ -121,7 +122,7 @@ def _has_events(services: Services, tenant: str) -> bool:
 def tenant_of(entry: Entry) -> str | None:
     """Whose an entry is, sealed or not; None: nobody can read that."""
     try:
-        return decode_event(entry.data).tenant
+        return decode_event(unsealed_part(entry.data)).tenant
     except UndecodableEntry:
         return None
 

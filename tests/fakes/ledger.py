@@ -108,7 +108,7 @@ class FakeLedger:
     def _append(self, event: Event, request_id: str | None) -> Outcome:
         server = self.server
         try:
-            data, own_bytes, _ = self.vault.sealer([event]).encode(event)
+            data, own_bytes, _ = self.vault.sealer([event]).encode(0, event)
         except ValueError as error:
             return InvalidEvent((("payload", str(error)),))
         except SubjectErased as error:
