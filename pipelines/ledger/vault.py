@@ -204,12 +204,17 @@ class Vault(Opener):
         fenced = self.known()
         if not fenced.tenants:
             return Sealer({}, [])
-        places = [
-            (event.tenant, subject)
-            if event.tenant in fenced.tenants and (subject := subject_of(event)) is not None
-            else None
-            for event in events
-        ]
+        # Every event passes here, so what is the same for all of a user is made once.
+        of_users: dict[tuple[str, str | None], tuple[str, Subject]] = {}
+        places: list[tuple[str, Subject] | None] = []
+        for event in events:
+            place = of_users.get((event.tenant, event.user_id))
+            if place is None and event.tenant in fenced.tenants:
+                subject = subject_of(event)
+                place = None if subject is None else (event.tenant, subject)
+                if place is not None and event.user_id is not None:
+                    of_users[event.tenant, event.user_id] = place
+            places.append(place)
         subjects = {place for place in places if place is not None}
         for tenant in {tenant for tenant, _ in subjects}:
             if fenced.tenants[tenant] != SEALED:

@@ -138,7 +138,7 @@ def _errors_of(told: Mapping[str, object]) -> str:
     """What an answer says was wrong, as a whole or with the first key."""
     errors = told.get("errors")
     if isinstance(errors, list) and errors:
-        return str(errors[0]).strip()
+        return " ".join(str(errors[0]).split())
     data = told.get("data")
     rows = data.get("batch_results", ()) if isinstance(data, Mapping) else ()
     return next((str(row["error"]) for row in rows if row.get("error")), "no reason was told")
