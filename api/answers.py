@@ -10,15 +10,14 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from api.judged import answer_of, judged
 from api.read_schemas import GraphReadQuery, PageMeta, PageQuery, SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph
 from api.retrieval.intent import Intent, strongest_intent
 from api.retrieval.narrative import AnswerHead, Evidence, evidence_markdown
 from api.retrieval.pending import pending_nodes
 from api.retrieval.ranking import Ranked
-from api.retrieval.story_answer import StoryAnswer
 from api.schemas import (
-    Answer,
     AtlasResponse,
     Bound,
     Capacity,
@@ -27,7 +26,6 @@ from api.schemas import (
     Meta,
     Node,
     NodeProvenance,
-    PlanReport,
     Scores,
     ScoringWeights,
 )
@@ -348,48 +346,11 @@ def subgraph_response(
         degraded=page.notes.degraded,
         withheld=context.withheld(lambda: len(page.withheld)),
         next_cursor=next_cursor,
-        **_judged(page.story, context.settings.answer_threshold),
+        **judged(page.story, context.settings.answer_threshold),
     )
     if page.story is not None:
-        response.answer = _answer(page.story, response)
+        response.answer = answer_of(page.story, response, page.summary)
     return response
-
-
-def _judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
-    """What `meta` says of the plan and of the judge."""
-    if story is None:
-        return {}
-    first = min((span.first_ms for span in story.plan.spans), default=None)
-    end = max((span.end_ms for span in story.plan.spans), default=None)
-    plan = PlanReport(
-        operator=story.plan.operator,
-        confidence=story.plan.confidence,
-        since=None if first is None else timestamp_text(first),
-        until=None if end is None else timestamp_text(end),
-    )
-    answered = story.confidence >= threshold
-    count = story.value if story.type == "count" else None
-    return {
-        "plan": plan,
-        "confidence": round(story.confidence, 4),
-        "answered": answered,
-        "count": count if answered or count is None else 0,
-        "explained": story.explained if story.decides else {},
-    }
-
-
-def _answer(story: StoryAnswer, response: AtlasResponse) -> Answer:
-    """The value with its proof; where nothing is known, the number and the list of nothing."""
-    if not response.meta.answered:
-        empty = {"count": 0, "list": []}.get(story.type)
-        return Answer(type=story.type, value=empty, evidence=[])
-    value, evidence = story.value, story.evidence
-    if not story.decides and value is None:
-        evidence = [node.node_id for node in response.nodes if node.type == EVENT.label][:1]
-    if value is None and evidence:
-        told = (node for node in response.nodes if node.node_id == evidence[0])
-        value = next((node.attributes.get("summary") for node in told), None)
-    return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
 
 
 def _ranked_node(page: Subgraph, ranked: Ranked, now_ms: int) -> Node:
@@ -411,8 +372,6 @@ def _report(outcome: Outcome) -> ChannelReport:
     return ChannelReport(status=outcome.status, found=size, ms=outcome.ms)
 
 
-MAX_EVIDENCE: Final = 200
-"""Ids of events that prove an answer."""
 MAX_CONTENT_BYTES: Final = 1024 * 1024
 """Of all payloads of an answer, the best nodes' first."""
 
@@ -509,20 +468,6 @@ def evidence_of(
             }
     events = [evidence for node in nodes if (evidence := _evidence(node, texts)) is not None]
     return evidence_markdown(events, max_tokens=max_tokens, head=head)
-
-
-def answer_head(response: AtlasResponse) -> AnswerHead | None:
-    """What is told above the evidence; None: the question was not judged."""
-    answer = response.answer
-    if answer is None:
-        return None
-    value: str | None = None
-    if isinstance(answer.value, list):
-        value = ", ".join(map(str, answer.value))
-    elif answer.type == "count" and answer.value is not None:
-        value = str(answer.value)
-    first = answer.evidence[0] if answer.evidence else None
-    return AnswerHead(value, bool(response.meta.answered), first)
 
 
 def _evidence(node: Node, texts: Mapping[str, str]) -> Evidence | None:

@@ -10,6 +10,7 @@ from api.read_schemas import (
     AtlasPage,
     Fact,
     GraphReadQuery,
+    MaxTokens,
     PageMeta,
     PageQuery,
 )
@@ -109,6 +110,31 @@ class FactHistory(Wire):
 
     facts: list[Fact]
     next_cursor: str | None
+    meta: PageMeta
+
+
+class PersonQuery(PastPageQuery):
+    """Parameters of what is known of a user; `limit` is of facts, read from the newest on.
+
+    Without `user_id` it is what that user may see.
+    """
+
+    max_tokens: MaxTokens = 500
+
+
+class Person(Wire):
+    """What is known of a user; every fact names the events that say so."""
+
+    user_id: str
+    entity_id: str
+    names: list[str] = Field(description="That the user is known by.")
+    facts: list[Fact] = Field(description="That hold, the newest first.")
+    wishes: list[Fact] = Field(description="What the user prefers and avoids, the newest first.")
+    former: list[Fact] = Field(
+        description="That ended. One that was contradicted has `expired_at`, too."
+    )
+    next_cursor: str | None
+    sessions: list[SessionItem] = Field(description="The newest five that the viewer sees.")
     meta: PageMeta
 
 

@@ -25,6 +25,7 @@ from api.schemas import (
     Wire,
     Withheld,
 )
+from consolidation.summary_payloads import Scope as SummaryScope
 from enrichment.event_kinds import EventKind
 from enrichment.names import EntityType
 from enrichment.vocabulary import EdgeType
@@ -399,8 +400,6 @@ class FactsResponse(Wire):
 MAX_PAGE = 500
 MAX_PLACE_CHARACTERS = 2_048
 """Of the cursor of a list."""
-
-SummaryScope = Literal["episode", "session", "agent"]
 
 
 class PageQuery(CountedRead):

@@ -178,6 +178,9 @@ def speaker_party(event: Event, text: EventText, mentions: Sequence[Mention]) ->
     return named(name, entity_type)
 
 
+_WHERE = ("at", "for", "in", "with")
+
+
 class _Reader:
     """Facts of one text."""
 
@@ -364,11 +367,13 @@ class _Reader:
 
     def _after(self, index: int) -> list[tuple[str, int]]:
         """(preposition, what follows it) of what hangs on a token."""
-        return [
+        ends = [
             (self.sentences.word(prep), child)
             for prep in self.sentences.below(index, "prep", "agent")
             for child in self.sentences.below(prep, "pobj", "pcomp")
         ]
+        roles = [child for word, child in ends if word == "as"]
+        return ends + [(word, end) for role in roles for word, end in self._after(role)]
 
     def _kinds(self, clause: _Clause) -> Iterator[tuple[Party, str, Party]]:
         """What something is, and what it is part of: "X is a Y", "X is part of Y"."""
@@ -571,9 +576,15 @@ class _Reader:
                 first = min(first, child)
             elif relation == "det" and low in ("a", "an"):
                 continue
+            elif relation == "prep" and low in _WHERE and self._is_role(index):
+                continue  # "as a nurse at Acme" works at Acme, whatever the parser hangs it on
             elif relation not in ("cc", "conj", "punct", "preconj"):
                 return None  # of, who, my, this, three
         return first
+
+    def _is_role(self, index: int) -> bool:
+        """Whether a noun is what somebody is or works as: "as a nurse"."""
+        return self.sentences.word(self.tokens[index].head) == "as"
 
     def _activity(self, index: int) -> Party | None:
         """A gerund or infinitive with its plain object: "playing guitar", "to travel"."""

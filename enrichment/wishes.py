@@ -56,6 +56,12 @@ _DOING_ONCE = READ_VERBS | word_set(
 _ONE_CASE = frozenset(
     ("id", "code", "number", "uuid", "path", "url", "hex", "email", "key", "ip", "host", "date")
 )
+_LAID_DOWN = re.compile(
+    r"^(?:(?:always|never)\s+(?!(?:i|you|he|she|it|we|they|been|had|was|were|did|have|has|heard"
+    r"|got|seen|a|an|the)\b)[a-z]+\s|(?:do not|don't|don\u2019t)\s+ever\s)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that lays something down, whatever it tells behind that."""
 _FORBIDDING = re.compile(r"^(?:do not|don't|don’t|never|no|not)\b", re.IGNORECASE)  # noqa: RUF001
 
 
@@ -140,7 +146,7 @@ def _wish(sentence: _Sentence) -> str | None:
         return None
     if len(text.split()) < _MIN_WORDS or any(s.label in _ONE_CASE for s in identifiers(text)):
         return None
-    if _SAID.search(text) and not _is_report(sentence):
+    if _LAID_DOWN.match(text) or (_SAID.search(text) and not _is_report(sentence)):
         return text.rstrip(".! ")
     offset = sentence.text.find(text)
     begins = sentence.tokens[sentence.first].start + max(0, offset)
@@ -192,17 +198,25 @@ def _imperative(sentence: _Sentence, begins: int) -> bool:
     while clause and (clause[0].pos in ("INTJ", "PUNCT", "CCONJ") or clause[0].text == "just"):
         clause = clause[1:]
     words = [token.text.lower() for token in clause]
+    if words and words[0] in _CASES and "," in words:  # "when it is late, write to me"
+        asked_for = clause[words.index(",") + 1 :]
+        return bool(asked_for) and _is_base(asked_for[0])
     if words[:1] == ["do"] and words[1:2] and words[1] in NEGATIONS:
         return len(words) > 2 and clause[2].pos == "VERB"
     wanted = words[:2] in (["i", "want"], ["i", "need"], ["we", "want"], ["we", "need"])
     if wanted and words[2:3] == ["to"]:
         return False
     first = clause[1] if wanted else clause[0] if clause else None
-    if first is None or first.pos != "VERB" or first.text.lower() != first.lemma:
+    if first is None or not _is_base(first):
         return False
     if any(token.pos in ("SCONJ", "ADV") and token.text.lower() in _CASES for token in clause[2:]):
         return True
     return (wanted or first.lemma not in _DOING_ONCE) and _is_about_things(clause)
+
+
+def _is_base(token: Token) -> bool:
+    """Whether a word is a verb as an imperative has it."""
+    return token.pos == "VERB" and token.text.lower() == token.lemma
 
 
 def _is_about_things(clause: Sequence[Token]) -> bool:

@@ -82,3 +82,15 @@ class Call:
             return await self.api.read(f"{EVENTS}/{event_id}", user_id=user_id, record_access=False)
         except Unanswered:
             return {}
+
+
+def required_user(call: Call, named: str | None, what_for: str) -> str:
+    """The person concerned, where a tool is about one.
+
+    Raises:
+        Unanswered: neither the call nor the client names one.
+    """
+    user_id = call.user(named)
+    if user_id is None:
+        raise Unanswered("invalid-input", f"- user_id: required: {what_for}")
+    return user_id

@@ -1,15 +1,16 @@
-"""The tool that reads what is known: facts with their times."""
+"""The tools that read what is known: facts with their times, and a person."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from api.mcp.arguments import Text
-from api.mcp.asking import WAIT_MS
-from api.mcp.calling import Call
+from api.mcp.arguments import MaxTokens, OfUser, Position, Text
+from api.mcp.asking import WAIT_MS, Unanswered
+from api.mcp.calling import Call, required_user
 from api.mcp.recalling import MAX_FOUND, QUERIES, Reading, cut_line, fitting_lines
 from api.mcp.remembering import Told
 
@@ -91,6 +92,46 @@ def _fact_line(fact: KnownFact) -> str:
     until = "" if fact.valid_to is None else f" until {fact.valid_to[:10]}"
     when = f"since {fact.valid_from[:10]}{until}"
     return f"- {cut_line(fact.fact)} ({when}, confidence {fact.confidence:.2f}) [{fact.event_id}]"
+
+
+class PersonAsked(OfUser):
+    """Whom it is asked about: `user_id`."""
+
+    max_tokens: MaxTokens = 500
+    min_position: Position = None
+
+
+class PersonAnswer(BaseModel):
+    """What is known of a user."""
+
+    text: str = Field(description="What to do, what not, and what holds, each with its event.")
+    names: list[str]
+    wishes: list[KnownFact] = Field(description="What the user prefers and avoids.")
+    facts: list[KnownFact] = Field(description="What else holds, the newest first.")
+
+
+async def person(call: Call, given: PersonAsked) -> Told:
+    """What is known of the user, for whoever serves them."""
+    user_id = required_user(call, given.user_id, "whom it is asked about")
+    path = f"/v1/users/{quote(user_id, safe='')}"
+    parameters = {"min_position": given.min_position, "timeout_ms": WAIT_MS}
+    try:
+        document = await call.api.read(path, **parameters)
+    except Unanswered as error:
+        if error.kind != "not-found":
+            raise
+        unknown = PersonAnswer(text="Nothing is known of this user.", names=[], wishes=[], facts=[])
+        return Told(unknown.text, unknown)
+    text = await call.api.read_text(
+        f"{path}/context", **parameters, max_tokens=given.max_tokens, record_access=False
+    )
+    content = PersonAnswer(
+        text=text,
+        names=document["names"],
+        wishes=list(map(_fact, document["wishes"])),
+        facts=list(map(_fact, document["facts"])),
+    )
+    return Told(text, content)
 
 
 async def _similar(call: Call, given: FactsAsked) -> list[str]:

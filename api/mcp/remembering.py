@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from api.mcp.arguments import EventId, InSession, Name
 from api.mcp.asking import WAIT_MS, Unanswered
-from api.mcp.calling import Call
+from api.mcp.calling import Call, required_user
 from enrichment.names import EntityType
 from enrichment.payloads import ENTITY_CORRECTED, FACT_ASSERTED, FACT_RETRACTED
 from pipelines.ledger.erasing import ERASURE_REQUESTED
@@ -259,8 +259,7 @@ class ForgetMe(Writing):
 
 async def forget_me(call: Call, given: ForgetMe) -> Told:
     """Record that the user wants to be forgotten; people decide, and erase."""
-    if call.user(given.user_id) is None:
-        raise Unanswered("invalid-input", "- user_id: required: whose memory is to be erased")
+    required_user(call, given.user_id, "whose memory is to be erased")
     words = given.reason or "The user wants to be forgotten."
     told = await _append(
         call, given, ERASURE_REQUESTED, payload={"text": words}, effect="The wish is recorded"

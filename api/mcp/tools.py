@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from api.mcp.arguments import Arguments, Untitled
 from api.mcp.calling import Call
-from api.mcp.knowing import FactsAnswer, FactsAsked, facts
+from api.mcp.knowing import FactsAnswer, FactsAsked, PersonAnswer, PersonAsked, facts, person
 from api.mcp.recalling import (
     Context,
     Explained,
@@ -131,6 +131,14 @@ TOOLS: Final[dict[str, Row]] = {
         arguments=Problem,
         answer=Lessons,
         work=lessons,
+    ),
+    "person": Row(
+        "Who somebody is, and what they want",
+        "What is known of a user: what they prefer and avoid, and the facts that hold of them, "
+        "each with the event that says so. Use it when you begin to serve somebody.",
+        arguments=PersonAsked,
+        answer=PersonAnswer,
+        work=person,
     ),
     "remember": Row(
         "Remember what happened",

@@ -16,6 +16,7 @@ from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
+from api.retrieval.operators import Operator
 from api.retrieval.pending import pending_nodes
 from api.retrieval.plan import plan_of
 from api.retrieval.ranking import (
@@ -42,12 +43,13 @@ from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.reads import Beside, Wanted
 from pipelines.columns.standings import Standings
+from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes
 from pipelines.graph.rows import Signalled, ids_by_label, is_event, wire_id
 from pipelines.observe import metrics
 from projections.errors import GraphUnavailable, LedgerError, QueryTimeout
-from projections.schema import ENTITY, MAX_SUPPORTING
+from projections.schema import ENTITY, EVENT, MAX_SUPPORTING
 
 WALK_SHARE: Final = 0.6
 """Of the time that is left when the seeds are known."""
@@ -331,8 +333,27 @@ class Retrieval:
             ]
         except (FutureTimeout, QueryTimeout):
             page.notes.cut("the edges could not be read in time")
+        page.summary = self._summary()
         # What has left the graph since it was ranked has left the answer.
         page.ranking = [ranked for ranked in shown if ranked.node_id in page.nodes]
+
+    def _summary(self) -> str | None:
+        """The summary of the session that the first event is of, if one was asked for."""
+        page, scope = self._page, self._context.scope
+        asked_for = page.story is not None and page.story.plan.operator is Operator.SUMMARY
+        first = next((page.nodes.get(ranked.node_id) for ranked in page.ranking), None)
+        if not asked_for or first is None or first.label != EVENT.label:
+            return None
+        session_id: str = first.properties["session_id"]
+        try:
+            told = self._context.read(
+                self._reader,
+                lambda graph: EntityReads(graph, scope).summaries_told("session", session_id),
+            )
+        except QueryTimeout:
+            page.notes.cut("the summary of the session could not be read in time")
+            return None
+        return told[0].properties["content"] if told else None
 
     def _supporting(self, ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The newest events that mention the entities of the page, by own id."""

@@ -109,6 +109,7 @@ class Subgraph:
         edges: between them.
         seed_names: of the entities among the seeds, by wire id.
         story: what stories say to the question; None: they were not asked, or not in time.
+        summary: of the session that a summary was asked of; None: there is none.
         withheld: ids of what the channels met and kept from the viewer; nobody is told which.
     """
 
@@ -126,3 +127,4 @@ class Subgraph:
     edges: list[GraphEdge] = field(default_factory=list)
     withheld: frozenset[str] = frozenset()
     story: StoryAnswer | None = None
+    summary: str | None = None

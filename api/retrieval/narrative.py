@@ -130,7 +130,7 @@ def facts_markdown(facts: Sequence[FactLine], *, max_tokens: int, user: str | No
     sections: dict[str, list[str]] = {}
     sources: dict[str, None] = {}
     for fact in facts:
-        line = f"- {fact.relation}: {_one_line(fact.target)}"
+        line = f"- {fact.relation}: {one_line(fact.target)}"
         cost = estimated_tokens(line) + estimated_tokens(fact.event_id) + 1
         if fact.subject_id not in sections:
             heading = _heading(fact, user)
@@ -152,7 +152,7 @@ def facts_markdown(facts: Sequence[FactLine], *, max_tokens: int, user: str | No
 def _heading(fact: FactLine, user: str | None) -> str:
     if fact.subject_id == user or fact.subject.lower() == "user":
         return "### 👤 USER CONTEXT"
-    return f"### 💡 CONTEXT: {_one_line(fact.subject)}"
+    return f"### 💡 CONTEXT: {one_line(fact.subject)}"
 
 
 class Evidence(NamedTuple):
@@ -237,7 +237,7 @@ def _opening(events: Sequence[Evidence], head: AnswerHead | None) -> list[str]:
         return [f"{NOTICE} {UNKNOWN}"]
     first = next((event for event in events if event.event_id == head.first), None)
     line = "" if first is None else _first_line(first)
-    value = "" if head.value is None else f"{_one_line(head.value)}. "
+    value = "" if head.value is None else f"{one_line(head.value)}. "
     return [f"{NOTICE} **Answer:** {value}{line}".rstrip()]
 
 
@@ -266,7 +266,7 @@ def _sections(events: Iterable[Evidence]) -> Iterable[str]:
 
 
 def _session_heading(session_id: str, day: str) -> str:
-    return f"### {_one_line(session_id)}, {day}"
+    return f"### {one_line(session_id)}, {day}"
 
 
 def _day(event: Evidence) -> str:
@@ -278,10 +278,10 @@ def _evidence_line(event: Evidence) -> str:
     what = event.event_type + (f" {event.tool_name}" if event.tool_name else "")
     state = f" ({event.status})" if event.status in ("failed", "timeout", "pending") else ""
     note = f" ({event.note})" if event.note else ""
-    text = _one_line(event.text)
+    text = one_line(event.text)
     words = f": {text}" if text else ""
     time = timestamp_text(event.occurred_at_ms)[11:19]
-    return f"- {time} {_one_line(said_by)}, {what}{state}{words}{note} [{event.mark}]"
+    return f"- {time} {one_line(said_by)}, {what}{state}{words}{note} [{event.mark}]"
 
 
 def _fitting(event: Evidence, room: int) -> Evidence | None:
@@ -291,7 +291,7 @@ def _fitting(event: Evidence, room: int) -> Evidence | None:
     bare = room - estimated_tokens(_evidence_line(event._replace(text="…"))) - 1
     if bare < _MIN_TEXT_TOKENS:
         return None
-    words = _one_line(event.text).split(" ")
+    words = one_line(event.text).split(" ")
     taken = 0
     for count, word in enumerate(words):
         taken += estimated_tokens(word)
@@ -301,5 +301,6 @@ def _fitting(event: Evidence, room: int) -> Evidence | None:
     return event._replace(text=" ".join([*words, "…"])) if words else None
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A text with its lines joined, each gap one space."""
     return " ".join(text.split())

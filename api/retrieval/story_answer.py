@@ -23,6 +23,7 @@ from api.retrieval.story_ranker import confidence_of, explained, story_scores
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import relation_words
 from pipelines.columns.standings import Array
 from pipelines.columns.story_records import Stories
 from pipelines.graph.rows import is_event
@@ -49,6 +50,7 @@ _TYPES: Final[Mapping[Operator, AnswerType]] = {
     Operator.VALUE: "value",
     Operator.VALUE_BEFORE: "value",
     Operator.VALUE_AT: "value",
+    Operator.ACTOR: "value",
     Operator.SUMMARY: "summary",
 }
 
@@ -106,6 +108,9 @@ def story_answer(
         if plan.operator is Operator.USERS:
             evidence = _first_of_each(stories, evidence)
         order = _in_front(evidence, order)
+    elif plan.operator is Operator.PROFILE and features.profile:
+        saying = {fact.event_id for fact in features.profile}
+        evidence = numpy.flatnonzero([one in saying for one in stories.ids])
     elif plan.operator is Operator.CALLS:
         evidence = _calls_of(stories, features, int(order[0]))
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
@@ -118,7 +123,7 @@ def story_answer(
         confidence=confidence,
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
-        type=_type(plan),
+        type="list" if features.profile else _type(plan),
         value=_value(stories, features, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=decides,
@@ -252,6 +257,10 @@ def _value(
     if plan.operator is Operator.TIME:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")
+    if plan.operator is Operator.ACTOR and stories.author[order[0]] >= 0:
+        return stories.authors[stories.author[order[0]]]
+    if plan.operator is Operator.PROFILE and features.profile:
+        return [f"{relation_words(one.relation)} {one.value}" for one in features.profile]
     return None
 
 

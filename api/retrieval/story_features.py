@@ -14,7 +14,7 @@ import numpy
 
 from api.retrieval.operators import Operator
 from api.retrieval.plan import Plan
-from api.retrieval.story_facts import facts_asked
+from api.retrieval.story_facts import facts_asked, facts_of_named
 from api.retrieval.story_limits import in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
@@ -56,6 +56,7 @@ class Features(NamedTuple):
         is_bare: it names such a person and no topic.
         asserting: whether an event sets what is asked for, by event.
         facts: that the question asks for without a doubt, the best first.
+        profile: facts of somebody of whom all is asked, the newest first.
         within: whether an event can answer at all, by event.
     """
 
@@ -71,6 +72,7 @@ class Features(NamedTuple):
     is_bare: bool
     asserting: Array
     facts: Sequence[StoryFact]
+    profile: Sequence[StoryFact]
     within: Array
 
     def column(self, name: str) -> Array:
@@ -132,7 +134,8 @@ class _Making:
         self._form()
         names = tuple(self._columns)
         is_bare = self._is_bare()
-        facts = facts_asked(self._told.facts, self._terms, self._plan, self._until_ms() - 1)
+        at_ms = self._until_ms() - 1
+        facts = facts_asked(self._told.facts, self._terms, self._plan, at_ms)
         return Features(
             names=names,
             matrix=numpy.stack([self._columns[name] for name in names], axis=1),
@@ -146,6 +149,7 @@ class _Making:
             is_bare=is_bare,
             asserting=asserting,
             facts=facts,
+            profile=facts_of_named(self._told.facts, self._terms, self._plan, at_ms),
             within=within_limits(self._told, self.roles, self._plan, facts, is_bare=is_bare),
         )
 

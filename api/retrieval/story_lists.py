@@ -35,6 +35,7 @@ _SORTS: Final = (
 _PEOPLE: Final = r"users?|customers?|clients?|callers?|people|persons?"
 _AGENTS: Final = r"agents?|assistants?|bots?"
 _TOOLS: Final = r"tools?|functions?|commands?"
+_ANYTHING: Final = r"happened|occurred|events?|recorded"
 _OTHER: Final = frozenset(
     word
     for words in (
@@ -43,7 +44,7 @@ _OTHER: Final = frozenset(
         "show function functions customer customers client clients caller people person bot",
         "assistant",
         "result results decision decisions decided most often used last first latest newest many",
-        "happen happened",
+        "happen happened initially start beginning end lately recently recorded",
     )
     for word in words.split()
 )
@@ -96,7 +97,10 @@ def list_asked(query: str, plan: Plan, terms: StoryTerms, session_id: str) -> Li
         kinds: tuple[EventKind, ...] | None = ()
     else:
         kinds = (EventKind.CALL,) if tools else _kinds(query, plan)
-    if kinds is None or (by_person is None and plan.operator in ORDER and not (failed or kinds)):
+    if kinds is None:
+        return None
+    of_no_sort = plan.operator in ORDER and not (failed or kinds or _says(query, _ANYTHING))
+    if of_no_sort and by_person is None:
         return None
     return ListAsked(
         session=session_id,
@@ -119,7 +123,7 @@ def _kinds(query: str, plan: Plan) -> tuple[EventKind, ...] | None:
     for pattern, kinds in _SORTS:
         if _says(query, pattern):
             return kinds
-    if plan.operator in ORDER or _says(query, "events?|things?"):
+    if plan.operator in ORDER or _says(query, rf"{_ANYTHING}|things?"):
         return ()
     return None
 

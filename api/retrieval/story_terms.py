@@ -145,6 +145,6 @@ def stories_asked(
         by_window=operator is Operator.WINDOW,
         by_speaker=operator in _BY_SPEAKER,
         by_failure=operator in BY_FAILURE,
-        by_fact=operator in VALUES,
+        by_fact=operator in VALUES or operator is Operator.PROFILE,
         by_cause=operator is Operator.CAUSE,
     )

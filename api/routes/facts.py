@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Path, Query
@@ -69,13 +69,9 @@ async def read_fact_history(
 
             def ask(read: GraphRead) -> _Told:
                 reads = FactReads(read, context.scope)
-                rows = reads.history(group.ids, behind, query.limit + 1)
-                walk = FactWalk(wanted=FactFilter(context.now_ms), max_depth=1)
-                walk.take(reads, [row for _, row in rows])
-                facts = [
-                    (place, recalled_fact(walk, row, _scores(row.properties, context.now_ms)))
-                    for place, row in rows
-                ]
+                facts = fact_history(
+                    reads, group.ids, behind=behind, limit=query.limit + 1, now_ms=context.now_ms
+                )
                 withheld = context.withheld(lambda: reads.withheld(group.ids))
                 return _Told(group.canonical, facts, withheld)
 
@@ -97,6 +93,23 @@ async def read_fact_history(
     return JsonResponse(
         FactHistory(facts=[fact_of(fact) for fact in facts], next_cursor=next_cursor, meta=meta)
     )
+
+
+def fact_history(
+    reads: FactReads,
+    ids: Iterable[str],
+    *,
+    behind: tuple[int, str] | None,
+    limit: int,
+    now_ms: int,
+) -> list[tuple[tuple[int, str], RecalledFact]]:
+    """Facts of entities as they are told, each with its place; as `FactReads.history`."""
+    rows = reads.history(ids, behind, limit)
+    walk = FactWalk(wanted=FactFilter(now_ms), max_depth=1)
+    walk.take(reads, [row for _, row in rows])
+    return [
+        (place, recalled_fact(walk, row, _scores(row.properties, now_ms))) for place, row in rows
+    ]
 
 
 def _scores(properties: Mapping[str, Any], now_ms: int) -> FactScore:

@@ -15,7 +15,6 @@ from api.answers import (
     MarkdownResponse,
     add_contents,
     also_markdown,
-    answer_head,
     evidence_of,
     subgraph_response,
     wants_markdown,
@@ -25,6 +24,7 @@ from api.cursors import facts_cursor, facts_of, ranking_cursor, ranking_of
 from api.dependencies import Reader, ServicesOf, body_of, documented_body, no_query
 from api.entity_answers import FactsAnswer, facts_narrative, facts_response
 from api.errors import BODY_PROBLEMS, READ_PROBLEMS, problem_responses
+from api.judged import answer_head
 from api.read_schemas import FactsQuery, FactsResponse, RecallMode, SubgraphQuery
 from api.retrieval.answer import Retrieval
 from api.retrieval.facts import FactWalk, RecalledFact, ranked_fact, read_page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -53,10 +53,9 @@ async def list_sessions(
     def work() -> tuple[SessionList, Mapping[str, GraphNode]]:
         with services.connections.graph.opened() as graph:
             listed = context.columns(graph.columns).sessions(wanted)
-            ids = {line.first_event_id for line in listed.sessions}
-            ids |= {line.failed_event_id for line in listed.sessions if line.failed_event_id}
+            ids = named_events(listed.sessions)
             events = context.read(
-                graph.reader, lambda read: EventReads(read, context.scope).events(sorted(ids))
+                graph.reader, lambda read: EventReads(read, context.scope).events(ids)
             )
             return listed, events
 
@@ -64,7 +63,7 @@ async def list_sessions(
     shown, next_cursor = page_of(question, listed.sessions, query.limit, _newest)
     return JsonResponse(
         SessionsPage(
-            sessions=[_item(line, events) for line in shown],
+            sessions=[session_item(line, events) for line in shown],
             next_cursor=next_cursor,
             meta=page_meta(
                 context,
@@ -76,11 +75,23 @@ async def list_sessions(
     )
 
 
+def named_events(sessions: Iterable[SessionLine]) -> list[str]:
+    """The events that a list of sessions quotes."""
+    ids = {one for line in sessions for one in (line.first_event_id, line.failed_event_id) if one}
+    return sorted(ids)
+
+
 def _newest(line: SessionLine) -> tuple[int, str]:
     return line.last_ms, line.session_id
 
 
-def _item(line: SessionLine, events: Mapping[str, GraphNode]) -> SessionItem:
+def session_item(line: SessionLine, events: Mapping[str, GraphNode]) -> SessionItem:
+    """A session as it is sent.
+
+    Args:
+        line: what columns say of it.
+        events: by id, its first one and its last failure among them.
+    """
     return SessionItem(
         session_id=line.session_id,
         first_at=timestamp_text(line.first_ms),

@@ -31,19 +31,16 @@ from api.read_schemas import (
     SummaryItem,
     SummaryQuery,
     SummaryResponse,
-    SummaryScope,
 )
 from api.schemas import Node
 from api.services import Caller, begin_read
-from consolidation.summary_payloads import summary_ids_seen
+from consolidation.summary_payloads import Scope as SummaryScope
 from pipelines.columns.reads import ColumnReads
 from pipelines.graph.reader import GraphEdge, GraphNode, GraphRead
 from pipelines.graph.reads.entities import EntityReads, Link
-from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between
 from pipelines.graph.rows import COMMUNITY_PREFIX, SUMMARY_PREFIX
 from projections.events import MAX_NAME_CHARACTERS
-from projections.identity import SEPARATOR
 from projections.schema import MAX_SUPPORTING
 
 MAX_SCOPE_ID: Final = 3 * MAX_NAME_CHARACTERS
@@ -113,19 +110,11 @@ class _Named(NamedTuple):
     scope_id: str = ""
     own_id: str | None = None
 
-    def nodes(self, reads: EntityReads, viewer: Scope) -> list[GraphNode]:
-        """The viewer's part of it, and the part of nobody; for an operator the parts of all.
-
-        No index leads from an agent to its users: an operator names the user, or asks for the
-        sessions.
-        """
+    def nodes(self, reads: EntityReads) -> list[GraphNode]:
+        """What the viewer is told of it."""
         if self.own_id is not None:
             return reads.summaries([self.own_id])
-        if viewer.everyone and self.scope != "agent":
-            session_id = self.scope_id.split(SEPARATOR)[0]
-            return reads.summaries_in(session_id, self.scope, self.scope_id)
-        ids = summary_ids_seen(viewer.tenant, self.scope, self.scope_id, viewer.user_id)
-        return reads.summaries(ids)
+        return reads.summaries_told(self.scope, self.scope_id)
 
 
 class _SummaryRows(NamedTuple):
@@ -167,7 +156,7 @@ async def _summary_page(
 
     def read(graph: GraphRead) -> _SummaryRows:
         reads = EntityReads(graph, context.scope)
-        nodes = named.nodes(reads, context.scope)
+        nodes = named.nodes(reads)
         above = [node.node_id for node in nodes][: None if whole else 1]
         below = reads.below(above, after, query.limit + 1)
         shown = [wired(node).node_id for node in (*nodes, *below[: query.limit])]

@@ -1,20 +1,36 @@
-"""Users: what is about one of them is erased."""
+"""Users: what is known of one of them, and how it is erased."""
 
 from __future__ import annotations
 
 from functools import partial
 from hmac import compare_digest
-from typing import Annotated, Any, Final
+from operator import itemgetter
+from typing import Annotated, Any, Final, NamedTuple
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from api.answers import JsonResponse
-from api.dependencies import Admin, ServicesOf
-from api.errors import ApiProblem, problem_responses
-from api.services import Caller
+from api.answers import MEDIA_TYPE, JsonResponse, MarkdownResponse, page_meta
+from api.browse_schemas import Person, PersonQuery, SessionItem
+from api.cursors import page_of, time_place
+from api.dependencies import Admin, Reader, ServicesOf
+from api.entity_answers import fact_of
+from api.errors import READ_PROBLEMS, ApiProblem, problem_responses
+from api.persons import person_markdown, person_of
+from api.retrieval.facts import RecalledFact
+from api.retrieval.recall import entity_named
+from api.routes.facts import fact_history
+from api.routes.sessions import named_events, session_item
+from api.services import Caller, Services, begin_read
+from enrichment.names import canonical_name, entity_id
+from pipelines.columns.reads import SessionsAsked
+from pipelines.graph.reader import GraphRead
+from pipelines.graph.reads.entities import EntityGroup
+from pipelines.graph.reads.events import EventReads
+from pipelines.graph.reads.facts import FactReads
+from pipelines.graph.rows import ENTITY_PREFIX
 from pipelines.ledger.erasing import (
     MAX_REASON_CHARACTERS,
     begin_erasure,
@@ -53,13 +69,122 @@ class Erasure(BaseModel):
     receipt: int | None = Field(default=None, description="Number of the receipt, once it is done.")
 
 
+UserName = Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+_SESSIONS: Final = 5
+
+
+@router.get(
+    "/users/{user_id}",
+    response_model=Person,
+    responses=problem_responses(*READ_PROBLEMS, "not-found"),
+)
+async def read_user(
+    user_id: UserName,
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[PersonQuery, Query()],
+) -> Response:
+    """What is known of a user: facts that hold, wishes, what ended, and the newest sessions."""
+    return JsonResponse(await _person(user_id, caller, services, query))
+
+
+@router.get(
+    "/users/{user_id}/context",
+    response_class=MarkdownResponse,
+    responses={
+        200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+        **problem_responses(*READ_PROBLEMS, "not-found"),
+    },
+)
+async def read_user_context(
+    user_id: UserName,
+    caller: Reader,
+    services: ServicesOf,
+    query: Annotated[PersonQuery, Query()],
+) -> Response:
+    """The same for a prompt, of at most `max_tokens`: wishes first, then facts that hold."""
+    person = await _person(user_id, caller, services, query)
+    return MarkdownResponse(person_markdown(person, query.max_tokens))
+
+
+class _Read(NamedTuple):
+    """What was read of a user; facts with their places, one more than the page has."""
+
+    group: EntityGroup
+    names: list[str]
+    facts: list[tuple[tuple[int, str], RecalledFact]]
+    sessions: list[SessionItem]
+    withheld: int | None
+
+
+async def _person(user_id: str, caller: Caller, services: Services, query: PersonQuery) -> Person:
+    if query.user_id is None and caller.user_id is None:  # who is named is who may see it
+        query = query.model_copy(update={"user_id": user_id})
+    context = await begin_read(services, caller, query)
+    question = ("user", caller.tenant, context.scope.viewer, user_id, query.as_of_position)
+    behind = time_place(question, query.cursor)
+
+    def work() -> _Read | None:
+        with services.connections.graph.opened() as graph:
+            columns = context.columns(graph.columns)
+            own_id = entity_id(caller.tenant, canonical_name(user_id), "user")
+            group = entity_named(columns, own_id)
+            if group is None:
+                return None
+            asked_for = SessionsAsked(
+                user_id, None, None, failed=False, before=None, limit=_SESSIONS
+            )
+            sessions = columns.sessions(asked_for).sessions
+
+            def ask(read: GraphRead) -> _Read:
+                reads, events = FactReads(read, context.scope), EventReads(read, context.scope)
+                quoted = events.events(named_events(sessions))
+                return _Read(
+                    group=group,
+                    names=sorted({entity.name for entity in reads.found_by_id(group.ids)}),
+                    facts=fact_history(
+                        reads,
+                        group.ids,
+                        behind=behind,
+                        limit=query.limit + 1,
+                        now_ms=context.now_ms,
+                    ),
+                    sessions=[session_item(line, quoted) for line in sessions],
+                    withheld=context.withheld(lambda: reads.withheld(group.ids)),
+                )
+
+            return context.read(graph.reader, ask)
+
+    read = await services.read(work, timeout_ms=context.deadline.remaining_ms())
+    if read is None:
+        raise ApiProblem("not-found", "Nobody of that user_id is known to the viewer.")
+    page, next_cursor = page_of(question, read.facts, query.limit, itemgetter(0))
+    own_id = ENTITY_PREFIX + read.group.canonical
+    context.record([own_id], [fact.key for _, fact in page])
+    return person_of(
+        user_id,
+        own_id,
+        read.names,
+        [fact_of(fact) for _, fact in page if fact.source.entity_id in read.group.ids],
+        sessions=read.sessions,
+        next_cursor=next_cursor,
+        meta=page_meta(
+            context,
+            len(read.facts),
+            withheld=read.withheld,
+            begun_at=[own_id],
+            next_cursor=next_cursor,
+        ),
+    )
+
+
 @router.delete(
     "/users/{user_id}",
     response_model=Erasure,
     responses={202: {"model": Erasure}, **problem_responses(*_PROBLEMS)},
 )
 async def erase_user(
-    user_id: Annotated[str, Path(min_length=1, max_length=MAX_NAME_CHARACTERS)],
+    user_id: UserName,
     caller: Admin,
     services: ServicesOf,
     confirm: Annotated[

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import quote
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -209,20 +210,22 @@ def show(
 @command(app, "why", example="recollect why 019cb8a0-4711-7000-8000-000000000016")
 def why(
     invocation: Invocation,
-    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="id of the event")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="id of the event, or a question in words")
+    ],
     tenant: Tenant = DEFAULT_TENANT,
     user: User = EVERYONE,
     as_of: AsOf = None,
     api: Api = None,
     key_file: KeyFile = None,
 ) -> int:
-    """Show why an event happened: its causes as a tree, and what helped.
-
-    To ask in words instead, there is `recollect ask`.
-    """
+    """Show why an event happened: its causes as a tree, and what helped."""
+    try:
+        asked_about = {"query": "why?", "head": str(UUID(event))}
+    except ValueError:
+        asked_about = {"query": event}
     body = {
-        "query": "why?",
-        "head": event_id,
+        **asked_about,
         "session_id": "why",
         "agent_id": "why",
         "user_id": user,
@@ -264,6 +267,53 @@ def facts(
         path = f"/v1/facts/{quote(entity, safe='')}"
         document = look(path, tenant, user, limit=limit, as_of_position=as_of)
     invocation.answer(document, lambda out: _show_facts(out, document["facts"]))
+
+
+@command(app, "user", example="recollect user cust-ana")
+def user_page(
+    invocation: Invocation,
+    user_id: Annotated[str, typer.Argument(metavar="USER", help="`user_id` of the events")],
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", min=50, help="print a block for a prompt instead"),
+    ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", help="see what this user may; default: the user themselves"),
+    ] = None,
+    limit: Limit = 50,
+    as_of: AsOf = None,
+    api: Api = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Show what is known of a user: wishes, facts that hold and held, sessions."""
+    path = f"/v1/users/{quote(user_id, safe='')}"
+    seen_as = {"user_id": user or user_id, "record_access": "false", "as_of_position": as_of}
+    client = client_for(invocation, api, key_file)
+    try:
+        if max_tokens is not None:
+            text = client.read(f"{path}/context", {**seen_as, "max_tokens": max_tokens}, tenant)
+            document: dict[str, Any] = {"text": text}
+        else:
+            document = client.look(path, {**seen_as, "limit": limit}, tenant)
+    finally:
+        client.close()
+    invocation.answer(document, lambda out: _show_person(out, document))
+
+
+def _show_person(out: Console, person: Mapping[str, Any]) -> None:
+    if "text" in person:
+        out.print(person["text"], end="", markup=False)
+        return
+    names = [name for name in person["names"] if name != person["user_id"]]
+    known_as = f", known as {', '.join(names)}" if names else ""
+    out.print(f"[bold]{escape(person['user_id'])}[/bold]{escape(known_as)}")
+    told = [*person["wishes"], *person["facts"], *person["former"]]
+    _show_facts(out, told)
+    if person["sessions"]:
+        out.print()
+        _show_sessions(out, person["sessions"])
 
 
 @command(app, "tail", example="recollect tail --session checkout-4711 --from 0")

@@ -46,11 +46,11 @@ class SessionsAsked(NamedTuple):
     """
 
     words: str | None
-    since_ms: int | None
-    until_ms: int | None
-    failed: bool
-    before: tuple[int, str] | None
-    limit: int
+    since_ms: int | None = None
+    until_ms: int | None = None
+    failed: bool = False
+    before: tuple[int, str] | None = None
+    limit: int = 50
 
 
 class SessionLine(NamedTuple):

@@ -73,13 +73,18 @@ class ApiClient:
         Raises:
             As `ask`; OperationFailed, too, for what is not there.
         """
+        return self._looked(path, query, tenant, _JSON).document
+
+    def read(self, path: str, query: Mapping[str, Any], tenant: str) -> str:
+        """The same as text in Markdown."""
+        return self._looked(path, query, tenant, MARKDOWN).text
+
+    def _looked(self, path: str, query: Mapping[str, Any], tenant: str, accept: str) -> ApiAnswer:
         given = {name: value for name, value in query.items() if value is not None}
-        headers = {"accept": _JSON, "x-tenant": tenant}
+        headers = {"accept": accept, "x-tenant": tenant}
         limit_s = TIMEOUT_MS / 1000
         target = f"{path}?{urlencode(given)}"
-        return _answer(
-            *self._send("GET", target, headers, body=b"", limit_s=limit_s), _JSON
-        ).document
+        return _answer(*self._send("GET", target, headers, body=b"", limit_s=limit_s), accept)
 
     def why(
         self, question: Mapping[str, Any], answer: Mapping[str, Any], tenant: str

@@ -309,6 +309,18 @@ def fact_history(look: Look) -> Iterator[Request]:
         yield Request(f"/v1/facts/{quote(own_id, safe='')}", {"limit": 2})
 
 
+def users(look: Look) -> Iterator[Request]:
+    if not look.view and look.user_id is None:
+        return  # a user in the path is the user whose view it is
+    for user_id in (*look.town.made.users.values(), STRANGER):
+        yield Request(f"/v1/users/{user_id}", {"limit": 2})
+
+
+def user_context(look: Look) -> Iterator[Request]:
+    for request in users(look):
+        yield Request(f"{request.path}/context", accept="text/markdown")
+
+
 def context(look: Look) -> Iterator[Request]:
     for session in look.sessions():
         yield Request(f"/v1/context/{session}")
@@ -383,6 +395,8 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
     ("get", "/v1/sessions/{session_id}/events"): session_events,
     ("get", "/v1/nodes/{node_id}/neighbours"): neighbours,
     ("get", "/v1/facts/{entity_id}"): fact_history,
+    ("get", "/v1/users/{user_id}"): users,
+    ("get", "/v1/users/{user_id}/context"): user_context,
     ("get", "/v1/communities"): communities,
     ("get", "/v1/communities/{community_id}"): community,
     ("get", "/v1/context/{session_id}"): context,
@@ -396,10 +410,12 @@ ROUTES: Final[Mapping[tuple[str, str], Callable[[Look], Iterator[Request]]]] = {
 SUMMED_UP: Final = {"/v1/summaries/{scope}/{scope_id}", "/v1/sessions/{session_id}/episodes"}
 OF_USERS: Final = {"/v1/communities", "/v1/communities/{community_id}"}
 """Of a community that is nobody's it is not written down whose it is: it is for operators."""
+OF_PERSONS: Final = {"/v1/users/{user_id}", "/v1/users/{user_id}/context"}
+"""Nobody has no page; and no fact of these users holds that is a wish, or about themselves."""
 TOLD_BY_PASSES: Final = SUMMED_UP | OF_USERS
 SHOWN_AFTER: Final = (
-    {route for _, route in ROUTES} - TOLD_BY_PASSES,
-    {route for _, route in ROUTES},
+    {route for _, route in ROUTES} - TOLD_BY_PASSES - OF_PERSONS,
+    {route for _, route in ROUTES} - OF_PERSONS,
     {*SUMMED_UP, "/v1/events/{event_id}", "/v1/changes", SUBGRAPH},
 )
 """Routes that show something of everybody, by the number of passes: the second forgets events."""

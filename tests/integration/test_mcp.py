@@ -34,9 +34,9 @@ FEW, FEW_KEY = 4, "few-key-of-acme-0123456789"
 ANA_KEY = "key-bound-to-ana-0123456789"
 TOOLS = (
     *("ask", "context", "correct", "facts", "forget_me"),
-    *("lessons", "remember", "status", "timeline", "why"),
+    *("lessons", "person", "remember", "status", "timeline", "why"),
 )
-READS = {"ask", "context", "facts", "lessons", "status", "timeline", "why"}
+READS = {"ask", "context", "facts", "lessons", "person", "status", "timeline", "why"}
 MOVED = "I moved from Hamburg to Lisbon; please ship everything there from now on."
 FAILED = {"error": "address not in delivery area", "order": "4711"}
 DECIDED = "Use the courier Envialia for Lisbon, for the default carrier does not go there."
@@ -177,6 +177,28 @@ async def test_what_a_person_corrects_holds_until_it_is_retracted(world: World) 
         }
         assert (await done(client, "facts", about="Mart"))["similar"] == ["Marta Reis (user)"]
         assert (await done(client, "facts", about="Zoe"))["text"] == "No fact about that is known."
+
+
+async def test_a_person_is_known_by_their_wishes_and_facts(world: World) -> None:
+    async with connected(world) as client:
+        nobody = await called(client, "person")
+        assert "- user_id: required" in text_of(nobody)
+        unknown = await done(client, "person", user_id="zoe")
+        assert unknown["text"] == "Nothing is known of this user."
+        said = "I live in Bergen. Never call me before noon."
+        await done(
+            client,
+            "remember",
+            text=said,
+            user_id="lena",
+            agent_id="lena",
+            session_id="of-lena",
+        )
+        world.fold()
+        known = await done(client, "person", user_id="lena")
+    assert [one["object"] for one in known["wishes"]] == ["Never call me before noon"]
+    assert [(one["relation"], one["object"]) for one in known["facts"]] == [("lives_in", "Bergen")]
+    assert "### Do not\n- Never call me before noon [" in known["text"]
 
 
 async def test_a_wish_to_be_forgotten_is_recorded_and_listed(world: World) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from neo4j.time import DateTime
 
+from consolidation.summary_payloads import Scope as SummaryScope
+from consolidation.summary_payloads import summary_ids_seen
 from enrichment.names import components
 from pipelines.graph.reader import GraphNode, node_columns
 from pipelines.graph.reads.facts import (
@@ -22,6 +24,7 @@ from pipelines.graph.reads.facts import (
 )
 from pipelines.graph.reads.scope import ScopedReads, allowed, stands, visible
 from pipelines.graph.rows import EntityName
+from projections.identity import SEPARATOR
 from projections.schema import (
     COMMUNITY,
     ENTITY,
@@ -311,6 +314,17 @@ class EntityReads(ScopedReads):
         rows = self._rows(SUMMARIES_OF, ids=list(summary_ids))
         nodes = [_node(SUMMARY.label, "summary_id", row["node"]) for row in rows]
         return sorted(nodes, key=lambda node: summary_ids.index(node.node_id))
+
+    def summaries_told(self, scope: SummaryScope, scope_id: str) -> list[GraphNode]:
+        """What the viewer is told of a scope: their own part, then nobody's; an operator of all.
+
+        No index leads from an agent to its users: an operator names the user, or asks for the
+        sessions.
+        """
+        viewer = self._scope
+        if viewer.everyone and scope != "agent":
+            return self.summaries_in(scope_id.split(SEPARATOR)[0], scope, scope_id)
+        return self.summaries(summary_ids_seen(viewer.tenant, scope, scope_id, viewer.user_id))
 
     def summaries_in(self, session_id: str, scope: str, scope_id: str) -> list[GraphNode]:
         """All that was told of a session, or of an episode of it: of nobody first, then by user."""

@@ -138,6 +138,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     Operator.VALUE_BEFORE: (
         "What was the limit before the last change?",
         "What did the limit use to be?",
+        "What was payments.gateway.timeout_s before?",
         "What was Ana's address previously?",
         "What is the former value of the limit?",
         "What was her old address?",
@@ -162,6 +163,7 @@ PHRASINGS: dict[Operator, tuple[str, ...]] = {
     ),
     Operator.PROFILE: (
         "Tell me about Ana Berg.",
+        "Who is Ana Berg?",
         "What do we know about Ana Berg?",
         "Who is Ana Berg, and what should I keep in mind?",
         "Give me a profile of Ana Berg.",

@@ -15,6 +15,7 @@ from api.retrieval.story_features import features_of
 from api.retrieval.story_ranker import explained, model, story_scores
 from api.retrieval.story_terms import stories_asked, story_terms
 from consolidation.decay import DecayWeights
+from pipelines.columns.story_records import StoryFact
 from tests.factories import START_MS, event_id
 from tests.unit.api.story_builder import MINUTE_MS, Told
 
@@ -101,6 +102,28 @@ def test_which_tools_gives_each_once_in_order() -> None:
     given = answer(question, stories, plan, terms)
     assert (given.type, given.value) == ("list", ["print_label", "close_tray"])
     assert given.evidence == ["1", "3", "5"]
+
+
+def test_who_gives_the_name_of_who_did_it() -> None:
+    plan, terms, stories = asked("Who closed the tray of the printer?")
+    of_printer(of_weather(stories, 0), 1, "ana")
+    known = answer("", stories, plan, terms)
+    assert (known.type, known.value) == ("value", "bot")
+
+
+def test_all_that_is_known_of_somebody_is_a_list_of_facts_with_their_events() -> None:
+    plan, terms, stories = asked("What do we know about Ana?")
+    of_printer(stories, 0, "ana")
+    stories.facts = [
+        StoryFact("1", "Ana", "lives_in", "Oslo", 0, START_MS),
+        StoryFact("2", "Ana", "lives_in", "Bergen", START_MS, None),
+        StoryFact("3", "Ana", "prefers", "labels in colour", 0, None),
+        StoryFact("4", "Ana's printer", "has_state", "jammed", 0, None),
+    ]
+    known = answer("", stories, plan, terms)
+    assert known.type == "list"
+    assert known.value == ["lives in Bergen", "prefers labels in colour"]
+    assert known.evidence == ["2", "3"]
 
 
 @pytest.mark.parametrize(

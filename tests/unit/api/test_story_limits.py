@@ -104,6 +104,13 @@ class TestFacts:
         plan = plan_of(question, NOW_MS)
         return [one.value for one in facts_asked(facts, story_terms(question, plan), plan, at_ms)]
 
+    def test_part_of_a_name_is_enough_where_nothing_else_is_called_so(self) -> None:
+        limit = StoryFact("4", "payments.gateway.limit_s", "has_value", "30", 0, None)
+        other = StoryFact("5", "search.limit", "has_value", "9", 0, None)
+        assert self.asked("What is the limit now?", limit, self.new) == ["30"]
+        assert self.asked("What is the limit now?", limit, other) == []
+        assert self.asked("What is the limit of Ana?", limit, self.new) == []
+
     def test_what_holds_is_asked_for(self) -> None:
         given = (self.old, self.new, self.phone)
         assert self.asked("What is the phone of Ana?", *given) == ["555"]

@@ -45,6 +45,8 @@ def answered(question: str, listed: Listed = TOLD) -> StoryAnswer:
         ("How often did something fail?", {"failed": True}),
         ("What was the last error?", {"failed": True, "newest_first": True}),
         ("What was the first thing that failed?", {"failed": True}),
+        ("What happened first?", {}),
+        ("What happened last?", {"newest_first": True}),
         ("How many tools were called?", {"kinds": CALLS}),
         ("Which tools were used?", {"kinds": CALLS}),
         ("Which tool calls were there?", {"kinds": CALLS}),

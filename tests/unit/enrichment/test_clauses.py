@@ -24,6 +24,10 @@ STATED = {
     "I live in Paris, it's lovely here.": [("Caroline", "lives_in", "Paris")],
     "I'm from Sweden.": [("Caroline", "comes_from", "Sweden")],
     "I work as a nurse.": [("Caroline", "works_as", "nurse")],
+    "I work as a nurse at Santa Maria Hospital.": [
+        ("Caroline", "works_as", "nurse"),
+        ("Caroline", "works_at", "Santa Maria Hospital"),
+    ],
     "John visited Italy last year.": [("John", "visited", "Italy")],
     "I've been to Japan twice.": [("Caroline", "visited", "Japan")],
     "I love hiking and pottery.": [

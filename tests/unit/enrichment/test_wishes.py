@@ -29,6 +29,14 @@ WISHES = {
     ),
     "Write reports in plain language.": ("prefers", "Write reports in plain language"),
     "Invoices go to my office.": ("prefers", "Invoices go to my office"),
+    "Never call me before noon, I sleep after night shifts.": (
+        "avoids",
+        "Never call me before noon, I sleep after night shifts",
+    ),
+    "And when something is delayed, write me an email.": (
+        "prefers",
+        "when something is delayed, write me an email",
+    ),
     "I want receipts as text, no pictures.": ("prefers", "I want receipts as text, no pictures"),
 }
 NO_WISHES = [
@@ -42,6 +50,9 @@ NO_WISHES = [
     "Always use order A-4711 for that.",
     "Run the tests once.",
     "Errors keep coming since Monday.",
+    "Never had that before.",
+    "When I opened it, the screen was black.",
+    "When the update came, things broke.",
     "Thanks a lot!",
 ]
 

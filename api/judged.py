@@ -1,0 +1,116 @@
+"""What an answer says in a few words, what proves it, and how sure it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from api.retrieval.narrative import AnswerHead
+from api.retrieval.operators import Operator
+from api.retrieval.story_answer import StoryAnswer
+from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
+from enrichment.event_kinds import FAILED, EventKind
+from projections.events import timestamp_text
+from projections.schema import CAUSED_BY, EVENT
+
+MAX_EVIDENCE: Final = 200
+"""Ids of events that prove an answer."""
+
+
+def judged(story: StoryAnswer | None, threshold: float) -> dict[str, Any]:
+    """What `meta` says of the plan and of the judge.
+
+    Args:
+        story: None: no story was asked, or not in time.
+        threshold: of the confidence from which on a question is answered.
+    """
+    if story is None:
+        return {}
+    first = min((span.first_ms for span in story.plan.spans), default=None)
+    end = max((span.end_ms for span in story.plan.spans), default=None)
+    plan = PlanReport(
+        operator=story.plan.operator,
+        confidence=story.plan.confidence,
+        since=None if first is None else timestamp_text(first),
+        until=None if end is None else timestamp_text(end),
+    )
+    answered = story.confidence >= threshold
+    count = story.value if story.type == "count" else None
+    return {
+        "plan": plan,
+        "confidence": round(story.confidence, 4),
+        "answered": answered,
+        "count": count if answered or count is None else 0,
+        "explained": story.explained if story.decides else {},
+    }
+
+
+def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) -> Answer:
+    """The value with its proof; where nothing is known, the number and the list of nothing.
+
+    Args:
+        story: what stories say.
+        response: with its nodes, edges and `meta`.
+        summary: of the session that a summary was asked of; None: there is none.
+    """
+    if not response.meta.answered:
+        empty = {"count": 0, "list": []}.get(story.type)
+        return Answer(type=story.type, value=empty, evidence=[])
+    value, evidence = story.value, story.evidence
+    events = {node.node_id: node for node in response.nodes if node.type == EVENT.label}
+    if value is None and summary is not None:
+        value = summary
+    if not story.decides and value is None:
+        evidence = list(events)[:1]
+    if value is None and evidence and (first := events.get(evidence[0])) is not None:
+        told = [first]
+        if story.plan.operator is Operator.CAUSE:
+            told += _behind(first, events, response.edges)
+        evidence = [*(node.node_id for node in told), *evidence[1:]]
+        value = " \u2190 ".join(filter(None, map(_summary, told))) or None
+    return Answer(type=story.type, value=value, evidence=evidence[:MAX_EVIDENCE])
+
+
+def _summary(node: Node) -> str | None:
+    summary: str | None = node.attributes.get("summary")
+    return summary
+
+
+def _behind(head: Node, events: Mapping[str, Node], edges: Sequence[Edge]) -> list[Node]:
+    """The nearest failure that led to an event, and the first change of all that did."""
+    causes = list(_causes(head.node_id, events, edges))
+    failures = [node for node in causes if node.attributes.get("status") in FAILED]
+    changes = [node for node in causes if node.attributes.get("kind") == EventKind.OTHER]
+    chosen = [*failures[:1], *changes[-1:]]
+    return list({node.node_id: node for node in chosen}.values())
+
+
+def _causes(head: str, events: Mapping[str, Node], edges: Sequence[Edge]) -> Iterator[Node]:
+    """The causes of an event among those that are shown, the nearest first."""
+    before: dict[str, list[str]] = {}
+    for edge in edges:
+        if edge.type == CAUSED_BY.type and edge.target in events:
+            before.setdefault(edge.source, []).append(edge.target)
+    met, waiting = {head}, deque([head])
+    while waiting:
+        for cause in before.get(waiting.popleft(), ()):
+            if cause not in met:
+                met.add(cause)
+                waiting.append(cause)
+                yield events[cause]
+
+
+def answer_head(response: AtlasResponse) -> AnswerHead | None:
+    """What is told above the evidence; None: the question was not judged."""
+    answer = response.answer
+    if answer is None:
+        return None
+    first = answer.evidence[0] if answer.evidence else None
+    words = {_summary(node) for node in response.nodes if node.node_id == first}
+    value: str | None = None
+    if isinstance(answer.value, list):
+        value = ", ".join(map(str, answer.value))
+    elif answer.value is not None and answer.value not in words:
+        value = str(answer.value)
+    return AnswerHead(value, bool(response.meta.answered), first)

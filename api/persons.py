@@ -1,0 +1,88 @@
+"""What is known of a user, sorted for whoever serves them; and as text for a prompt. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from api.browse_schemas import Person, SessionItem
+from api.read_schemas import Fact, PageMeta
+from api.retrieval.fact_words import WISHES
+from api.retrieval.narrative import NOTICE, estimated_tokens, one_line
+from enrichment.vocabulary import relation_words
+
+_NOTHING: Final = "Nothing is known of this user.\n"
+
+
+def person_of(
+    user_id: str,
+    entity_id: str,
+    names: list[str],
+    facts: Sequence[Fact],
+    *,
+    sessions: list[SessionItem],
+    next_cursor: str | None,
+    meta: PageMeta,
+) -> Person:
+    """A user as they are sent.
+
+    Args:
+        user_id: of the envelopes.
+        entity_id: on the wire.
+        names: that the user is known by.
+        facts: of the user, whether they hold or not, the newest first.
+        sessions: the newest ones.
+        next_cursor: of the facts behind these.
+        meta: of the page.
+    """
+    holding = [fact for fact in facts if fact.valid_to is None and fact.expired_at is None]
+    held = {id(fact) for fact in holding}
+    return Person(
+        user_id=user_id,
+        entity_id=entity_id,
+        names=names,
+        facts=[fact for fact in holding if fact.relation not in WISHES],
+        wishes=[fact for fact in holding if fact.relation in WISHES],
+        former=[fact for fact in facts if id(fact) not in held],
+        next_cursor=next_cursor,
+        sessions=sessions,
+        meta=meta,
+    )
+
+
+def person_markdown(person: Person, max_tokens: int) -> str:
+    """A block for a prompt: what to do and what not, then what holds; each line with its proof.
+
+    Args:
+        person: that is served.
+        max_tokens: estimated; what does not fit is left out from the end.
+    """
+    lines: list[str] = []
+    room = max_tokens - estimated_tokens(NOTICE)
+    for heading, line in _lines(person):
+        cost = estimated_tokens(line) + (0 if heading in lines else estimated_tokens(heading))
+        if cost > room:
+            break
+        room -= cost
+        lines += [line] if heading in lines else [heading, line]
+    if not lines:
+        return _NOTHING
+    return "\n".join([NOTICE, *lines]) + "\n"
+
+
+def _lines(person: Person) -> Iterator[tuple[str, str]]:
+    """Lines, each with its heading, what matters most first."""
+    for fact in person.wishes:
+        heading = "### Do" if fact.relation == "prefers" else "### Do not"
+        yield heading, f"- {one_line(fact.target.name)} {_proof(fact)}"
+    heading = f"### {one_line(person.user_id)}"
+    others = [name for name in person.names if name != person.user_id]
+    if others:
+        yield heading, f"- is {', '.join(map(one_line, others))}"
+    for fact in person.facts:
+        words = f"{relation_words(fact.relation)} {one_line(fact.target.name)}"
+        yield heading, f"- {words}, since {fact.valid_from[:10]} {_proof(fact)}"
+
+
+def _proof(fact: Fact) -> str:
+    return f"[{fact.provenance.event_id}]"

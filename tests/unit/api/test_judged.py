@@ -1,0 +1,96 @@
+"""What an answer says in a few words: a cause with what led to it, a summary, a name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.judged import answer_head, answer_of
+from api.retrieval.plan import plan_of
+from api.retrieval.story_answer import StoryAnswer
+from api.schemas import Answer, AtlasResponse, Edge, Meta, Node
+from projections.schema import CAUSED_BY, EVENT, FOLLOWS
+from tests.factories import partly
+
+TOLD = {
+    "reload": ("config.changed: limit 30 to 3", "other", None),
+    "refused": ("charge refused: limit 3", "failure", "failed"),
+    "asks": ("charge", "call", None),
+    "twice": ("charged twice", "failure", "failed"),
+}
+
+
+def response(*edges: tuple[str, str], answered: bool = True) -> AtlasResponse:
+    nodes = [
+        partly(
+            Node,
+            node_id=name,
+            type=EVENT.label,
+            attributes={"summary": summary, "kind": kind, "status": status},
+        )
+        for name, (summary, kind, status) in TOLD.items()
+    ]
+    causes = [
+        Edge(source=effect, target=cause, type=CAUSED_BY.type, properties={})
+        for effect, cause in edges
+    ]
+    follows = Edge(source="asks", target="twice", type=FOLLOWS.type, properties={})
+    meta = partly(Meta, answered=answered)
+    return partly(AtlasResponse, nodes=nodes, edges=[*causes, follows], meta=meta)
+
+
+def story(question: str, **fields: Any) -> StoryAnswer:
+    given: dict[str, Any] = {
+        "plan": plan_of(question, 0),
+        "confidence": 0.9,
+        "order": ["twice"],
+        "relevance": {},
+        "type": "events",
+        "value": None,
+        "evidence": ["twice"],
+        "decides": True,
+        "explained": {},
+    }
+    return StoryAnswer(**{**given, **fields})
+
+
+CHAIN = (("twice", "refused"), ("refused", "asks"), ("asks", "reload"), ("reload", "twice"))
+
+
+def test_why_names_the_nearest_failure_and_the_first_change_behind_it() -> None:
+    known = answer_of(story("Why was it charged twice?"), response(*CHAIN), None)
+    assert known.value == "charged twice ← charge refused: limit 3 ← config.changed: limit 30 to 3"
+    assert known.evidence == ["twice", "refused", "reload"]
+
+
+def test_why_without_a_cause_names_what_happened() -> None:
+    known = answer_of(story("Why was it charged twice?"), response(), None)
+    assert (known.value, known.evidence) == ("charged twice", ["twice"])
+
+
+def test_what_is_no_why_names_no_cause() -> None:
+    known = answer_of(story("What was charged?"), response(*CHAIN), None)
+    assert known.value == "charged twice"
+
+
+def test_a_summary_is_that_of_the_session() -> None:
+    asked_for = story("Summarise the incident", type="summary")
+    assert answer_of(asked_for, response(), "all of it").value == "all of it"
+
+
+def test_nothing_known_has_no_value_and_no_proof() -> None:
+    unknown = answer_of(story("Why?", value="x"), response(*CHAIN, answered=False), "all of it")
+    assert (unknown.value, unknown.evidence) == (None, [])
+
+
+def head(value: Any) -> str | None:
+    told = response()
+    told.answer = Answer(type="value", value=value, evidence=["twice"])
+    above = answer_head(told)
+    assert above is not None
+    return above.value
+
+
+def test_a_value_stands_above_the_evidence_unless_that_says_it_in_the_same_words() -> None:
+    assert head("ops-agent") == "ops-agent"
+    assert head(["a", "b"]) == "a, b"
+    assert head("charged twice") is None
