@@ -310,7 +310,14 @@ def verdict(event: RetainedEvent, policy: RetentionPolicy, now_ms: int) -> Verdi
         detail = f"{event.consent_ref} expired {timestamp_text(expires_ms)}"
         # of the two tiers that leave; what a class expires has no age that matters
         left = Tier.COLD if tier in (Tier.HOT, Tier.WARM) else tier
-        return Verdict(event.event_id, left, True, Reason.EXPIRED, detail, event.summary_id)
+        return Verdict(
+            event_id=event.event_id,
+            tier=left,
+            leaves=True,
+            reason=Reason.EXPIRED,
+            detail=detail,
+            summary_id=event.summary_id,
+        )
     leaves, reason, detail = _judged(event, tier, policy)
     return Verdict(
         event_id=event.event_id,

@@ -113,13 +113,13 @@ class SqliteKeys:
         """
         store = cls(path, wrapping)
         if not path.exists():
-            own = wrapping.wrap(_new_keys(name.encode() for name in (NAMING, SIGNING)))
+            wrapped_own = wrapping.wrap(_new_keys(name.encode() for name in (NAMING, SIGNING)))
             try:
                 make_file(path)
                 with closing(_opened(path, BUSY_S)) as db:
                     db.executescript(_SCHEMA)
                     with writing(db):
-                        for name, wrapped in own.items():
+                        for name, wrapped in wrapped_own.items():
                             row = (name.decode(), wrapped)
                             db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", row)
             except (sqlite3.Error, OSError) as error:
@@ -195,16 +195,16 @@ class SqliteKeys:
             with writing(db):
                 count = 0
                 for table, column in (("store", "name"), ("subject", "key_id")):
-                    found = db.execute(
+                    stored = db.execute(
                         f"SELECT {column}, wrapped FROM {table} WHERE wrapped IS NOT NULL"  # noqa: S608  names of ours
                     ).fetchall()
-                    rows = {one.encode() if table == "store" else one: data for one, data in found}
+                    rows = {id_.encode() if table == "store" else id_: data for id_, data in stored}
                     again = wrapping.wrap(self._unwrapped(rows)) if rows else {}
                     db.executemany(
                         f"UPDATE {table} SET wrapped = ? WHERE {column} = ?",  # noqa: S608  names of ours
-                        [(again[n], one) for n, (one, _) in zip(rows, found, strict=True)],
+                        [(again[name], id_) for name, (id_, _) in zip(rows, stored, strict=True)],
                     )
-                    count = len(found)
+                    count = len(stored)
             return count
 
         count = self._do(rewrap)

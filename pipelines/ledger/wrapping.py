@@ -21,7 +21,7 @@ from pipelines.ledger.sealing import NONCE_BYTES
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError, KeysUnavailable
 
-_AT_ONCE: Final = 500
+_IN_A_REQUEST: Final = 500
 """Keys in one request."""
 _TIMEOUT_S: Final = 10.0
 
@@ -118,7 +118,7 @@ class Transit:
         answers: dict[bytes, str] = {}
         client = self._client = self._client or self._connect()
         left = iter(texts.items())
-        while some := list(islice(left, _AT_ONCE)):
+        while some := list(islice(left, _IN_A_REQUEST)):
             batch = [
                 {sent: text, "associated_data": b64encode(name).decode()} for name, text in some
             ]

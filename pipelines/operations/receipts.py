@@ -24,7 +24,7 @@ from pipelines.operations.backup import backups
 from pipelines.work.services import Services
 from projections.events import canonical_json
 
-VERSION: Final = 2
+VERSION: Final = 1
 NOT_REACHED: Final = (
     "backups, exports and logs that were made before",
     "append-only files and store files until they are rewritten",
