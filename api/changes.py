@@ -28,6 +28,7 @@ from api.stored_events import sees, stored
 from enrichment.event_kinds import EventKind, event_kind
 from pipelines.graph.reads.scope import Scope
 from pipelines.ledger.ledger import CLOCK_AHEAD_S, Entry, Ledger
+from pipelines.ledger.sealing import unsealed_part
 from pipelines.ledger.sequence import LedgerSequence, Stretch, last_position
 from pipelines.observe import logs
 from projections.errors import InvalidInput, LedgerError, UndecodableEntry
@@ -119,7 +120,7 @@ def changes_of(entries: Iterable[Entry], tenants: Collection[str]) -> dict[str, 
     changes: dict[str, list[Change]] = {tenant: [] for tenant in tenants}
     for entry in entries:
         # Canonical JSON: behind this field stand only texts, in which no quote is bare.
-        field = entry.data.rpartition(_TENANT_FIELD)[2]
+        field = unsealed_part(entry.data).rpartition(_TENANT_FIELD)[2]
         tenant = field.partition(b'"')[0].decode("ascii", "replace")
         if tenant in changes and (change := _change(entry)) is not None:
             changes[change.event.tenant].append(change)

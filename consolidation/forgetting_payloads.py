@@ -107,10 +107,10 @@ class LeavingIds(Record):
 
 
 class EventsForgotten(Decided):
-    """Members of one Summary that leave."""
+    """Members of one Summary that leave, or events of an expired class that none lists."""
 
     kind: Literal["events"] = "events"
-    summary_id: HashId
+    summary_id: HashId | None = None
     event_ids: LeavingIds
 
     @model_validator(mode="after")
@@ -209,9 +209,7 @@ def parse_departure(event_type: str, payload: Any) -> Departed:
 
 def forgotten_payloads(leaving: Iterable[Departure]) -> list[dict[str, Any]]:
     """Payloads of `memory.forgotten` for events, one or more a Summary, in a fixed order."""
-    ordered = sorted(
-        leaving, key=lambda departure: (departure.summary_id, departure.tier, departure.event_id)
-    )
+    ordered = sorted(leaving, key=lambda left: (left.summary_id or "", left.tier, left.event_id))
     payloads = []
     for summary_id, members in groupby(ordered, key=lambda departure: departure.summary_id):
         for chunk in chunks(list(members), MAX_IDS):

@@ -9,19 +9,23 @@ at least `protected_in_degree` retained events go back to it (CAUSED_BY).
 That last rule looks at what is left: an effect that leaves protects its cause no longer. So it is
 settled at once for all events that are given together (`verdicts`), and a second look at what
 stayed finds nothing more to forget.
+
+A class of events, by `consent_ref`, may have days of its own: behind these its events leave,
+whatever would keep them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from consolidation.decay import HIGHEST_IMPORTANCE, HOUR_MS
+from consolidation.decay import DAY_MS, HIGHEST_IMPORTANCE, HOUR_MS
 from projections.errors import InvalidInput
+from projections.events import is_of_class, timestamp_text
 
 EXAMPLES: Final = 3
 """Of a row of the dry run."""
@@ -57,6 +61,8 @@ class RetentionPolicy:
         protected_in_degree: retained effects from which an event stays, in every tier.
         entity_min_accesses: from which an entity without edges is not archived.
         fact_min_confidence: effective confidence from which a fact that ended is not expired.
+        expire_after_days: by `consent_ref`, or by what it begins with (`research*`), after how many
+            days an event leaves, whatever would keep it, and whether or not `enabled`.
 
     Raises:
         InvalidInput: with every broken rule, by field (`retention.cold_after_h`).
@@ -75,6 +81,18 @@ class RetentionPolicy:
     protected_in_degree: int = 3
     entity_min_accesses: int = 3
     fact_min_confidence: float = 0.1
+    expire_after_days: Mapping[str, float] = field(default_factory=dict)
+
+    def expires_ms(self, event: RetainedEvent) -> int | None:
+        """When an event leaves for its class alone; None: it has no class that expires."""
+        consent = event.consent_ref
+        if consent is None or not self.expire_after_days:
+            return None
+        days = (
+            limit for name, limit in self.expire_after_days.items() if is_of_class(consent, name)
+        )
+        least = min(days, default=None)
+        return None if least is None else event.occurred_at_ms + round(least * DAY_MS)
 
     def __post_init__(self) -> None:
         errors = _broken_rules(asdict(self))
@@ -133,6 +151,15 @@ def _broken_rules(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             errors.append((name, f"at least {before} ({least_h:g})"))
         else:
             before, least_h = name, hours
+    classes = values["expire_after_days"]
+    if not isinstance(classes, Mapping):
+        errors.append(("expire_after_days", "an object of days by consent_ref"))
+    else:
+        errors += [
+            (f"expire_after_days.{str(name)[:80]}", f"days above 0, at most {_MAX_AGE_H // 24:,}")
+            for name, days in classes.items()
+            if not _is_number(days) or not 0 < days <= _MAX_AGE_H // 24
+        ]
     return [(f"retention.{name}", rule) for name, rule in errors]
 
 
@@ -202,6 +229,7 @@ class RetainedEvent(NamedTuple):
         causal_in_degree: different retained events that have a CAUSED_BY to it, of any mechanism.
         causes: different events that it has a CAUSED_BY to itself.
         summary_id: of a recorded Summary that lists it; None: no such one.
+        consent_ref: that it came under; None: none.
     """
 
     event_id: str
@@ -214,6 +242,7 @@ class RetainedEvent(NamedTuple):
     causal_in_degree: int = 0
     causes: tuple[str, ...] = ()
     summary_id: str | None = None
+    consent_ref: str | None = None
 
     @property
     def shown_importance(self) -> float:
@@ -224,6 +253,7 @@ class RetainedEvent(NamedTuple):
 class Reason(StrEnum):
     """Why an event leaves or stays, as a row of the dry run says it."""
 
+    EXPIRED = "its class expires"
     OLD = "older than the archive limit"
     UNASKED = "cold, neither important nor asked for"
     DISABLED = "forgetting is switched off"
@@ -254,12 +284,12 @@ class Verdict(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """An event that leaves: its tier, why, and the Summary that keeps its id."""
+    """An event that leaves: its tier, why, and the Summary that keeps its id, if one does."""
 
     event_id: str
     tier: Tier
     reason: str
-    summary_id: str
+    summary_id: str | None
 
 
 def verdict(event: RetainedEvent, policy: RetentionPolicy, now_ms: int) -> Verdict:
@@ -275,6 +305,19 @@ def verdict(event: RetainedEvent, policy: RetentionPolicy, now_ms: int) -> Verdi
         event.last_access_ms,
         policy=policy,
     )
+    expires_ms = policy.expires_ms(event)
+    if expires_ms is not None and expires_ms <= now_ms:
+        detail = f"{event.consent_ref} expired {timestamp_text(expires_ms)}"
+        # of the two tiers that leave; what a class expires has no age that matters
+        left = Tier.COLD if tier in (Tier.HOT, Tier.WARM) else tier
+        return Verdict(
+            event_id=event.event_id,
+            tier=left,
+            leaves=True,
+            reason=Reason.EXPIRED,
+            detail=detail,
+            summary_id=event.summary_id,
+        )
     leaves, reason, detail = _judged(event, tier, policy)
     return Verdict(
         event_id=event.event_id,
@@ -366,9 +409,9 @@ def departures(judged: Iterable[Verdict]) -> list[Departure]:
     leaving = [
         Departure(judgement.event_id, judgement.tier, judgement.detail, judgement.summary_id)
         for judgement in judged
-        if judgement.leaves and judgement.summary_id is not None
+        if judgement.leaves
     ]
-    return sorted(leaving, key=lambda departure: (departure.summary_id, departure.event_id))
+    return sorted(leaving, key=lambda departure: (departure.summary_id or "", departure.event_id))
 
 
 # -- dry run ---------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class Wanted:
     entities: set[EntityKey] = field(default_factory=set)
     members: set[EventKey] = field(default_factory=set)
     """Events of which node and tombstone matter."""
-    forgotten: dict[EventKey, str] = field(default_factory=dict)
+    forgotten: dict[EventKey, str | None] = field(default_factory=dict)
     """Events that leave, and the Summary that names them."""
     recalled: set[EventKey] = field(default_factory=set)
     parted: set[EventKey] = field(default_factory=set)

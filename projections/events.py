@@ -74,6 +74,17 @@ LAST_MS: Final = 253_402_300_799_999
 STATUSES = ("pending", "running", "completed", "failed", "timeout")
 DIGEST_BYTES = 16
 
+CLASS_MARK: Final = "*"
+"""Ends the name of a class: of all consents that begin like it."""
+
+
+def is_of_class(consent_ref: str, name: str) -> bool:
+    """Whether a consent is the one that is named, or is of the class."""
+    if name.endswith(CLASS_MARK):
+        return consent_ref.startswith(name.removesuffix(CLASS_MARK))
+    return consent_ref == name
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC by convention; see timestamp_text
 _MILLISECOND = timedelta(milliseconds=1)

@@ -214,6 +214,7 @@ EVENT: Final = NodeRow(
         Property("ended_at", Kind.TIME),
         Property("parent_event_id", Kind.STRING),
         Property("user_id", Kind.STRING),
+        Property("consent_ref", Kind.STRING),
         Property("schema_version", Kind.INTEGER),
         Property("payload_ref", Kind.STRING),
         Property("importance_hint", Kind.INTEGER),

@@ -26,7 +26,7 @@ from projections.operations import (
 )
 from projections.schema import CAUSED_BY, DIRECT, EVENT, FOLLOWS
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Rises when the rules below change what the graph holds."""
 
 
@@ -140,6 +140,7 @@ def event_node(event: Event, position: Position) -> MergeNode:
             "ended_at": event.ended_at_ms,
             "parent_event_id": event.parent_event_id,
             "user_id": event.user_id,
+            "consent_ref": event.consent_ref,
             "schema_version": event.schema_version,
             "payload_ref": event.payload_ref,
             "importance_hint": event.importance_hint,

@@ -42,14 +42,26 @@ def archive(
 
 
 @command(app, "backup", example="recollect backup /backup/memory")
-def backup(invocation: Invocation, url: Place) -> None:
+def backup(
+    invocation: Invocation,
+    url: Place,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(
+            "--keep-days",
+            min=0,
+            metavar="DAYS",
+            help="after how many days you will delete it; the receipts of erasures say so",
+        ),
+    ] = None,
+) -> None:
     """Bring a backup of the ledger up to now, while events come in.
 
     It holds every event up to the moment it began, archived or not; what was there from the last
     time is not written again. Graphs are folded from it anew.
     """
     with invocation.progress() as progress:
-        report = back_up(invocation.services, url, progress=progress)
+        report = back_up(invocation.services, url, keep_days=keep_days, progress=progress)
     title = f"{report.entries:,} entries are in the backup"
     document = report.as_dict()
     invocation.answer(document, lambda out: show_report(out, title, document))

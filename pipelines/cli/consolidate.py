@@ -28,7 +28,7 @@ _SUMMARY_ID = re.compile(r"(?:summary:)?([0-9a-f]{32})")
 app = typer.Typer()
 
 
-@command(app, "consolidate", example="recollect consolidate --tenant acme")
+@command(app, "consolidate", folds=True, example="recollect consolidate --tenant acme")
 def consolidate(
     invocation: Invocation,
     tenant: Annotated[
@@ -148,7 +148,9 @@ def show_answers(out: Console, answers: Mapping[str, PastAnswers]) -> None:
             out.print(f"  {answer.at}: {counts}: {named}", soft_wrap=True)
 
 
-@command(app, "recall-forgotten", example="recollect recall-forgotten --session checkout-17")
+@command(
+    app, "recall-forgotten", folds=True, example="recollect recall-forgotten --session checkout-17"
+)
 def recall_forgotten(
     invocation: Invocation,
     tenant: Annotated[

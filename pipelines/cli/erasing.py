@@ -16,10 +16,13 @@ from pipelines.ledger.erasing import (
     begin_erasure,
     entries_of,
     erasable,
+    naming,
     wishes,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
+from pipelines.ledger.keys import SqliteKeys, keys_path
 from pipelines.ledger.sealing import Subject
+from pipelines.ledger.vault import CONSENT
+from pipelines.ledger.wrapping import require_wrapping
 from pipelines.operations import erase as operation
 from pipelines.operations.receipts import Verified, receipts, verified
 from pipelines.work.settings import load_settings
@@ -63,6 +66,15 @@ def erase(
         str | None,
         typer.Option("--session", help="instead: what was said in a session without any user"),
     ] = None,
+    consent: Annotated[
+        str | None,
+        typer.Option(
+            "--consent",
+            metavar="REF",
+            help="instead: withdraw a consent, or with `*` at its end a class of them; whatever "
+            "names it keeps its place, and nothing is derived or told of its content any more",
+        ),
+    ] = None,
     tenant: Tenant = DEFAULT_TENANT,
     reason: Annotated[
         str, typer.Option("--reason", help="for the receipt, which stays; nothing personal")
@@ -76,14 +88,16 @@ def erase(
 
     Nothing more is taken about the user, the keys are destroyed, and what was made of the events
     is made anew without them. It cannot be undone. What was interrupted goes on with the same
-    command.
+    command. A consent can be withdrawn of any tenant, also before an event names it; no key goes,
+    so the ledger keeps the content, and nobody reads it.
     """
     if requested:
         return _list_wishes(invocation, tenant)
     named = [Subject("user", user)] if user is not None else []
     named += [Subject("session", session)] if session is not None else []
+    named += [Subject(CONSENT, consent)] if consent is not None else []
     if len(named) != 1:
-        raise typer.BadParameter("one of --user and --session", param_hint="--user")
+        raise typer.BadParameter("one of --user, --session and --consent", param_hint="--user")
     if len(reason) > MAX_REASON_CHARACTERS:
         limit = f"at most {MAX_REASON_CHARACTERS} characters"
         raise typer.BadParameter(limit, param_hint="--reason")
@@ -91,7 +105,11 @@ def erase(
     services = invocation.services
     key_id = erasable(services.ledger.vault, tenant, subject)
     if not yes:
-        count = entries_of(services.ledger, key_id)
+        count = (
+            entries_of(services.ledger, key_id)
+            if consent is None
+            else sum(1 for _ in naming(services.ledger, tenant, consent))
+        )
         plan = {"subject": key_id.hex(), "entries": count, "erased": False}
         invocation.answer(
             plan,
@@ -120,7 +138,7 @@ def _list_wishes(invocation: Invocation, tenant: str) -> int:
 def _show(out: Console, told: dict[str, Any]) -> None:
     out.print(
         f"[bold]erased[/bold]: {told['entries']:,} events, {len(told['mixed'])} decisions; "
-        f"receipt {told['receipt']}"
+        f"receipt {told['receipt'] or 'none, for nothing is sealed'}"
     )
     for name, counted in told["stores"].items():
         counts = ", ".join(
@@ -178,7 +196,13 @@ def _tell(out: Console, report: Verified) -> None:
 @command(app, "rotate-master-key", example="recollect rotate-master-key new-key.txt")
 def rotate_master_key(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(help="that holds the new key: 64 hexadecimal digits")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="that holds the new key: 64 hexadecimal digits; without it the newest version of "
+            "the key at RECOLLECT_TRANSIT_URL is used"
+        ),
+    ] = None,
 ) -> int:
     """Wrap the keys of sealed tenants with another master key.
 
@@ -186,13 +210,19 @@ def rotate_master_key(
     takes and tells nothing new of sealed tenants. What copies of the key store were made before
     can be read with the old key alone.
     """
-    try:
-        text = file.read_text().strip()
-    except OSError as error:
-        raise typer.BadParameter(str(error), param_hint="FILE") from None
-    fresh = load_settings(master_key=text)
-    store = SqliteKeys(keys_path(invocation.settings), master_key(invocation.settings))
-    count = store.rotate(master_key(fresh))
+    settings = invocation.settings
+    wrapping = require_wrapping(settings)
+    store = SqliteKeys(keys_path(settings), wrapping)
+    if (file is None) != (settings.transit_url is not None):
+        rule = "needed with a master key, and with RECOLLECT_TRANSIT_URL alone left out"
+        raise typer.BadParameter(rule, param_hint="FILE")
+    if file is not None:
+        try:
+            text = file.read_text().strip()
+        except OSError as error:
+            raise typer.BadParameter(str(error), param_hint="FILE") from None
+        wrapping = require_wrapping(load_settings(master_key=text))
+    count = store.rotate(wrapping)
     store.close()
     invocation.answer({"keys": count}, lambda out: out.print(f"{count:,} keys are wrapped anew"))
     return OK

@@ -119,6 +119,7 @@ class Invocation:
     data: Path | None = None
     json: bool = False
     debug: bool = False
+    folds: bool = False
     _services: list[Services] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
@@ -128,13 +129,20 @@ class Invocation:
 
     @property
     def services(self) -> Services:
-        """The connections, closed when the command ends."""
+        """The connections, closed when the command ends.
+
+        Raises:
+            KeysUnavailable: the command folds, tenants are sealed, and it has no keys.
+        """
         if not self._services:
             from pipelines.work.services import Services  # with the drivers of both databases
 
             log_to_stderr(self.settings, debug=self.debug)
             self.require_ledger()
             self._services.append(Services(self.settings))
+            if self.folds:
+                # A fold would wait for them, as a worker does.
+                self._services[0].ledger.vault.require_keys()
         return self._services[0]
 
     def require_ledger(self) -> None:
@@ -238,6 +246,7 @@ def command(
     *,
     example: str,
     machine: bool = True,
+    folds: bool = False,
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Register a function as a command with the shared options.
 
@@ -248,6 +257,7 @@ def command(
         name: the word on the command line.
         example: one command line, shown under the help.
         machine: whether there is something to say with `--json`.
+        folds: whether it folds entries of all tenants, and so needs the keys of those sealed.
     """
     shared = (*_SHARED, _JSON) if machine else _SHARED
 
@@ -261,7 +271,8 @@ def command(
         ]
 
         def run(**values: Any) -> None:
-            invocation = Invocation(**{option: values.pop(option) for option, _, _ in shared})
+            common = {option: values.pop(option) for option, _, _ in shared}
+            invocation = Invocation(**common, folds=folds)
             try:
                 code = function(invocation, **values)
             except RecollectError as error:

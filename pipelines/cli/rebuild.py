@@ -74,7 +74,7 @@ def check(
     return OK if report.ok else FAILED
 
 
-@command(app, "replay", example="recollect replay projection --from 1770806400000-0")
+@command(app, "replay", folds=True, example="recollect replay projection --from 1770806400000-0")
 def replay(
     invocation: Invocation,
     stage: StageArgument,
@@ -106,7 +106,7 @@ def replay(
     invocation.answer(document, lambda out: show_report(out, f"replayed {stage}", document))
 
 
-@command(app, "rebuild", example="recollect rebuild --into green --switch")
+@command(app, "rebuild", folds=True, example="recollect rebuild --into green --switch")
 def rebuild(
     invocation: Invocation,
     into: Annotated[
@@ -173,7 +173,7 @@ def rebuild(
     return OK if document.get("ok", True) else FAILED
 
 
-@command(app, "recover", example="recollect recover --dry-run")
+@command(app, "recover", folds=True, example="recollect recover --dry-run")
 def recover(
     invocation: Invocation,
     dry_run: Annotated[
@@ -253,7 +253,7 @@ def position(text: str | None, option: str) -> Position | None:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
-@command(app, "verify", example="recollect verify --session checkout-17")
+@command(app, "verify", folds=True, example="recollect verify --session checkout-17")
 def verify(
     invocation: Invocation,
     session: Session = None,
@@ -387,7 +387,7 @@ def show_letter(invocation: Invocation, letter: Annotated[str, Letter]) -> None:
     invocation.answer(document, lambda out: out.print_json(data=document, default=str))
 
 
-@command(dead_letters, "retry", example="recollect dead-letters retry")
+@command(dead_letters, "retry", folds=True, example="recollect dead-letters retry")
 def retry_letters(invocation: Invocation, letter: Letter = None, stage: StageName = None) -> int:
     """Fold dead letters again, all of them without LETTER; those that succeed are gone."""
     with invocation.progress() as progress:

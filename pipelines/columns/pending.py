@@ -56,8 +56,8 @@ def accepted(entry: Entry) -> Accepted | None:
     if sealed_by(entry.data) is not None:
         return None  # this process has no keys: what is sealed is found once the graph has it
     event = entry.event()
-    if is_system_event(event.event_type):
-        return None
+    if is_system_event(event.event_type) or event.consent_ref is not None:
+        return None  # nor does it know which consents were withdrawn
     words = event_text(event)
     values = dict.fromkeys(PROPERTIES)
     folded = event_node(event, entry.position).values

@@ -29,7 +29,7 @@ from tenacity import (
     wait_random,
 )
 
-from pipelines.ledger.sealing import SEALED_MARK, Opener, opened
+from pipelines.ledger.sealing import Opener, opened, unsealed_part
 from pipelines.work.settings import Settings
 from projections.errors import (
     ClockAhead,
@@ -220,7 +220,7 @@ class Entry(NamedTuple):
         request_id: of the request that brought it, for the logs; not part of the event.
         fault: why the entry is held out. The position of a lost one stands for its own: it lies
             behind the entry before it, and not behind the true one.
-        keys: what opens it if it is sealed.
+        keys: what opens it if it is sealed, and knows what is withheld.
     """
 
     partition: int
@@ -240,14 +240,14 @@ class Entry(NamedTuple):
     def key(self) -> bytes:
         """Under which its event stands in the id index; of what is none, one that is not there."""
         try:
-            envelope = orjson.loads(self.data)
+            envelope = orjson.loads(unsealed_part(self.data))
             return event_key_digest(str(envelope["tenant"]), str(envelope["event_id"]))
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return bytes(KEY_DIGEST_BYTES)
 
     def opened_by(self, opener: Opener | None) -> Entry:
-        """The same, opened by these keys if it is sealed."""
-        return self._replace(keys=opener) if SEALED_MARK in self.data else self
+        """The same, opened by these keys."""
+        return self._replace(keys=opener)
 
     def event(self) -> Event:
         """The event.
@@ -333,6 +333,11 @@ class LedgerKeys:
     def receipts(self) -> str:
         """Receipts of erasures, the oldest first."""
         return f"{self.prefix}:receipts"
+
+    @property
+    def backups(self) -> str:
+        """Backups that were made, by where they are."""
+        return f"{self.prefix}:backups"
 
     @property
     def epoch(self) -> str:
@@ -438,7 +443,7 @@ def decode_entry(
             data=data,
             request_id=None if request_id is None else request_id.decode("utf-8", "replace"),
             fault=fault,
-            keys=keys if keys is not None and SEALED_MARK in data else None,
+            keys=keys,
         )
     except (KeyError, ValueError, TypeError) as error:
         if fields.keys().isdisjoint((DATA_FIELD, SEQ_FIELD, DIGEST_FIELD)):

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from pipelines.ledger.connect import Entry
 from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger
-from pipelines.ledger.sealing import ERASED_USER, Subject, sealed_by
-from pipelines.ledger.vault import SEALED, Vault
-from projections.errors import OperationFailed
-from projections.events import timestamp_text
+from pipelines.ledger.sealing import (
+    ERASED_USER,
+    KEY_ID_BYTES,
+    SEALED_MARK,
+    Opener,
+    Subject,
+    SubjectKey,
+    sealed_by,
+)
+from pipelines.ledger.vault import CONSENT, SEALED, Vault, Withheld
+from projections.errors import OperationFailed, UndecodableEntry
+from projections.events import Event, timestamp_text
 
 FENCED: Final = "fenced"
 FORGOTTEN: Final = "forgotten"
@@ -21,11 +30,15 @@ PURGED: Final = "purged"
 DONE: Final = "done"
 STEPS: Final = (FENCED, FORGOTTEN, DESTROYED, PURGED, DONE)
 """What an erasure has done: nothing more is taken, and nobody reads; what was derived is
-forgotten; keys are destroyed; graphs and columns hold nothing any more; it is recorded."""
+forgotten; keys are destroyed; graphs and columns hold nothing any more; it is recorded.
+
+A consent that is withdrawn goes through the same steps: what names it is taken, and its content is
+withheld from the first step on; what was decided of it is withheld from the third on."""
 MAX_REASON_CHARACTERS: Final = 200
 ERASURE_REQUESTED: Final = "erasure.requested"
 """Type of the event by which a user asks to be forgotten; people decide."""
 _CONFIRMATION_BYTES: Final = 16
+_CONSENT_MARK: Final = b'"consent_ref":'
 
 Told = dict[str, Any]
 """An erasure, as its fence records it."""
@@ -34,11 +47,11 @@ Told = dict[str, Any]
 def begin_erasure(ledger: Ledger, tenant: str, subject: Subject, *, reason: str, by: str) -> bytes:
     """Let nothing more in about somebody, and nobody read; returns the id of the key.
 
-    Begun twice is begun once.
+    Begun twice is begun once. Of a consent that is withdrawn, the id is no key's.
 
     Args:
         ledger: of the tenant.
-        tenant: that is sealed.
+        tenant: that is sealed, unless it is about a consent.
         subject: who.
         reason: for the receipt; it stays.
         by: who asked, likewise.
@@ -61,9 +74,11 @@ def begin_erasure(ledger: Ledger, tenant: str, subject: Subject, *, reason: str,
             "by": by,
             "requested_at": timestamp_text(ledger.now_ms()),
             "stores": {},
+            **({"consent": subject.name, "decisions": []} if subject.kind == CONSENT else {}),
         },
     )
-    vault.require_store().withdraw([key_id])
+    if subject.kind != CONSENT:
+        vault.require_store().withdraw([key_id])
     vault.renew()
     return key_id
 
@@ -76,6 +91,8 @@ def erasable(vault: Vault, tenant: str, subject: Subject) -> bytes:
         KeysUnavailable, LedgerUnavailable: a service is away.
     """
     vault.renew()
+    if subject.kind == CONSENT:
+        return _consent_id(tenant, subject.name)
     if vault.known().tenants.get(tenant) != SEALED:
         raise OperationFailed(reason=f"tenant {tenant} is not sealed: it has no keys to destroy")
     key_id = vault.key_id(tenant, subject)
@@ -83,6 +100,45 @@ def erasable(vault: Vault, tenant: str, subject: Subject) -> bytes:
     if key_id not in erased and key_id not in vault.require_store().get([key_id], withdrawn=True):
         raise OperationFailed(reason=f"tenant {tenant} holds nothing of this {subject.kind}")
     return key_id
+
+
+def _consent_id(tenant: str, consent: str) -> bytes:
+    digest = blake2b(digest_size=KEY_ID_BYTES, person=b"recollect:consnt")
+    digest.update(b"%b\0%b" % (tenant.encode(), consent.encode("utf-8", "surrogatepass")))
+    return digest.digest()
+
+
+class _Whole(Opener):
+    """Opens what a vault opens, and withholds nothing."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def opening(self, key_id: bytes) -> SubjectKey | None:
+        return self._vault.opening(key_id)
+
+    def withholds(self, event: Event) -> bool:
+        return False
+
+    def withdrawn(self) -> int:
+        return self._vault.withdrawn()
+
+
+def naming(ledger: Ledger, tenant: str, consent: str) -> Iterator[Entry]:
+    """Entries whose event names a consent, as they were taken; reads the whole ledger.
+
+    Raises:
+        KeysUnavailable: the tenant is sealed, and its keys are not at hand.
+    """
+    withheld, opener = Withheld(frozenset((consent,)), frozenset()), _Whole(ledger.vault)
+    for entry in every_entry(ledger):
+        if entry.fault or not (_CONSENT_MARK in entry.data or SEALED_MARK in entry.data):
+            continue
+        whole = entry.opened_by(opener)
+        with suppress(UndecodableEntry):
+            event = whole.event()
+            if event.tenant == tenant and withheld.covers(event):
+                yield whole
 
 
 def every_entry(ledger: Ledger) -> Iterator[Entry]:

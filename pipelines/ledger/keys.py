@@ -1,6 +1,6 @@
 """Keys of sealed events, in a store of their own: random, one for each subject, wrapped.
 
-Each key is encrypted with the master key, which is a setting and never in the store. A key that
+Each key is encrypted with a master key, which is never in the store (`wrapping`). A key that
 was destroyed leaves its id behind, so that it is never made anew: without that, "no key" would
 also mean "not made yet".
 """
@@ -16,13 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from pipelines.ledger.sealing import NONCE_BYTES, SUBJECT_KEY_BYTES
+from pipelines.ledger.sealing import SUBJECT_KEY_BYTES
+from pipelines.ledger.wrapping import Named, Wrapping, wrapping_of
 from pipelines.local.private_files import BUSY_S, connect, make_file, writing
 from pipelines.work.settings import Settings
-from projections.errors import ConfigurationError, KeysUnavailable
+from projections.errors import KeysUnavailable
 
 NAMING: Final = "naming"
 """Names the key of which the ids of all others are keyed digests."""
@@ -80,8 +78,8 @@ class KeyStore(Protocol):
     def gone(self) -> int:
         """How many keys were withdrawn or destroyed."""
 
-    def rotate(self, master: bytes) -> int:
-        """Wrap all keys with another master key, and use that; how many there are."""
+    def rotate(self, wrapping: Wrapping) -> int:
+        """Wrap all keys anew, and go on with that; how many there are."""
 
     def close(self) -> None:
         """Close its connections."""
@@ -94,36 +92,36 @@ class SqliteKeys:
 
     Args:
         path: of a store that is there.
-        master: 32 bytes.
+        wrapping: of the keys in it.
         busy_s: how long to wait for another writer, seconds.
     """
 
-    def __init__(self, path: Path, master: bytes, *, busy_s: float = BUSY_S) -> None:
+    def __init__(self, path: Path, wrapping: Wrapping, *, busy_s: float = BUSY_S) -> None:
         self._path = path
-        self._master = AESGCM(master)
+        self._wrapping = wrapping
+        self._own: dict[tuple[str, bytes], bytes] = {}
         self._busy_s = busy_s
         self._guard = threading.Lock()
         self._db: sqlite3.Connection | None = None
 
     @classmethod
-    def create(cls, path: Path, master: bytes) -> SqliteKeys:
+    def create(cls, path: Path, wrapping: Wrapping) -> SqliteKeys:
         """Make a store, unless there is one.
 
         Raises:
             KeysUnavailable: it cannot be written; or there is one of another master key.
         """
-        store = cls(path, master)
+        store = cls(path, wrapping)
         if not path.exists():
+            wrapped_own = wrapping.wrap(_new_keys(name.encode() for name in (NAMING, SIGNING)))
             try:
                 make_file(path)
                 with closing(_opened(path, BUSY_S)) as db:
                     db.executescript(_SCHEMA)
                     with writing(db):
-                        for name in (NAMING, SIGNING):
-                            wrapped = _wrapped(
-                                store._master, name.encode(), os.urandom(SUBJECT_KEY_BYTES)
-                            )
-                            db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", (name, wrapped))
+                        for name, wrapped in wrapped_own.items():
+                            row = (name.decode(), wrapped)
+                            db.execute("INSERT OR IGNORE INTO store VALUES (?, ?)", row)
             except (sqlite3.Error, OSError) as error:
                 raise KeysUnavailable(reason=f"{path}: {error}") from error
         store.own(NAMING)
@@ -141,9 +139,12 @@ class SqliteKeys:
             row = db.execute("SELECT wrapped FROM store WHERE name = ?", (name,)).fetchone()
             if row is None:
                 raise KeysUnavailable(reason=f"{self._path} is no key store")
-            return self._unwrapped(name.encode(), row[0])
+            return bytes(row[0])
 
-        return self._do(read)
+        wrapped = self._do(read)
+        if (name, wrapped) not in self._own:  # it may be wrapped anew, for which ours is no good
+            self._own[name, wrapped] = self._unwrapped({name.encode(): wrapped})[name.encode()]
+        return self._own[name, wrapped]
 
     def get(
         self, key_ids: Iterable[bytes], *, withdrawn: bool = False
@@ -151,21 +152,16 @@ class SqliteKeys:
         """Keys by id, None for one that was withdrawn or destroyed; absent ones are left out."""
         usable = (_ACTIVE, _WITHDRAWN) if withdrawn else (_ACTIVE,)
 
-        def read(db: sqlite3.Connection) -> dict[bytes, bytes | None]:
-            keys: dict[bytes, bytes | None] = {}
-            for key_id, state, wrapped in _rows(db, list(key_ids)):
-                keys[key_id] = self._unwrapped(key_id, wrapped) if state in usable else None
-            return keys
-
-        return self._do(read)
+        rows = self._do(lambda db: _rows(db, list(key_ids)))
+        closed = dict.fromkeys(key_id for key_id, state, _ in rows if state not in usable)
+        wrapped = {key_id: data for key_id, state, data in rows if state in usable}
+        return {**closed, **(self._unwrapped(wrapped) if wrapped else {})}
 
     def make(self, key_ids: Iterable[bytes]) -> None:
         """Make the keys that there never were; durable when it returns."""
-        rows = [
-            (key_id, _ACTIVE, _wrapped(self._master, key_id, os.urandom(SUBJECT_KEY_BYTES)))
-            for key_id in sorted(key_ids)
-        ]
         self.own(NAMING)  # with another master key nothing may be wrapped
+        wrapped = self._wrapping.wrap(_new_keys(sorted(key_ids)))
+        rows = [(key_id, _ACTIVE, data) for key_id, data in wrapped.items()]
         self._write("INSERT OR IGNORE INTO subject VALUES (?, ?, ?)", rows)
 
     def withdraw(self, key_ids: Iterable[bytes]) -> None:
@@ -192,33 +188,32 @@ class SqliteKeys:
         counted = f"SELECT count(*) FROM subject WHERE state != {_ACTIVE}"  # noqa: S608  a number
         return self._do(lambda db: int(db.execute(counted).fetchone()[0]))
 
-    def rotate(self, master: bytes) -> int:
-        """Wrap all keys with another master key, and use that; how many there are."""
-        other = AESGCM(master)
+    def rotate(self, wrapping: Wrapping) -> int:
+        """Wrap all keys anew, and go on with that; how many there are."""
 
         def rewrap(db: sqlite3.Connection) -> int:
             with writing(db):
-                for name, wrapped in db.execute("SELECT name, wrapped FROM store").fetchall():
-                    again = _wrapped(other, name.encode(), self._unwrapped(name.encode(), wrapped))
-                    db.execute("UPDATE store SET wrapped = ? WHERE name = ?", (again, name))
-                rows = db.execute(
-                    "SELECT key_id, wrapped FROM subject WHERE wrapped IS NOT NULL"
-                ).fetchall()
-                db.executemany(
-                    "UPDATE subject SET wrapped = ? WHERE key_id = ?",
-                    [
-                        (_wrapped(other, key_id, self._unwrapped(key_id, wrapped)), key_id)
-                        for key_id, wrapped in rows
-                    ],
-                )
-            return len(rows)
+                count = 0
+                for table, column in (("store", "name"), ("subject", "key_id")):
+                    stored = db.execute(
+                        f"SELECT {column}, wrapped FROM {table} WHERE wrapped IS NOT NULL"  # noqa: S608  names of ours
+                    ).fetchall()
+                    rows = {id_.encode() if table == "store" else id_: data for id_, data in stored}
+                    again = wrapping.wrap(self._unwrapped(rows)) if rows else {}
+                    db.executemany(
+                        f"UPDATE {table} SET wrapped = ? WHERE {column} = ?",  # noqa: S608  names of ours
+                        [(again[name], id_) for name, (id_, _) in zip(rows, stored, strict=True)],
+                    )
+                    count = len(stored)
+            return count
 
         count = self._do(rewrap)
-        self._master = other
+        self._wrapping = wrapping
         return count
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the connections of what wraps."""
+        self._wrapping.close()
         with self._guard:
             db, self._db = self._db, None
         if db is not None:
@@ -243,12 +238,11 @@ class SqliteKeys:
             except (sqlite3.Error, OSError) as error:
                 raise KeysUnavailable(reason=f"{self._path}: {error}") from error
 
-    def _unwrapped(self, name: bytes, wrapped: bytes) -> bytes:
+    def _unwrapped(self, wrapped: Named) -> dict[bytes, bytes]:
         try:
-            return self._master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], name)
-        except InvalidTag as error:
-            reason = f"the master key (master_key) is not the one of {self._path}"
-            raise KeysUnavailable(reason=reason) from error
+            return self._wrapping.unwrap(wrapped)
+        except KeysUnavailable as error:
+            raise KeysUnavailable(reason=f"{self._path}: {error.reason}") from error
 
 
 def _opened(path: Path, busy_s: float) -> sqlite3.Connection:
@@ -272,20 +266,8 @@ def _rows(db: sqlite3.Connection, key_ids: Sequence[bytes]) -> list[tuple[bytes,
     return rows
 
 
-def _wrapped(master: AESGCM, name: bytes, key: bytes) -> bytes:
-    nonce = os.urandom(NONCE_BYTES)
-    return nonce + master.encrypt(nonce, key, name)
-
-
-def master_key(settings: Settings) -> bytes:
-    """The master key of the settings (32 bytes).
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    if settings.master_key is None:
-        raise ConfigurationError(reason="master_key: needed where tenants are sealed")
-    return bytes.fromhex(settings.master_key.get_secret_value())
+def _new_keys(names: Iterable[bytes]) -> dict[bytes, bytes]:
+    return {name: os.urandom(SUBJECT_KEY_BYTES) for name in names}
 
 
 def keys_path(settings: Settings) -> Path:
@@ -294,7 +276,6 @@ def keys_path(settings: Settings) -> Path:
 
 
 def key_store(settings: Settings) -> KeyStore | None:
-    """The store that the settings name; None: there is no master key."""
-    if settings.master_key is None:
-        return None
-    return SqliteKeys(keys_path(settings), master_key(settings))
+    """The store that the settings name; None: they name nothing that wraps keys."""
+    wrapping = wrapping_of(settings)
+    return None if wrapping is None else SqliteKeys(keys_path(settings), wrapping)

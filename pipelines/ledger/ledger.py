@@ -291,7 +291,7 @@ class Ledger:
         for index, event in enumerate(events):
             try:
                 if seals:
-                    data, own_bytes, fence = sealer.encode(event)
+                    data, own_bytes, fence = sealer.encode(index, event)
                 else:  # what is told of everybody costs those who are not sealed the least
                     data, fence = encode_event(event), tenant_fence(event.tenant)
                     own_bytes = len(data)

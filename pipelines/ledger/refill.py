@@ -24,6 +24,7 @@ from pipelines.ledger.connect import (
 )
 from pipelines.ledger.damage import Place, noted_fault
 from pipelines.ledger.epoch import FORMAT_VERSION
+from pipelines.ledger.sealing import unsealed_part
 from pipelines.ledger.segments import Manifest
 from projections.errors import LedgerUnavailable, UndecodableEntry
 from projections.events import DIGEST_BYTES, content_digest, decode_event
@@ -97,7 +98,7 @@ class Refill:
                 continue
             try:
                 # What is sealed stays so: an index needs neither the user nor the payload.
-                event = decode_event(entry.data)
+                event = decode_event(unsealed_part(entry.data))
             except UndecodableEntry:
                 continue  # it never was in the index
             key = event_key_digest(event.tenant, event.event_id)

@@ -4,16 +4,15 @@ This is the boundary. An entry is sealed once, when it is encoded for the append
 its event is asked for (`Entry.event`). Whatever lies between takes its bytes as they are: the
 append script, the id index, digests, checkpoints, whoever copies entries elsewhere.
 
-A sealed entry is the JSON of the envelope without the personal fields, and behind them one field
-more, `sealed`: the key's id (16 bytes), nonce (12 bytes), ciphertext and tag in base64. The
-envelope before it is the associated data. The nonce is a keyed digest of all that is sealed, so
-the same event sealed twice is the same bytes: a resend is known as a duplicate, and a digest of
-the entry tells nothing to who has not the key.
+A sealed entry is the JSON of the envelope without the personal fields, a zero byte, which no JSON
+has, and bytes: the key's id (16), nonce (12), ciphertext and tag. The envelope before it is the
+associated data. The nonce is a keyed digest of all that is sealed, so the same event sealed twice
+is the same bytes: a resend is known as a duplicate, and a digest of the entry tells nothing to who
+has not the key.
 """
 
 from __future__ import annotations
 
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -36,14 +35,14 @@ PERSONAL: Final = ("user_id", "consent_ref", "payload_ref", "payload")
 ERASED_USER: Final = "erased:"
 """Before a key's id: the user of an event whose key was destroyed."""
 ERASED_EVENT: Final = "memory.erased"
-"""What a system event is whose key was destroyed: no stage applies anything of it."""
+"""What a system event is whose key was destroyed, or whose content is withheld: no stage applies
+anything of it."""
 
 SUBJECT_KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 16
 NONCE_BYTES: Final = 12
-SEALED_MARK: Final = b',"sealed":"'
-"""Stands in every sealed entry, and in hardly any other."""
-_END: Final = b'"}'
+SEALED_MARK: Final = b"\0"
+"""Stands in every sealed entry, behind what can be read without a key, and in no other."""
 
 _WORDLESS: Final = frozenset(
     name
@@ -54,11 +53,14 @@ _WORDLESS: Final = frozenset(
 _WORDLESS_KINDS: Final = frozenset(("boosts", "gone", "pass"))
 """Of `memory.consolidated`: these, and the events above, hold ids and numbers alone."""
 
-Kind = Literal["user", "session", "decision"]
+Kind = Literal["user", "session", "decision", "consent"]
 
 
 class Subject(NamedTuple):
-    """Whose key seals an event: a user's; of what has no user its session's, or its own."""
+    """Whose key seals an event: a user's; of what has no user its session's, or its own.
+
+    A `consent` has no key. What names it is withheld once it is withdrawn.
+    """
 
     kind: Kind
     name: str
@@ -98,8 +100,11 @@ class Opener(Protocol):
             KeysUnavailable: it is not at hand.
         """
 
+    def withholds(self, event: Event) -> bool:
+        """Whether nobody may read the content of an event: consent to that was withdrawn."""
+
     def withdrawn(self) -> int:
-        """Another number than before once a key may have gone."""
+        """Another number than before once a key, or consent, may have gone."""
 
 
 def subject_of(event: Event) -> Subject | None:
@@ -145,47 +150,50 @@ def skeleton_of(event: Event) -> tuple[bytes, bytes]:
 def seal(skeleton: bytes, personal: bytes, key: SubjectKey) -> bytes:
     """The sealed entry of an event."""
     digest = key.nonces.copy()
-    # No JSON holds a zero byte, so what stands before it is told from what stands behind it.
     digest.update(b"%b\0%b" % (skeleton, personal))
     nonce = digest.digest()
-    sealed = key.key_id + nonce + key.cipher.encrypt(nonce, personal, skeleton)
-    return b"%b%b%b%b" % (skeleton[:-1], SEALED_MARK, b2a_base64(sealed, newline=False), _END)
+    ciphertext = key.cipher.encrypt(nonce, personal, skeleton)
+    return b"%b\0%b%b%b" % (skeleton, key.key_id, nonce, ciphertext)
 
 
-def _parts(data: bytes) -> tuple[bytes, bytes] | None:
-    """Skeleton and base64 of a sealed entry; None: it is not sealed.
-
-    The canonical JSON of an event never ends like one: behind a payload stands `trace_id`.
-    """
-    place = data.rfind(SEALED_MARK)
-    if place < 0:
-        return None
-    begin = place + len(SEALED_MARK)
-    if data.find(b'"', begin) != len(data) - len(_END):
-        return None
-    return data[:place] + b"}", data[begin : -len(_END)]
+def unsealed_part(data: bytes) -> bytes:
+    """What anybody can read of an entry: its envelope as JSON, all of it where it is not sealed."""
+    return data.partition(SEALED_MARK)[0]
 
 
 def sealed_by(data: bytes) -> bytes | None:
     """The id of the key that an entry is sealed with; None: it is not sealed."""
-    parts = _parts(data)
-    return None if parts is None else a2b_base64(parts[1][:24])[:KEY_ID_BYTES]
+    begin = data.find(SEALED_MARK) + 1
+    return data[begin : begin + KEY_ID_BYTES] if begin else None
 
 
 def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: str = "?") -> Event:
-    """The event of an entry, sealed or not; what is left of one whose key was destroyed.
+    """The event of an entry, sealed or not; what is left of one that was erased or is withheld.
 
     Raises:
         KeysUnavailable: it is sealed, and its key is not at hand.
         UndecodableEntry: it is no event, or was sealed with another key than its id says.
     """
-    parts = _parts(data)
-    if parts is None:
+    event = _unsealed(data, keys, partition=partition, position=position)
+    if not is_withheld(keys, event):
+        return event
+    bare = _applied_by_nobody(event)
+    return bare._replace(payload=None, payload_ref=None)
+
+
+def is_withheld(keys: Opener | None, event: Event) -> bool:
+    """Whether the content of an event is withheld from whoever reads it with these keys."""
+    if keys is None or (event.consent_ref is None and not is_system_event(event.event_type)):
+        return False  # nothing that could be withheld
+    return keys.withholds(event)
+
+
+def _unsealed(data: bytes, keys: Opener | None, *, partition: int, position: str) -> Event:
+    skeleton, is_sealed, sealed = data.partition(SEALED_MARK)
+    if not is_sealed:
         return decode_event(data, partition=partition, position=position)
     if keys is None:
         raise KeysUnavailable(reason="this process has no key store (keys_url, master_key)")
-    skeleton, encoded = parts
-    sealed = a2b_base64(encoded)
     key = keys.opening(sealed[:KEY_ID_BYTES])
     if key is None:
         event = decode_event(skeleton, partition=partition, position=position)
@@ -202,9 +210,14 @@ def opened(data: bytes, keys: Opener | None, *, partition: int = -1, position: s
 
 def _erased(event: Event, key_id: bytes) -> Event:
     """The user is nobody who can ask, so what is left of the event is for operators."""
+    return _applied_by_nobody(event)._replace(user_id=erased_user(key_id))
+
+
+def _applied_by_nobody(event: Event) -> Event:
+    """The event; of what Recollect itself reads, one of which it applies nothing."""
     if is_system_event(event.event_type):
-        event = event._replace(event_type=ERASED_EVENT)
-    return event._replace(user_id=erased_user(key_id))
+        return event._replace(event_type=ERASED_EVENT)
+    return event
 
 
 def erased_user(key_id: bytes) -> str:

@@ -3,6 +3,10 @@
 `{prefix}:fences` in Redis holds both, by 16 bytes: of a tenant its digest, of somebody erased the
 id of the key. The append script refuses what carries one of them (`append.lua`): of a sealed tenant
 what was not sealed, of somebody erased everything. A fence is never taken away again.
+
+A consent that was withdrawn stands there as well. It keeps nothing out, and no key goes: the
+content of what names it is withheld from whoever reads the ledger, so no stage derives anything
+of it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
@@ -30,11 +34,18 @@ from pipelines.ledger.sealing import (
     subject_of,
 )
 from pipelines.work.settings import Settings
-from projections.errors import KeysUnavailable, SubjectErased
-from projections.events import Event, encode_event
+from projections.errors import KeysUnavailable, LedgerUnavailable, SubjectErased
+from projections.events import Event, encode_event, is_of_class
 
 FORGOTTEN_WITHIN_S: Final = 1.0
 """How long a process may go on with a key that was withdrawn."""
+CONSENT: Final = "consent"
+"""Of an erasure: it is about a consent that was withdrawn, and no key."""
+_CHANGES: Final = b"changes"
+"""Counts what was changed about consents, so that processes notice."""
+Nobodys = Literal["nobody's"]
+NOBODYS: Final[Nobodys] = "nobody's"
+"""Stands for the key of an event that has nothing that is anybody's, or of a tenant not sealed."""
 NO_FENCE: Final = bytes(KEY_ID_BYTES)
 """Of what is appended whoever was erased."""
 _KEPT: Final = 50_000
@@ -44,6 +55,25 @@ OPENING: Final = "opening"
 SEALED: Final = "sealed"
 
 
+class Withheld(NamedTuple):
+    """What of a tenant nobody reads.
+
+    Attributes:
+        consents: that were withdrawn, or classes of them.
+        decisions: event ids of what was decided of events that name them.
+    """
+
+    consents: frozenset[str]
+    decisions: frozenset[str]
+
+    def covers(self, event: Event) -> bool:
+        """Whether the content of an event of the tenant is withheld."""
+        if event.event_id in self.decisions:
+            return True
+        consent = event.consent_ref
+        return consent is not None and any(is_of_class(consent, one) for one in self.consents)
+
+
 class Fenced(NamedTuple):
     """What Redis knows of tenants and of erasures.
 
@@ -51,11 +81,30 @@ class Fenced(NamedTuple):
         tenants: state of each tenant that is sealed, or about to be.
         stores: the key store's identity, by tenant.
         erased: what is known of each erasure, by key id.
+        withheld: by tenant.
     """
 
     tenants: Mapping[str, str]
     stores: Mapping[str, str]
     erased: Mapping[bytes, Mapping[str, Any]]
+    withheld: Mapping[str, Withheld]
+
+    @classmethod
+    def of(
+        cls,
+        tenants: Mapping[str, str],
+        stores: Mapping[str, str],
+        erased: Mapping[bytes, Mapping[str, Any]],
+    ) -> Fenced:
+        """With what is withheld, as the erasures tell it."""
+        withheld: dict[str, Withheld] = {}
+        for told in erased.values():
+            if told.get("kind") == CONSENT:
+                before = withheld.get(told["tenant"], Withheld(frozenset(), frozenset()))
+                withheld[told["tenant"]] = Withheld(
+                    before.consents | {told[CONSENT]}, before.decisions | set(told["decisions"])
+                )
+        return cls(tenants, stores, erased, withheld)
 
 
 class Fences:
@@ -78,12 +127,18 @@ class Fences:
         erased: dict[bytes, Mapping[str, Any]] = {}
         for field, value in rows.items():
             told = orjson.loads(value)
+            if field == _CHANGES:
+                continue
             if "step" in told:
                 erased[field] = told
             else:
                 tenants[told["tenant"]] = told["state"]
                 stores[told["tenant"]] = told["keys"]
-        return Fenced(tenants, stores, erased)
+        return Fenced.of(tenants, stores, erased)
+
+    def changes(self) -> int:
+        """Another number once something about a consent was changed."""
+        return int(call_patiently(lambda: self._redis.hget(self._key, _CHANGES)) or 0)
 
     def copied(self) -> dict[str, Any]:
         """All of them, for a copy of the ledger: without them it would not be sealed."""
@@ -102,6 +157,8 @@ class Fences:
     def put_erasure(self, key_id: bytes, told: Mapping[str, Any]) -> None:
         """Record an erasure, and how far it has come: `told["step"]`."""
         call_patiently(lambda: self._redis.hset(self._key, key_id, orjson.dumps(told)))
+        if told.get("kind") == CONSENT:
+            call_patiently(lambda: self._redis.hincrby(self._key, _CHANGES, 1))
 
 
 @lru_cache(maxsize=1_024)
@@ -129,7 +186,9 @@ class Vault(Opener):
         self._naming: bytes | None = None
         self._version: int | None = None
         self._gone = 0
+        self._changes = 0
         self._looked_at_s = 0.0
+        self._is_mine = False
         self.withdrawals = 0
         """Another number once a key may have gone: what was derived in memory goes, too."""
 
@@ -144,16 +203,26 @@ class Vault(Opener):
         """
         fenced = self.known()
         if not fenced.tenants:
-            return Sealer({}, {})
-        subjects = {
-            (event.tenant, subject)
-            for event in events
-            if event.tenant in fenced.tenants and (subject := subject_of(event)) is not None
-        }
+            return Sealer({}, [])
+        # Every event passes here, so what is the same for all of a user is made once.
+        of_users: dict[tuple[str, str | None], tuple[str, Subject]] = {}
+        places: list[tuple[str, Subject] | None] = []
+        for event in events:
+            place = of_users.get((event.tenant, event.user_id))
+            if place is None and event.tenant in fenced.tenants:
+                subject = subject_of(event)
+                place = None if subject is None else (event.tenant, subject)
+                if place is not None and event.user_id is not None:
+                    of_users[event.tenant, event.user_id] = place
+            places.append(place)
+        subjects = {place for place in places if place is not None}
         for tenant in {tenant for tenant, _ in subjects}:
             if fenced.tenants[tenant] != SEALED:
                 raise KeysUnavailable(reason=f"tenant {tenant} is about to be sealed")
-        return Sealer(fenced.tenants, self._keys_of(subjects) if subjects else {})
+        keys: dict[tuple[str, Subject] | None, SubjectKey | Nobodys | None] = {None: NOBODYS}
+        if subjects:
+            keys.update(self._keys_of(subjects).items())
+        return Sealer(fenced.tenants, [keys[place] for place in places])
 
     def _keys_of(
         self, subjects: Iterable[tuple[str, Subject]]
@@ -220,9 +289,19 @@ class Vault(Opener):
             raise KeysUnavailable(reason=f"the key store has no key {key_id.hex()}")
         return keys[key_id]
 
+    def withholds(self, event: Event) -> bool:
+        """Whether consent to the content of an event was withdrawn.
+
+        Raises:
+            LedgerUnavailable: Redis is away, and has to be asked.
+        """
+        self._refresh()
+        withheld = self._known().withheld.get(event.tenant)
+        return withheld is not None and withheld.covers(event)
+
     def withdrawn(self) -> int:
-        """Another number than before once a key may have gone, as far as the store answers."""
-        with suppress(KeysUnavailable):
+        """Another number than before once a key may have gone, as far as Redis and store answer."""
+        with suppress(LedgerUnavailable):
             self._refresh()
         return self.withdrawals
 
@@ -242,33 +321,42 @@ class Vault(Opener):
             KeysUnavailable: a tenant was sealed with another key store.
             LedgerUnavailable: Redis is away.
         """
-        with self._guard:
-            if self._fenced is not None:
-                return self._fenced
-        fenced = self.fences.read()
-        if fenced.tenants and self.store is not None:
+        fenced = self._known()
+        if fenced.tenants and self.store is not None and not self._is_mine:
             mine = self.store.identity
             if other := sorted(t for t, store in fenced.stores.items() if store != mine):
                 raise KeysUnavailable(
                     reason=f"tenant {other[0]} was sealed with another key store than {mine}"
                 )
+            self._is_mine = True
+        return fenced
+
+    def _known(self) -> Fenced:
+        """The same, whatever the key store is."""
+        with self._guard:
+            if self._fenced is not None:
+                return self._fenced
+        fenced = self.fences.read()
         with self._guard:
             self._fenced = fenced
             self._erased = frozenset(fenced.erased)
+            self._is_mine = False
         return fenced
 
     def _refresh(self) -> None:
         """Notice what other processes changed, at most so often as keys may be believed."""
         now_s = time.monotonic()
-        if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2 or self.store is None:
+        if now_s - self._looked_at_s < FORGOTTEN_WITHIN_S / 2:
             return
-        version = self.store.version()
-        gone = self._gone if version == self._version else self.store.gone()
+        changes, version, gone = self.fences.changes(), None, self._gone
+        if self.store is not None:
+            version = self.store.version()
+            gone = gone if version == self._version else self.store.gone()
         with self._guard:
-            if gone != self._gone:
+            if (gone, changes) != (self._gone, self._changes):
                 self._forget()
                 self._fenced = None
-            self._version, self._gone = version, gone
+            self._version, self._gone, self._changes = version, gone, changes
             self._looked_at_s = now_s
 
     def _forget(self) -> None:
@@ -294,8 +382,23 @@ class Vault(Opener):
             KeysUnavailable: this process has none.
         """
         if self.store is None:
-            raise KeysUnavailable(reason="this process has no master key (master_key)")
+            raise KeysUnavailable(
+                reason="this process has no master key (RECOLLECT_MASTER_KEY or "
+                "RECOLLECT_TRANSIT_URL)"
+            )
         return self.store
+
+    def require_keys(self) -> None:
+        """Where a tenant is sealed, see that the keys are at hand, before work that would wait.
+
+        Raises:
+            KeysUnavailable: they are not.
+            LedgerUnavailable: Redis is away.
+        """
+        self.renew()
+        if self.fences.read().tenants:
+            self.require_store().own(NAMING)
+            self.known()
 
 
 def make_vault(settings: Settings, client: RedisClient) -> Vault:
@@ -308,34 +411,33 @@ class Sealer:
 
     Args:
         tenants: that are sealed.
-        keys: by tenant and subject; None of who was erased.
+        keys: of each event in its order; None of who was erased. Without any, nothing is sealed.
     """
 
     def __init__(
-        self,
-        tenants: Mapping[str, str],
-        keys: Mapping[tuple[str, Subject], SubjectKey | None],
+        self, tenants: Mapping[str, str], keys: Sequence[SubjectKey | Nobodys | None]
     ) -> None:
         self.tenants = tenants
         self._keys = keys
 
-    def encode(self, event: Event) -> tuple[bytes, int, bytes]:
+    def encode(self, index: int, event: Event) -> tuple[bytes, int, bytes]:
         """The bytes of the entry, how many the event has itself, and what fences it.
+
+        Args:
+            index: of the event in the append.
+            event: that stands there.
 
         Raises:
             ValueError: the payload breaks a rule of canonical JSON.
             SubjectErased: whoever it is about was erased.
         """
-        if event.tenant not in self.tenants:
-            data = encode_event(event)
-            return data, len(data), tenant_fence(event.tenant)
-        subject = subject_of(event)
-        if subject is None:
-            data = encode_event(event)
-            return data, len(data), NO_FENCE
-        key = self._keys[event.tenant, subject]
+        key = self._keys[index] if self._keys else NOBODYS
         if key is None:
             raise SubjectErased()
+        if isinstance(key, str):
+            data = encode_event(event)
+            is_sealed = event.tenant in self.tenants
+            return data, len(data), NO_FENCE if is_sealed else tenant_fence(event.tenant)
         skeleton, personal = skeleton_of(event)
         size = len(skeleton) + len(personal)
         return seal(skeleton, personal, key), size, key.key_id

@@ -17,20 +17,21 @@ from typing import Any, Final
 
 import orjson
 
+from consolidation.decay import DAY_MS
 from pipelines.ledger.archive import URL_FIELD, Boundary
 from pipelines.ledger.archive_files import FENCES_FILE, LEDGER_FILE, ArchiveFiles
 from pipelines.ledger.archive_store import ArchiveStore
-from pipelines.ledger.connect import Entry, LedgerKeys
+from pipelines.ledger.connect import Entry, LedgerKeys, call_patiently
 from pipelines.ledger.ledger import Ledger
 from pipelines.ledger.refill import Refill
-from pipelines.ledger.sealing import sealed_by
+from pipelines.ledger.sealing import sealed_by, unsealed_part
 from pipelines.ledger.segments import Manifest
 from pipelines.ledger.vault import tenant_fence
 from pipelines.operations.archive import segment_entries
 from pipelines.work.services import Progress, Services
 from pipelines.work.settings import Settings, place_of_files
 from projections.errors import ArchiveDamaged, ConfigurationError, OperationFailed
-from projections.events import decode_event
+from projections.events import decode_event, timestamp_text
 
 BACKUP_FILE: Final = "backup.json"
 BACKING_UP: Final = "writing entries"
@@ -76,14 +77,40 @@ def files_at(settings: Settings, url: str) -> ArchiveFiles:
     return ArchiveFiles(ArchiveStore(place, timeout_s=settings.archive_timeout_s))
 
 
+def backups(services: Services) -> list[dict[str, Any]]:
+    """The backups that were made of a ledger, by where they are: when, and until when they stay.
+
+    Raises:
+        LedgerUnavailable: Redis is away.
+    """
+    redis: Any = services.redis
+    rows = call_patiently(lambda: redis.hgetall(services.ledger.keys.backups))
+    return [{"url": url.decode(), **orjson.loads(told)} for url, told in sorted(rows.items())]
+
+
+def _note(services: Services, url: str, keep_days: float | None) -> None:
+    """Remember a backup, for the receipts of later erasures, which do not reach it."""
+    redis: Any = services.redis
+    ms = services.ledger.now_ms()
+    until = None if keep_days is None else timestamp_text(ms + round(keep_days * DAY_MS))
+    told = orjson.dumps({"made_at": timestamp_text(ms), "kept_until": until})
+    call_patiently(lambda: redis.hset(services.ledger.keys.backups, url, told))
+
+
 def backup(
-    services: Services, url: str, *, progress: Progress = lambda done, total, what: None
+    services: Services,
+    url: str,
+    *,
+    keep_days: float | None = None,
+    progress: Progress = lambda done, total, what: None,
 ) -> BackupReport:
     """Bring a backup up to the ledger as it is now; events may come in meanwhile.
 
     Args:
         services: ledger.
         url: an absolute path or a URL of fsspec; not the archive's.
+        keep_days: after how many days somebody takes it away; None: nobody says. It is noted for
+            the receipts of erasures, and nothing is deleted here.
         progress: called with done, total and what is being done.
 
     Raises:
@@ -113,6 +140,7 @@ def backup(
     told = {"at_ms": ledger.now_ms(), "manifests": [manifest.file for manifest in manifests]}
     files.put_fences(ledger.vault.fences.copied())
     files.store.put(BACKUP_FILE, orjson.dumps(told, option=orjson.OPT_INDENT_2))
+    _note(services, files.store.url, keep_days)
     for manifest in manifests:
         files.tidy(manifest)
     report.seconds = time.monotonic() - begun
@@ -185,7 +213,7 @@ def restore(
 def _sealed_tenants(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         if sealed_by(entry.data) is not None:
-            yield decode_event(entry.data).tenant
+            yield decode_event(unsealed_part(entry.data)).tenant
 
 
 def _identity(files: ArchiveFiles, settings: Settings) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.graph.port import Graph
+from pipelines.ledger.sealing import unsealed_part
 from pipelines.work.poison import UNBRAKED
 from pipelines.work.runner import Runner
 from pipelines.work.services import Progress, Services, make_fold
@@ -59,7 +60,7 @@ def show(services: Services, stage: str, partition: int, seq: int) -> LettersRep
         try:
             letter["event"] = as_envelope(entry.event())
         except UndecodableEntry:
-            letter["data"] = entry.data[:2_000].decode("utf-8", "replace")
+            letter["data"] = unsealed_part(entry.data)[:2_000].decode("utf-8", "replace")
     return LettersReport([letter])
 
 

@@ -30,19 +30,23 @@ from pipelines.ledger.erasing import (
     STEPS,
     Told,
     every_entry,
+    naming,
 )
-from pipelines.ledger.keys import SqliteKeys, keys_path, master_key
+from pipelines.ledger.keys import SqliteKeys, keys_path
 from pipelines.ledger.registry import Target
 from pipelines.ledger.sealing import (
     ERASED_EVENT,
     Opener,
+    Subject,
     SubjectKey,
     sealed_by,
     subject_of,
+    unsealed_part,
 )
-from pipelines.ledger.vault import FORGOTTEN_WITHIN_S, OPENING, SEALED
-from pipelines.operations.receipts import sign_receipt
-from pipelines.proof.report import ProofReport
+from pipelines.ledger.vault import CONSENT, FORGOTTEN_WITHIN_S, OPENING, SEALED
+from pipelines.ledger.wrapping import require_wrapping
+from pipelines.operations.receipts import covered_digest, sign_receipt
+from pipelines.proof.report import ProofReport, held_digest
 from pipelines.proof.verify import COLUMNS, prove_columns, verify
 from pipelines.work.catch_up import fold_unserved
 from pipelines.work.folds import Placed
@@ -53,6 +57,8 @@ from pipelines.work.stages import ENRICHMENT, Stage
 from projections.errors import OperationFailed, StageBehind, UndecodableEntry
 from projections.events import (
     PARTITION_KEY,
+    SYSTEM_EVENTS,
+    Event,
     canonical_json,
     decode_event,
     is_system_event,
@@ -89,9 +95,9 @@ def seal_tenant(services: Services, tenant: str) -> None:
         LedgerUnavailable: Redis is away.
     """
     vault = services.ledger.vault
-    master = master_key(services.settings)
+    wrapping = require_wrapping(services.settings)
     if not vault.fences.read().tenants:
-        SqliteKeys.create(keys_path(services.settings), master).close()
+        SqliteKeys.create(keys_path(services.settings), wrapping).close()
     if vault.known().tenants.get(tenant) == SEALED:
         return
     store = vault.require_store()
@@ -114,7 +120,7 @@ def _has_events(services: Services, tenant: str) -> bool:
 def tenant_of(entry: Entry) -> str | None:
     """Whose an entry is, sealed or not; None: nobody can read that."""
     try:
-        return decode_event(entry.data).tenant
+        return decode_event(unsealed_part(entry.data)).tenant
     except UndecodableEntry:
         return None
 
@@ -151,6 +157,9 @@ class _Withdrawn(Opener):
     def opening(self, key_id: bytes) -> SubjectKey | None:
         return self._key if key_id == self._key.key_id else None
 
+    def withholds(self, event: Event) -> bool:
+        return False
+
     def withdrawn(self) -> int:
         return 0
 
@@ -176,6 +185,7 @@ class _Erasure:
         self._ledger = services.ledger
         self._vault = services.ledger.vault
         self._tenant = str(told["tenant"])
+        self._consent: str | None = told.get(CONSENT)
         self.told = told
 
     def run(self) -> None:
@@ -194,25 +204,58 @@ class _Erasure:
     # -- what is derived ---------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        store = self._vault.require_store()
-        store.withdraw([self._key_id])
+        if self._consent is None:
+            self._vault.require_store().withdraw([self._key_id])
         self._vault.renew()
         time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
         self._await_stages()
-        key = store.get([self._key_id], withdrawn=True).get(self._key_id)
-        sealed = [entry for entry in self._entries() if sealed_by(entry.data) == self._key_id]
-        positions = sorted(entry.position for entry in sealed)
-        self.told["entries"] = len(sealed)
+        self.told["before"] = self._digests()
+        concerned = list(self._concerned())
+        positions = sorted(entry.position for entry in concerned)
+        self.told["entries"] = len(concerned)
         self.told["positions"] = [str(one) for one in (*positions[:1], *positions[-1:])]
-        events: list[Placed] = []
-        if key is not None:  # else it was erased before, and an older ledger was put back
-            opener = _Withdrawn(SubjectKey.of(self._key_id, key))
-            events = list(_readable(entry._replace(keys=opener) for entry in sealed))
+        events = self._as_taken(concerned)
         self.told["stores"]["derivations"] = {"forgotten": self._forget_derivations(events)}
-        self.told["mixed"] = [key_id.hex() for key_id in self._mixed(events)]
+        mixed = self._mixed(events)
+        if self._consent is None:
+            keys = {self._vault.key_id(self._tenant, subject) for _, subject in mixed}
+            self.told["mixed"] = sorted(key_id.hex() for key_id in keys)
+        else:
+            self.told["mixed"] = sorted(event.event_id for event, _ in mixed)
 
-    def _entries(self) -> Iterator[Entry]:
-        return (entry for entry in every_entry(self._ledger) if not entry.fault)
+    def _digests(self) -> dict[str, dict[str, str]]:
+        """What each graph holds of the tenant, by target and stage, as a receipt may tell it."""
+        store = self._vault.store
+        if store is None:
+            return {}
+        graphs = {one.name: self._services.graph(one) for one in self._services.targets.all()}
+        return {
+            name: {
+                stage: covered_digest(store, held_digest(graph, stage, tenant=self._tenant))
+                for stage in sorted({at.stage for at in graph.checkpoints()})
+            }
+            for name, graph in graphs.items()
+        }
+
+    def _concerned(self) -> Iterator[Entry]:
+        """Entries of the subject, or that name the consent."""
+        if self._consent is not None:
+            yield from naming(self._ledger, self._tenant, self._consent)
+            return
+        for entry in every_entry(self._ledger):
+            if not entry.fault and sealed_by(entry.data) == self._key_id:
+                yield entry
+
+    def _as_taken(self, concerned: Sequence[Entry]) -> list[Placed]:
+        """What these entries said; nothing, of somebody whose key is gone already."""
+        if self._consent is not None:
+            return list(_readable(concerned))
+        store = self._vault.require_store()
+        key = store.get([self._key_id], withdrawn=True).get(self._key_id)
+        if key is None:  # it was erased before, and an older ledger was put back
+            return []
+        opener = _Withdrawn(SubjectKey.of(self._key_id, key))
+        return list(_readable(entry.opened_by(opener) for entry in concerned))
 
     def _await_stages(self) -> None:
         """Wait until all that may have been read with the key is in the graphs, to be found there.
@@ -265,30 +308,38 @@ class _Erasure:
             services.graph(target).checkpoints(ENRICHMENT.name) for target in services.targets.all()
         )
 
-    def _mixed(self, placed: Sequence[Placed]) -> list[bytes]:
-        """Keys of decisions that name what only this subject gave: they go, too, to be anew."""
+    def _mixed(self, placed: Sequence[Placed]) -> list[tuple[Event, Subject]]:
+        """Decisions that name what only these events gave: they go, too, to be made anew.
+
+        With a user go their own decisions by the key; of a consent these have to be found as well.
+        """
+        if not placed:
+            return []
         events = {event.event_id for _, event in placed}
         users = {event.user_id for _, event in placed if event.user_id is not None}
         graph = self._services.graph(self._services.active())
         entities = self._own_entities(graph, events, users)
         ids = events | entities.keys()
-        words = _whole_words({*entities.values(), *users})
+        words = _whole_words([*entities.values(), *(users if self._consent is None else ())])
+        kinds = ("decision",) if self._consent is None else ("decision", "user")
         partition = partition_of(self._tenant, PARTITION_KEY, self._ledger.partitions)
-        keys: list[bytes] = []
+        mixed: list[tuple[Event, Subject]] = []
         decisions = (
             entry
             for entries in self._ledger.scan(partition)
             for entry in entries
-            if not entry.fault and sealed_by(entry.data) not in (None, self._key_id)
+            if not entry.fault and sealed_by(entry.data) != self._key_id
         )
         for _, event in _readable(decisions):
-            subject = subject_of(event)
-            if event.tenant != self._tenant or subject is None or subject.kind != "decision":
+            row, subject = SYSTEM_EVENTS.get(event.event_type), subject_of(event)
+            if event.tenant != self._tenant or row is None or row.public:
+                continue
+            if subject is None or subject.kind not in kinds:
                 continue
             text = canonical_json(event.payload).decode()
             if not ids.isdisjoint(_IDS.findall(text)) or words.search(text.casefold()):
-                keys.append(self._vault.key_id(self._tenant, subject))
-        return keys
+                mixed.append((event, subject))
+        return mixed
 
     def _own_entities(self, graph: Graph, events: set[str], users: set[str]) -> Mapping[str, str]:
         """Entities that nobody else has mentioned: hash of the id → name."""
@@ -313,6 +364,12 @@ class _Erasure:
     # -- keys, graphs ------------------------------------------------------------------------------
 
     def _destroy(self) -> None:
+        if self._consent is not None:
+            self.told["decisions"] = self.told["mixed"]
+            self._vault.fences.put_erasure(self._key_id, self.told)
+            self._vault.renew()
+            time.sleep(FORGOTTEN_WITHIN_S)  # until every process has noticed
+            return
         mixed = [bytes.fromhex(one) for one in self.told["mixed"]]
         for key_id in mixed:
             fence = {"step": DONE, "tenant": self._tenant, "of": self._key_id.hex()}
@@ -332,7 +389,8 @@ class _Erasure:
                 "found": report.found_count + letters,
                 "removed": report.repaired + letters,
                 "rescanned": report.difference_count,
-                "digests": {name: one.digest for name, one in report.stages.items()},
+                "digests_before": self.told["before"].get(target.name, {}),
+                "digests": {n: one.digest for n, one in report.stages.items() if one.digest},
             }
 
     def _made_right(self, target: Target) -> ProofReport:
@@ -354,11 +412,7 @@ class _Erasure:
 
     def _blank_letters(self, graph: Graph) -> int:
         """Take the reasons from dead letters: they may quote what could not be folded."""
-        keys = {
-            (entry.partition, entry.seq)
-            for entry in self._entries()
-            if sealed_by(entry.data) == self._key_id
-        }
+        keys = {(entry.partition, entry.seq) for entry in self._concerned()}
         letters = [one for one in graph.dead_letters() if (one["partition"], one["seq"]) in keys]
         for letter in letters:
             stage, partition = letter["stage"], letter["partition"]
@@ -372,9 +426,11 @@ class _Erasure:
     def _record(self) -> None:
         now_ms = self._ledger.now_ms()
         self.told["finished_at"] = timestamp_text(now_ms)
-        receipt = sign_receipt(self._services, self._key_id, self.told)
-        self.told["receipt"] = receipt["number"]
-        payload = {"key_id": self._key_id.hex(), "receipt": receipt["number"]}
+        number = None
+        if self._vault.store is not None:  # who seals nothing has nothing to sign with
+            number = sign_receipt(self._services, self._key_id, self.told)["number"]
+        self.told["receipt"] = number
+        payload = {"key_id": self._key_id.hex(), "receipt": number}
         about = (ERASED_EVENT, self._key_id.hex())
         erased = decision_event(ERASED_EVENT, self._tenant, payload, now_ms, *about)
         request = decision_event(REQUESTED_EVENT, self._tenant, {}, now_ms, *about)

@@ -1,13 +1,16 @@
 """Receipts of erasures: signed, each with a digest of the one before, kept in the ledger's Redis.
 
 A receipt names its subject by the id of the key, which tells nothing to who has not the key store,
-and holds no content and no digest of any.
+and holds no content and no digest of any. What a graph came to before the erasure is told by a
+digest under a key of the store: the plain one, less that of afterwards, would be a digest of what
+was erased, by which a guess could be confirmed. Who has the store, and what `verify` printed
+before, can compare (`covered_digest`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -15,9 +18,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pipelines.ledger.connect import call_patiently
-from pipelines.ledger.keys import SIGNING
+from pipelines.ledger.keys import NAMING, SIGNING, KeyStore
+from pipelines.ledger.vault import CONSENT
+from pipelines.operations.backup import backups
 from pipelines.work.services import Services
-from projections.errors import KeysUnavailable
 from projections.events import canonical_json
 
 VERSION: Final = 1
@@ -77,9 +81,7 @@ def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> 
     for receipt in before:
         if receipt["subject"] == subject:
             return receipt
-    store = services.ledger.vault.store
-    if store is None:
-        raise KeysUnavailable(reason="this process has no master key (master_key)")
+    store = services.ledger.vault.require_store()
     signing = Ed25519PrivateKey.from_private_bytes(store.own(SIGNING))
     receipt = {
         "version": VERSION,
@@ -88,7 +90,8 @@ def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> 
         **{name: told[name] for name in _TOLD},
         "decisions": len(told["mixed"]),
         "stores": told["stores"],
-        "keys_destroyed": 1 + len(told["mixed"]),
+        "backups": backups(services),
+        "keys_destroyed": 0 if CONSENT in told else 1 + len(told["mixed"]),
         "not_reached": list(NOT_REACHED),
         "prior": sha256(_signed(before[-1])).hexdigest() if before else "",
         "public_key": signing.public_key().public_bytes_raw().hex(),
@@ -98,6 +101,12 @@ def sign_receipt(services: Services, key_id: bytes, told: Mapping[str, Any]) -> 
     key = services.ledger.keys.receipts
     call_patiently(lambda: redis.rpush(key, orjson.dumps(receipt)))
     return receipt
+
+
+def covered_digest(store: KeyStore, digest: str) -> str:
+    """A digest under a key of the store: it tells nothing to who has not that."""
+    key = store.own(NAMING)
+    return blake2b(digest.encode(), key=key, digest_size=32, person=b"recollect:before").hexdigest()
 
 
 def verified(rows: Iterable[Receipt]) -> Verified:

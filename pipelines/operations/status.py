@@ -17,7 +17,6 @@ from pipelines.graph.port import Graph, Reads
 from pipelines.graph.rows import FoundNode
 from pipelines.ledger.archive import URL_FIELD
 from pipelines.ledger.erasing import DONE, erasures
-from pipelines.ledger.keys import NAMING
 from pipelines.ledger.ledger import Ledger, Tail
 from pipelines.ledger.registry import Hold, Target
 from pipelines.ledger.vault import SEALED
@@ -144,13 +143,10 @@ def _sealing(ledger: Ledger) -> dict[str, Any]:
     vault = ledger.vault
     tenants = sorted(t for t, state in vault.fences.read().tenants.items() if state == SEALED)
     error = None
-    if tenants:
-        try:
-            vault.renew()
-            vault.require_store().own(NAMING)
-            vault.known()
-        except KeysUnavailable as away:
-            error = str(away)
+    try:
+        vault.require_keys()
+    except KeysUnavailable as away:
+        error = str(away)
     rows = erasures(vault)
     return {
         "tenants": tenants,

@@ -302,18 +302,23 @@ def described(report: ProofReport, graph: Graph, entries: Mapping[str, int], sco
         report.system_events = entries[PROJECTION.name] - passed - report.events
 
 
-def _digest(graph: Graph, stage: str, members: Set[Member] | None) -> int:
+def held_digest(graph: Graph, stage: str, *, tenant: str) -> str:
+    """What a graph comes to that nobody proves: the digest of its ledger, if it is right."""
+    return digest_text(_digest(graph, stage, None, (tenant,)))
+
+
+def _digest(graph: Graph, stage: str, members: Set[Member] | None, tenants: Tenants = None) -> int:
     """Sum of the numbers of what a stage has written; of a session, of what starts at its nodes."""
     number = 0
     for label, row in NODES.items():
         if label != DEAD_LETTER.label and (names := digested(row, stage)):
-            for node in _nodes(graph, label, names):
+            for node in _nodes(graph, label, names, tenants):
                 if node.visible and (members is None or (label, node.key) in members):
                     number += node_number(row, stage, node.key, node.values)
     for type_, edge_row in EDGES.items():
         if edge_row.written_by(stage):
             names = [p.name for p in edge_row.properties]
-            for edge in cast(Iterator[FoundEdge], graph.stream(type_, names)):
+            for edge in cast(Iterator[FoundEdge], graph.stream(type_, names, tenants=tenants)):
                 if members is None or (edge_row.source, edge.source) in members:
                     number += edge_number_of(
                         edge_row, stage, edge.source, edge.target, values=edge.values

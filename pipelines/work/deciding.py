@@ -15,6 +15,7 @@ import structlog
 
 from consolidation.forgetting import EventKey
 from pipelines.ledger.erasing import DONE, erasures
+from pipelines.ledger.vault import CONSENT
 from pipelines.observe import metrics
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.erase import finish
@@ -123,10 +124,11 @@ class Decider:
 
     def _erase(self) -> None:
         """Do what is left of erasures that somebody asked for."""
-        if self._services.ledger.vault.store is None or not self._is_active():
+        if not self._is_active():
             return
-        for erasure in erasures(self._services.ledger.vault):
-            if erasure["step"] != DONE:
+        vault = self._services.ledger.vault
+        for erasure in erasures(vault):
+            if erasure["step"] != DONE and (vault.store is not None or CONSENT in erasure):
                 logger.info("erasing", subject=erasure["subject"], step=erasure["step"])
                 finish(self._services, bytes.fromhex(erasure["subject"]))
 

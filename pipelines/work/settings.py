@@ -109,6 +109,14 @@ class Settings(BaseSettings):
         description="64 hexadecimal digits that wrap the keys of sealed tenants; nothing sealed "
         "can be read or written without",
     )
+    transit_url: str | None = Field(
+        default=None,
+        description="instead of `master_key`: the transit engine of HashiCorp Vault or OpenBao, "
+        "its mount and the name of a key, https://HOST:8200/transit/recollect",
+    )
+    transit_token: SecretStr | None = Field(
+        default=None, description="that may encrypt and decrypt with the key at `transit_url`"
+    )
     keys_file: Path | None = Field(
         default=None,
         description="the store of these keys; none: keys.sqlite in the data folder",
@@ -489,6 +497,16 @@ class Settings(BaseSettings):
     def _of_32_bytes(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not _MASTER_KEY.fullmatch(value.get_secret_value()):
             raise ValueError("Input should be 64 hexadecimal digits")
+        return value
+
+    @field_validator("transit_url")
+    @classmethod
+    def _an_engine_and_a_key(cls, value: str | None) -> str | None:
+        if value is not None:
+            parts = urlsplit(value)
+            is_whole = parts.scheme in ("http", "https") and parts.hostname and not parts.username
+            if not is_whole or "/" not in parts.path.strip("/") or parts.query or parts.fragment:
+                raise ValueError("Input should be like https://HOST:8200/transit/KEY")
         return value
 
     @field_validator("derivations_url")

@@ -25,6 +25,7 @@ from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.keys import SqliteKeys
 from pipelines.ledger.ledger import Appended, BesideRedis, Ledger
 from pipelines.ledger.vault import SEALED
+from pipelines.ledger.wrapping import MasterKey
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings
 from projections.events import Event
@@ -41,7 +42,7 @@ PLAIN_TENANT, SEALED_TENANT = "plain", "sealed"
 def measure(events: int, url: str, folder: Path) -> dict[str, Any]:
     """Figures of one run on an empty server at `url`."""
     settings = Settings(redis_url=url, master_key=SecretStr(MASTER), data_dir=folder)
-    SqliteKeys.create(folder / "keys.sqlite", bytes.fromhex(MASTER)).close()
+    SqliteKeys.create(folder / "keys.sqlite", MasterKey(bytes.fromhex(MASTER))).close()
     client: Any = connect_redis(settings)
     ledger = Ledger(client, checkpoints=dict, beside=BesideRedis.of(settings, client))
     store = ledger.vault.require_store()

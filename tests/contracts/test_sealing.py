@@ -16,6 +16,7 @@ from pipelines.ledger.keys import SqliteKeys
 from pipelines.ledger.ledger import Appended, BesideRedis, Ledger
 from pipelines.ledger.sealing import Subject, erased_user, sealed_by, subject_of
 from pipelines.ledger.vault import SEALED, make_vault
+from pipelines.ledger.wrapping import MasterKey
 from pipelines.work.settings import Settings
 from projections.errors import EventConflict, KeysUnavailable, SubjectErased
 from projections.events import Event, encode_event
@@ -53,7 +54,7 @@ def open_ledger(redis_url: str, tmp_path: Path) -> Open:
             beside=BesideRedis(vault=make_vault(settings, client)),
         )
 
-    SqliteKeys.create(tmp_path / "keys.sqlite", bytes.fromhex(MASTER)).close()
+    SqliteKeys.create(tmp_path / "keys.sqlite", MasterKey(bytes.fromhex(MASTER))).close()
     return opened
 
 
@@ -97,7 +98,7 @@ def test_digests_of_equal_events_differ_between_key_stores(
     open_ledger: Open, tmp_path: Path
 ) -> None:
     """So nobody can try what was said against a digest."""
-    keys = SqliteKeys.create(tmp_path / "other.sqlite", bytes.fromhex(MASTER))
+    keys = SqliteKeys.create(tmp_path / "other.sqlite", MasterKey(bytes.fromhex(MASTER)))
     first = sealed_ledger(open_ledger)
     first.append([said(1)])
     entry = first.find(*said(1).key)
@@ -127,7 +128,7 @@ def test_a_process_that_did_not_know_seals_all_the_same(open_ledger: Open) -> No
 
 def test_without_keys_nothing_of_a_sealed_tenant_is_taken_or_told(open_ledger: Open) -> None:
     sealed_ledger(open_ledger).append([said(1)])
-    for master, why in ((None, "master_key"), (OTHER_MASTER, "is not the one of")):
+    for master, why in ((None, "RECOLLECT_MASTER_KEY"), (OTHER_MASTER, "is not the one of")):
         ledger = open_ledger(master)
         with pytest.raises(KeysUnavailable, match=why) as refused:
             ledger.append([said(2)])
@@ -145,7 +146,7 @@ def test_a_key_store_that_is_lost_is_not_begun_anew(open_ledger: Open, tmp_path:
     gone = open_ledger(file=tmp_path / "gone.sqlite")
     with pytest.raises(KeysUnavailable, match="no key store at"):
         gone.append([said(2)])
-    SqliteKeys.create(tmp_path / "gone.sqlite", bytes.fromhex(MASTER))
+    SqliteKeys.create(tmp_path / "gone.sqlite", MasterKey(bytes.fromhex(MASTER)))
     entry = gone.find(*said(1).key)
     assert entry is not None
     with pytest.raises(KeysUnavailable, match="another key store"):
@@ -203,8 +204,8 @@ def test_an_older_key_store_that_is_put_back_gives_nobody_back(
 def test_the_master_key_changes_and_no_entry_does(open_ledger: Open, tmp_path: Path) -> None:
     ledger = sealed_ledger(open_ledger)
     ledger.append([said(1)])
-    store = SqliteKeys(tmp_path / "keys.sqlite", bytes.fromhex(MASTER))
-    assert store.rotate(bytes.fromhex(OTHER_MASTER)) == 1
+    store = SqliteKeys(tmp_path / "keys.sqlite", MasterKey(bytes.fromhex(MASTER)))
+    assert store.rotate(MasterKey(bytes.fromhex(OTHER_MASTER))) == 1
     rotated = open_ledger(OTHER_MASTER)
     entry = rotated.find(*said(1).key)
     assert entry is not None
@@ -216,7 +217,7 @@ def test_the_master_key_changes_and_no_entry_does(open_ledger: Open, tmp_path: P
 
 def test_the_file_of_keys_is_private_and_keeps_nothing_that_was_destroyed(tmp_path: Path) -> None:
     file = tmp_path / "keys.sqlite"
-    store = SqliteKeys.create(file, bytes.fromhex(MASTER))
+    store = SqliteKeys.create(file, MasterKey(bytes.fromhex(MASTER)))
     store.make([b"a" * 16, b"b" * 16])
     db = sqlite3.connect(file)
     wrapped = db.execute("SELECT wrapped FROM subject WHERE key_id = ?", (b"a" * 16,)).fetchone()[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.ledger.keys import NAMING, SIGNING
 from pipelines.ledger.vault import SEALED, Fenced, Fences, Vault
+from pipelines.ledger.wrapping import Wrapping
 
 
 class MemoryKeys:
@@ -48,7 +49,7 @@ class MemoryKeys:
     def gone(self) -> int:
         return sum(key is None for key in self._keys.values()) + len(self._withdrawn)
 
-    def rotate(self, master: bytes) -> int:
+    def rotate(self, wrapping: Wrapping) -> int:
         return len(self._keys)
 
     def close(self) -> None:
@@ -64,7 +65,10 @@ class MemoryFences(Fences):
 
     def read(self) -> Fenced:
         stores = dict.fromkeys(self._tenants, MemoryKeys.identity)
-        return Fenced(dict(self._tenants), stores, dict(self._erased))
+        return Fenced.of(dict(self._tenants), stores, dict(self._erased))
+
+    def changes(self) -> int:
+        return sum(told.get("kind") == "consent" for told in self._erased.values())
 
     def put_erasure(self, key_id: bytes, told: Mapping[str, Any]) -> None:
         self._erased[key_id] = told

@@ -18,7 +18,6 @@ from pipelines.ledger.ledger import (
     Outcome,
     Tail,
 )
-from pipelines.ledger.sealing import SEALED_MARK
 from pipelines.ledger.vault import Vault
 from projections.errors import (
     ClockAhead,
@@ -109,7 +108,7 @@ class FakeLedger:
     def _append(self, event: Event, request_id: str | None) -> Outcome:
         server = self.server
         try:
-            data, own_bytes, _ = self.vault.sealer([event]).encode(event)
+            data, own_bytes, _ = self.vault.sealer([event]).encode(0, event)
         except ValueError as error:
             return InvalidEvent((("payload", str(error)),))
         except SubjectErased as error:
@@ -131,8 +130,7 @@ class FakeLedger:
             Position(server.now_ms, 1), Position(server.clock.ms, server.clock.seq + 1)
         )
         seq = stream[-1].seq + 1 if stream else 1
-        keys = self.vault if SEALED_MARK in data else None
-        entry = Entry(partition, server.clock, seq, data, request_id, keys=keys)
+        entry = Entry(partition, server.clock, seq, data, request_id, keys=self.vault)
         stream.append(entry)
         server.ids[event.key] = entry
         return Appended(entry.position, partition, False)

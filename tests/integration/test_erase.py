@@ -13,23 +13,28 @@ from typing import Any
 
 import pytest
 
+from consolidation.decay import DAY_MS
+from pipelines.cli.outcome import AWAY
 from pipelines.ledger.erasing import DONE, FENCED, STEPS, begin_erasure, erasures
 from pipelines.ledger.sealing import Subject
 from pipelines.ledger.vault import SEALED
 from pipelines.operations import consolidate as passes
 from pipelines.operations import erase
 from pipelines.operations.archive import archive
+from pipelines.operations.backup import backup
 from pipelines.operations.consolidate import consolidate
 from pipelines.operations.export.run import export
 from pipelines.operations.export.selection import Format, Selection
 from pipelines.operations.rebuild import rebuild
-from pipelines.operations.receipts import receipts, verified
+from pipelines.operations.receipts import covered_digest, receipts, verified
 from pipelines.operations.status import status
 from pipelines.operations.traces import traces
 from pipelines.proof import verify as proof_of
+from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
 from pipelines.work.deciding import Decider
 from projections.errors import OperationFailed, SubjectErased
+from projections.events import timestamp_ms
 from tests.decision_factories import COMMUNITIES, ENTITIES, community
 from tests.factories import event
 from tests.integration.api_support import (
@@ -174,6 +179,9 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     there = traces(*asked)
     assert (there.ledger > 0, there.graphs["blue"] > 0, any(there.files)) == (True, True, True)
 
+    proved = verify(sealed.services, tenant=TENANT)
+    backup(sealed.services, str(tmp_path / "backup"), keep_days=30)
+
     outcome = run(sealed, "ann", made)
 
     assert outcome["step"] == DONE
@@ -193,8 +201,21 @@ def test_no_word_of_the_erased_is_anywhere_and_others_stay(sealed: Stack, tmp_pa
     assert report.ok, report.differences
     rows = receipts(sealed.services)
     assert verified(rows).problems == []
+    told_of(sealed, rows[0], proved, verify(sealed.services, tenant=TENANT))
     assert hits(json.dumps(rows), words) == []
     doors(sealed, made, words)
+
+
+def told_of(stack: Stack, receipt: dict[str, Any], before: ProofReport, after: ProofReport) -> None:
+    """A receipt says what the graph came to before and after, and which backups there are."""
+    graph, store = receipt["stores"]["graph blue"], stack.ledger.vault.require_store()
+    assert graph["digests_before"] == {
+        name: covered_digest(store, one.digest) for name, one in before.stages.items()
+    }
+    assert graph["digests"].keys() == after.stages.keys()
+    (kept,) = receipt["backups"]
+    days = [timestamp_ms(kept[name]) // DAY_MS for name in ("made_at", "kept_until")]
+    assert days[1] - days[0] == 30
 
 
 def test_who_is_in_the_archive_is_erased_as_well(
@@ -220,6 +241,39 @@ def test_who_is_in_the_archive_is_erased_as_well(
     assert report.ok, report.differences
     again = rebuild(stack.services).verified
     assert (again.ok, again.digest) == (True, report.digest)
+
+
+def test_a_consent_that_is_withdrawn_takes_what_was_derived_along(
+    make_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    stack = make_stack(data_dir=tmp_path)
+    enriched = Enriched(stack)
+    under = [event(n, session_id="session-1", user_id="bob") for n in (20, 21, 22)]
+    early, late, other = (
+        one._replace(consent_ref=consent, payload={"content": f"a {word} is here"})
+        for one, consent, word in zip(
+            under, ("study-7", "study-8", "care-1"), ("hoopoe", "hoopoe", "wagtail"), strict=True
+        )
+    )
+    enriched.take_in(early, other)
+    subject = Subject("consent", "study*")
+    before = repr(stack.dump())
+
+    key_id = begin_erasure(stack.ledger, "default", subject, reason="asked", by="x")
+    told = erase.finish(stack.services, key_id)
+    enriched.take_in(late)
+
+    assert (told["step"], told["entries"], told["receipt"]) == (DONE, 1, None)
+    after = repr(stack.dump())
+    assert [before.count("hoopoe") > 0, after.count("hoopoe")] == [True, 0]
+    assert after.count("wagtail") == before.count("wagtail") > 0
+    kept = {one.event_id: one for one in (early, late, other)}
+    found = stack.ledger.find_many([one.key for one in kept.values()])
+    payloads = {key[1]: entry.event().payload for key, entry in found.items()}
+    assert payloads == {**dict.fromkeys(kept), other.event_id: other.payload}
+    report = verify(stack.services)
+    assert report.ok, report.differences
+    assert status(stack.services)["sealing"]["under_way"] == []
 
 
 def doors(stack: Stack, made: World, words: list[str]) -> None:
@@ -329,6 +383,26 @@ def test_a_process_that_is_killed_at_any_step_is_followed_by_one_that_ends_it(
     assert report.ok, report.differences
     sealing = status(stack.services)["sealing"]
     assert sealing == {"tenants": ["default"], "error": None, "erased": 1, "under_way": []}
+
+
+def test_a_command_that_folds_ends_at_once_where_it_has_no_keys(plain: Consolidated) -> None:
+    settings = plain.stack.services.settings
+    services = ["--redis", settings.redis_url, "--neo4j", settings.neo4j_url]
+    environment = {
+        **clean_environment(),
+        "RECOLLECT_PARTITIONS": str(settings.partitions),
+        "RECOLLECT_ID_BUCKETS": str(settings.id_buckets),
+    }
+    cases = [("rebuild", "RECOLLECT_MASTER_KEY", ""), ("verify", "no key store", MASTER)]
+    for command, why, master in cases:
+        done = subprocess.run(
+            [*COMMAND, command, *services, "--data", str(settings.data_dir / "elsewhere")],
+            env={**environment, **({"RECOLLECT_MASTER_KEY": master} if master else {})},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, why in done.stderr.decode()) == (AWAY, True), done.stderr
 
 
 def test_who_is_erased_by_mistake_of_name_or_tenant_is_nobody(plain: Consolidated) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,39 @@ def test_a_summary_of_who_is_erased_goes_and_that_of_others_stays() -> None:
     assert word_of("ann") not in after
     assert after.count(word_of("bob")) == before.count(word_of("bob")) > 0
     assert event_id(1) in after
+
+
+@pytest.mark.parametrize("sealed", [(), (DEFAULT_TENANT,)])
+@pytest.mark.parametrize("withdrawn", ["study-7", "study*"])
+def test_what_a_withdrawn_consent_was_for_is_derived_by_nobody(
+    sealed: tuple[str, ...], withdrawn: str
+) -> None:
+    world = World(FakeLedger(partitions=PARTITIONS, vault=memory_vault(*sealed)))
+    early, late = (told(n, "ann", "own")._replace(consent_ref="study-7") for n in (1, 2))
+    other = told(3, "bob", "own")._replace(consent_ref="care-7")
+    fact = told(4, "ann", "fact")._replace(consent_ref="study-7")
+    quoting = summary(11, "ann", [1])
+    world.take_in(early, other, fact, quoting)
+    before = repr(dump(world.graph))
+    vault = world.ledger.vault
+    decided = {"consent": withdrawn, "decisions": [quoting.event_id]}
+    vault.fences.put_erasure(
+        b"c" * 16, {"step": "fenced", "kind": "consent", "tenant": DEFAULT_TENANT, **decided}
+    )
+    vault.renew()
+    world.take_in(late)
+
+    report = prove(world.graph, folded_anew(world.ledger, world), repair=True)
+
+    assert report.ok, report.differences
+    text = repr(dump(world.graph))
+    assert (word_of("ann") in before, word_of("ann") in text) == (True, False)
+    assert text.count(word_of("bob")) == before.count(word_of("bob"))
+    nodes = world.graph.nodes(EVENT.label, [early.key, late.key], ("user_id", "text", "embedding"))
+    assert {tuple(node.values.values()) for node in nodes.values()} == {("ann", None, None)}
+    rebuilt = World(world.ledger)
+    rebuilt.take_in()
+    assert prove(rebuilt.graph, folded_anew(world.ledger, rebuilt)).digest == report.digest
 
 
 def test_what_is_folded_again_while_its_key_goes_does_not_come_back() -> None:

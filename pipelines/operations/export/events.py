@@ -16,7 +16,7 @@ from itertools import chain
 from operator import attrgetter
 
 from pipelines.ledger.ledger import Entry
-from pipelines.ledger.sealing import sealed_by
+from pipelines.ledger.sealing import is_withheld, sealed_by
 from pipelines.operations.export.selection import EXPORTING, ExportReport, ReadLedger, Selection
 from pipelines.work.services import Progress
 from projections.errors import UndecodableEntry
@@ -58,7 +58,8 @@ def event_lines(
 ) -> Iterator[bytes]:
     """The same as lines, which `recollect import` reads; see `events`."""
     for event, entry in events(ledger, selection, report, progress):
-        yield (entry.data if sealed_by(entry.data) is None else encode_event(event)) + b"\n"
+        is_as_taken = sealed_by(entry.data) is None and not is_withheld(entry.keys, event)
+        yield (entry.data if is_as_taken else encode_event(event)) + b"\n"
 
 
 def _partitions(ledger: ReadLedger, selection: Selection) -> Collection[int]:

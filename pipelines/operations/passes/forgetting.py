@@ -1,7 +1,8 @@
 """Forgetting: what leaves a tenant's graph, by its policy, and what the dry run says of it.
 
 Events first; then, once those are gone, what hangs on who is left: similar pairs, entities, facts.
-Only what a recorded Summary lists leaves, so a pass that had no time for summaries forgets less.
+But for classes that expire, only what a recorded Summary lists leaves, so a pass that had no time
+for summaries forgets less.
 """
 
 from __future__ import annotations
@@ -101,13 +102,16 @@ def _verdicts(
 def decide_events(deciding: Deciding, policy_of: PolicyOf, tenant: str, report: PassReport) -> None:
     """Forget the events of a tenant that are old enough, and that nothing keeps."""
     policy, now_ms = policy_of(tenant), deciding.now_ms
-    if not policy.enabled:
+    ages_h = [24 * days for days in policy.expire_after_days.values()]
+    if policy.enabled:
+        ages_h.append(policy.cold_after_h)
+    if not ages_h:
         return
     judging = Judging(policy, now_ms)
     for page in retained_events(
         deciding.graph,
         tenant,
-        until_ms=_moment_ms(now_ms, policy.cold_after_h),
+        until_ms=_moment_ms(now_ms, min(ages_h)),
         protected=policy.protected_in_degree,
     ):
         if not deciding.in_time():

@@ -39,7 +39,7 @@ SIMILAR_AT_ONCE = 500
 
 _AGED = ("occurred_at", "global_position", "last_accessed_at")
 _IMPORTANCE = ("importance_score", "importance_hint", "importance_boost")
-_JUDGED = (*_AGED, *_IMPORTANCE, "access_count")
+_JUDGED = (*_AGED, *_IMPORTANCE, "access_count", "consent_ref")
 _ENDED = (
     *RELATES_TO.key,
     "confidence",
@@ -133,6 +133,7 @@ def _retained(graph: Reads, nodes: list[FoundNode], protected: int) -> list[Reta
             causal_in_degree=len(effects.get(node.key, ())),
             causes=tuple(one for one in causes.get(node.key, ()) if one in protectable),
             summary_id=min(summaries.get(node.key, ()), default=None),
+            consent_ref=node.values["consent_ref"],
         )
         for node in nodes
     ]

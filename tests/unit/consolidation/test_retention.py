@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 
 from consolidation.decay import DAY_MS, HOUR_MS
+from consolidation.forgetting_payloads import (
+    FORGOTTEN_EVENT,
+    forgotten_payloads,
+    parse_departure,
+)
 from consolidation.retention import (
     DEFAULT_POLICY,
     Departure,
@@ -41,6 +46,25 @@ def retained(number: int = 1, **fields: Any) -> RetainedEvent:
 def judged(made: RetainedEvent, **settings: Any) -> tuple[Tier, bool, Reason]:
     found = verdict(made, DEFAULT_POLICY.with_overrides(settings), NOW_MS)
     return found.tier, found.leaves, found.reason
+
+
+def test_an_expired_event_leaves_also_when_no_summary_lists_it() -> None:
+    policy = RetentionPolicy(enabled=False, expire_after_days={"trial*": 9})
+    made = retained(1, consent_ref="trial-7", summary_id=None, causal_in_degree=9)
+    found = verdict(made, policy, NOW_MS)
+    assert (found.leaves, found.reason) == (True, Reason.EXPIRED)
+    assert [one.summary_id for one in departures([found])] == [None]
+    (payload,) = forgotten_payloads(departures([found]))
+    assert parse_departure(FORGOTTEN_EVENT, payload).payload() == payload
+    assert "summary_id" not in payload
+
+
+@pytest.mark.parametrize("days", [0, -1, True, "3", None])
+def test_the_days_of_a_class_are_a_number_above_0(days: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"expire_after_days\.trial"):
+        DEFAULT_POLICY.with_overrides({"expire_after_days": {"trial": days}})
+    with pytest.raises(InvalidInput, match="expire_after_days"):
+        DEFAULT_POLICY.with_overrides({"expire_after_days": days})
 
 
 # -- tiers -----------------------------------------------------------------------------------------

@@ -99,6 +99,23 @@ def test_age_counts_from_the_last_access(live: Passing) -> None:
     assert live.run(now_ms=read_ms + 7 * DAY_MS).events_forgotten == {Tier.COLD: 1}
 
 
+def test_a_class_that_expires_leaves_whatever_would_keep_it(live: Passing) -> None:
+    live.policy = RetentionPolicy(enabled=False, expire_after_days={"trial*": 3, "trial-9": 1})
+    live.take_in(
+        event(1, at=0, importance_hint=10, consent_ref="trial-7"),
+        event(2, at=0, consent_ref="care-7"),
+        event(3, at=0),
+        event(4, at=0, consent_ref="trial-9"),
+    )
+    assert live.run(now_ms=START_MS + DAY_MS).events_forgotten == {Tier.COLD: 1}
+    assert live.run(now_ms=START_MS + 3 * DAY_MS - 1).events_forgotten == {}
+    assert live.run(now_ms=START_MS + 3 * DAY_MS).events_forgotten == {Tier.COLD: 1}
+    assert live.retained() == ids(2, 3)
+    assert live.run(now_ms=START_MS + 900 * DAY_MS).events_forgotten == {}
+    (row, *_) = forgetting_plan(live.graph, "default", live.policy, START_MS + 4 * DAY_MS)
+    assert not row.leaves
+
+
 def test_what_was_asked_for_often_enough_stays_through_the_cold(live: Passing) -> None:
     live.take_in(
         event(1, at=0),
