@@ -14,8 +14,9 @@ const PAGES = {
   session: [null, () => import("./session.js")],
   event: [null, () => import("./event.js")],
   entity: [null, () => import("./entity.js")],
+  user: [null, () => import("./user.js")],
 };
-const WITHIN = { session: "sessions", event: "sessions", entity: "entities" };
+const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities" };
 let turn = 0;
 let leave = null;
 
