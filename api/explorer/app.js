@@ -15,8 +15,9 @@ const PAGES = {
   event: [null, () => import("./event.js")],
   entity: [null, () => import("./entity.js")],
   user: [null, () => import("./user.js")],
+  days: [null, () => import("./days.js")],
 };
-const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities" };
+const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities", days: "sessions" };
 let turn = 0;
 let leave = null;
 

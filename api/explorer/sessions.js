@@ -24,7 +24,8 @@ export async function show(room, { query }) {
   const form = h("form.filters", { role: "search", onsubmit: (event) => { event.preventDefault(); go(); } },
     search, day,
     h("label.check", {}, failed, "with failures"),
-    h("button", { type: "submit" }, "Search"));
+    h("button", { type: "submit" }, "Search"),
+    h("a.button", { href: to("days") }, "Compare two days"));
   day.addEventListener("change", go);
   failed.addEventListener("change", go);
   room.append(h("h1", {}, "Sessions"), form);
@@ -51,7 +52,7 @@ export async function show(room, { query }) {
 }
 
 /** A day of the reader's time zone as a stretch of time. */
-function within(day) {
+export function within(day) {
   if (!day || Number.isNaN(Date.parse(`${day}T00:00:00`))) return {};
   const since = new Date(`${day}T00:00:00`);
   const until = new Date(since);
