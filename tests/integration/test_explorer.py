@@ -289,6 +289,13 @@ def test_dead_letters_are_for_operators_of_the_tenant(api: Api, client: httpx.Cl
     for key in (READ_KEY, ANA_KEY, BOUND_ADMIN_KEY):
         with api.client(key) as refused:
             assert_problem(refused.get("/v1/admin/dead-letters"), 403, "forbidden")
+            retry = refused.post("/v1/admin/dead-letters/retry", json={})
+            assert_problem(retry, 403, "forbidden")
+    with api.client(OTHER_KEY) as stranger:
+        # the number of a letter that another tenant has
+        seq = client.get("/v1/admin/dead-letters").json()["dead_letters"][0]["seq"]
+        asked = stranger.post("/v1/admin/dead-letters/retry", json={"partition": 0, "seq": seq})
+        assert (asked.status_code, asked.json()) == (202, {"asked": 0})
     with api.client(None) as nobody:
         assert_problem(nobody.get("/v1/admin/dead-letters"), 401, "unauthenticated")
 
