@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from api.retrieval.narrative import AnswerHead
-from api.retrieval.operators import Operator
+from api.retrieval.plan import Operator
 from api.retrieval.story_answer import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Node, PlanReport
 from enrichment.event_kinds import FAILED, EventKind
@@ -107,10 +107,10 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     if answer is None:
         return None
     first = answer.evidence[0] if answer.evidence else None
-    said = {_summary(node) for node in response.nodes if node.node_id == first}
+    words = {_summary(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):
         value = ", ".join(map(str, answer.value))
-    elif answer.value is not None and answer.value not in said:
+    elif answer.value is not None and answer.value not in words:
         value = str(answer.value)
     return AnswerHead(value, bool(response.meta.answered), first)

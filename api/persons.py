@@ -7,10 +7,10 @@ from typing import Final
 
 from api.browse_schemas import Person, SessionItem
 from api.read_schemas import Fact, PageMeta
+from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import NOTICE, estimated_tokens, one_line
 from enrichment.vocabulary import relation_words
 
-WISHES: Final = ("prefers", "avoids")
 _NOTHING: Final = "Nothing is known of this user.\n"
 
 
@@ -80,8 +80,8 @@ def _lines(person: Person) -> Iterator[tuple[str, str]]:
     if others:
         yield heading, f"- is {', '.join(map(one_line, others))}"
     for fact in person.facts:
-        said = f"{relation_words(fact.relation)} {one_line(fact.target.name)}"
-        yield heading, f"- {said}, since {fact.valid_from[:10]} {_proof(fact)}"
+        words = f"{relation_words(fact.relation)} {one_line(fact.target.name)}"
+        yield heading, f"- {words}, since {fact.valid_from[:10]} {_proof(fact)}"
 
 
 def _proof(fact: Fact) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, RootModel
 
 from api.retrieval.intent import Intent
-from api.retrieval.operators import Operator
+from api.retrieval.plan import Operator
 from enrichment.names import EntityType
 from projections.events import (
     MAX_NAME_CHARACTERS,

@@ -17,7 +17,8 @@ from pipelines.work.settings import ApiKey, Settings
 
 TARGET: Final = Path(__file__).parents[1] / "clients/python/src/recollect/models.py"
 ANSWERS: Final = (
-    *("AtlasResponse", "BatchAccepted", "ChangeList", "EntityList", "FactsResponse", "Problem"),
+    *("AtlasResponse", "BatchAccepted", "ChangeList", "EntityList", "FactsResponse", "Person"),
+    "Problem",
 )
 """What the client reads, with all that these hold."""
 OPTIONS: Final = {

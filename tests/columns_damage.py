@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pipelines.columns.edges import Edge
+from pipelines.columns.tables import Edge
 from pipelines.columns.tenant import Tenant
 from projections.schema import (
     CAUSED_BY,

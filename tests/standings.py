@@ -9,7 +9,7 @@ import numpy
 
 from api.retrieval.query_terms import QueryTerms
 from enrichment.stems import said_stems
-from pipelines.columns.standings import Standings
+from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 

@@ -16,9 +16,8 @@ from api.read_schemas import SubgraphQuery
 from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
-from api.retrieval.operators import Operator
 from api.retrieval.pending import pending_nodes
-from api.retrieval.plan import plan_of
+from api.retrieval.plan import Operator, plan_of
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -42,7 +41,7 @@ from api.services import Deadline, ReadContext
 from consolidation.decay import DecayWeights
 from consolidation.summary_payloads import summary_ids_seen
 from pipelines.columns.reads import Beside, Wanted
-from pipelines.columns.standings import Standings
+from pipelines.columns.records import Standings
 from pipelines.graph.reads.entities import EntityReads
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.reads.walk import edges_between, nodes

@@ -29,7 +29,7 @@ _ASKED_AS: Final[Mapping[str, str]] = {
 """By which words people ask for a relation, beside its own."""
 
 
-_WISHES: Final = ("prefers", "avoids")
+WISHES: Final = ("prefers", "avoids")
 _BY_ANOTHER_WORD: Final = 0.9
 _ASKING: Final = frozenset(word for words in _ASKED_AS.values() for word in words.split())
 
@@ -57,7 +57,7 @@ def asked_share(stems: frozenset[str], relation: str, ends: tuple[str, str]) -> 
     by_relation = len(named & wanted) / len(named) if named else 0.0
     if others & wanted:
         by_relation = max(by_relation, _BY_ANOTHER_WORD)
-    if relation in _WISHES:
+    if relation in WISHES:
         # of two wishes about the same the newer counts, however they are worded
         return by_relation / 2 + (0.0 if target.isdisjoint(wanted - others) else 0.5)
     return by_relation / 2 + len((named | others | target) & wanted) / len(wanted) / 2

@@ -20,8 +20,7 @@ import numpy
 
 from api.retrieval.intent import Intent
 from consolidation.decay import HOUR_MS
-from pipelines.columns.standings import Array
-from pipelines.columns.steps import TYPES, VIEWS
+from pipelines.columns.records import TYPES, VIEWS, Array
 from projections.schema import (
     CAUSED_BY,
     FOLLOWS,

@@ -9,8 +9,7 @@ import numpy
 
 from api.retrieval.graph_scores import Ways, trusted, type_weights
 from api.retrieval.intent import Intent
-from pipelines.columns.standings import Array
-from pipelines.columns.steps import TYPE_NUMBERS, VIEWS, Steps, steps_of
+from pipelines.columns.records import TYPE_NUMBERS, VIEWS, Array, Steps, steps_of
 from projections.schema import FOLLOWS
 
 _NOWHERE: Final = -1

@@ -13,14 +13,63 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, tzinfo
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from api.retrieval.operators import Operator
 from api.retrieval.plan_phrases import ROWS
 from api.retrieval.query_terms import MAX_SEARCHED_CHARACTERS, TimeSpan
 from api.retrieval.time_windows import Window, exact_windows
 from projections.events import LAST_MS
+
+
+class Operator(StrEnum):
+    """What answers a question."""
+
+    SEARCH = "search"
+    """What resembles it most: nothing more is understood."""
+    CAUSE = "cause"
+    """What went wrong, and what was behind it."""
+    LESSON = "lesson"
+    """What was different when it worked."""
+    CALLS = "calls"
+    """Tools that were used, calls that were made."""
+    FAILURES = "failures"
+    """Calls that failed."""
+    ACTOR = "actor"
+    """Who did it."""
+    TIME = "time"
+    """When it was."""
+    LAST = "last"
+    """The newest words of somebody, or about something."""
+    FIRST = "first"
+    """The oldest ones."""
+    WINDOW = "window"
+    """What happened in a stretch of time."""
+    AFTER = "after"
+    """What came next to something."""
+    BEFORE = "before"
+    """What came before something."""
+    COUNT = "count"
+    """How often it happened."""
+    USERS = "users"
+    """Which users it happened to; over all users."""
+    VALUE = "value"
+    """What something is set to now."""
+    VALUE_BEFORE = "value_before"
+    """What it was set to before it was changed."""
+    VALUE_AT = "value_at"
+    """What it was set to at some time."""
+    PREFERENCE = "preference"
+    """How somebody wants something done."""
+    PROFILE = "profile"
+    """What is known of somebody."""
+    SIMILAR = "similar"
+    """Earlier cases of an error."""
+    PROMISE = "promise"
+    """What was promised and is not done yet."""
+    SUMMARY = "summary"
+    """A session as a whole."""
 
 
 class Plan(NamedTuple):

@@ -27,7 +27,7 @@ from api.retrieval.relevance import DEFAULT_WEIGHTS, RelevanceWeights, relevance
 from api.schemas import Channel, RetrievalMethod
 from consolidation.decay import HIGHEST_IMPORTANCE, DecayWeights
 from consolidation.decay_scores import decay_scores
-from pipelines.columns.standings import Array, Standings
+from pipelines.columns.records import Array, Standings
 from pipelines.graph.rows import Hit, Signal, Signalled, is_event
 
 MAX_WITH_NEIGHBOURS: Final = 120

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from api.retrieval.query_terms import QueryTerms, TimeSpan, agent_name
 from consolidation.decay import DAY_MS
-from pipelines.columns.standings import Standings
+from pipelines.columns.records import Standings
 
 Column = NDArray[Any]
 """One number for each passage."""

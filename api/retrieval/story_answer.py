@@ -14,8 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
@@ -24,8 +23,7 @@ from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
-from pipelines.columns.standings import Array
-from pipelines.columns.story_records import Stories
+from pipelines.columns.records import Array, Stories
 from pipelines.graph.rows import is_event
 
 AnswerType = Literal["events", "value", "count", "list", "tree", "summary"]

@@ -12,16 +12,13 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import Plan
-from api.retrieval.story_facts import facts_asked, facts_of_named
-from api.retrieval.story_limits import in_time, within_limits
+from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
 from consolidation.decay import DAY_MS
 from enrichment.stems import words_in
-from pipelines.columns.standings import Array
-from pipelines.columns.story_records import Stories, StoryFact
+from pipelines.columns.records import Array, Stories, StoryFact
 
 _SATURATION: Final = 0.6
 _NEAR: Final = (0.6, 0.35, 0.2)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS
 from api.retrieval.story_answer import AnswerType, StoryAnswer
 from api.retrieval.story_limits import ORDER
@@ -19,7 +18,7 @@ from api.retrieval.story_terms import StoryTerms
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.records import ListAsked, Listed
 
 _CALLS: Final = r"tools?|functions?|calls?|commands?|actions?|steps?|invocations?"
 _SORTS: Final = (

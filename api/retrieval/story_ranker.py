@@ -16,11 +16,10 @@ from typing import Any, Final, NamedTuple
 import numpy
 import orjson
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_features import Features
 from api.retrieval.story_terms import VALUES
-from pipelines.columns.standings import Array
+from pipelines.columns.records import Array
 
 TABLE: Final = "story_ranker.json"
 _OF_FAILURES: Final = frozenset(

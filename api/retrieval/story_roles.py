@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from enrichment.event_kinds import EventKind
-from pipelines.columns.standings import Array
-from pipelines.columns.story_records import KINDS, MESSAGE, Stories
+from pipelines.columns.records import KINDS, MESSAGE, Array, Stories
 
 _CALL: Final = KINDS.index(EventKind.CALL)
 _RESULT: Final = KINDS.index(EventKind.RESULT)

@@ -8,13 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import Plan
+from api.retrieval.plan import Operator, Plan
 from api.retrieval.plan_phrases import ASKING_WORDS, MARKS
 from enrichment.stems import plain, stem, words_in
 from enrichment.vocabulary import STOP_WORDS
-from pipelines.columns.standings import Array
-from pipelines.columns.story_records import StoriesAsked
+from pipelines.columns.records import Array, StoriesAsked
 
 MAX_STEMS: Final = 32
 MAX_IDENTIFIERS: Final = 8

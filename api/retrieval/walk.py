@@ -35,8 +35,7 @@ from api.retrieval.policy import DEFAULT_POLICY, Policy
 from api.schemas import Bound, Direction
 from consolidation.decay import DAY_MS
 from pipelines.columns.reads import ColumnReads
-from pipelines.columns.standings import Array
-from pipelines.columns.steps import Steps
+from pipelines.columns.records import Array, Steps
 from pipelines.graph.reader import GraphEdge, GraphNode
 from pipelines.graph.reads.events import EventReads
 from pipelines.graph.reads.scope import Scope

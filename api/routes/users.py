@@ -140,17 +140,17 @@ async def _person(user_id: str, caller: Caller, services: Services, query: Perso
                 reads, events = FactReads(read, context.scope), EventReads(read, context.scope)
                 quoted = events.events(named_events(sessions))
                 return _Read(
-                    group,
-                    sorted({entity.name for entity in reads.found_by_id(group.ids)}),
-                    fact_history(
+                    group=group,
+                    names=sorted({entity.name for entity in reads.found_by_id(group.ids)}),
+                    facts=fact_history(
                         reads,
                         group.ids,
                         behind=behind,
                         limit=query.limit + 1,
                         now_ms=context.now_ms,
                     ),
-                    [session_item(line, quoted) for line in sessions],
-                    context.withheld(lambda: reads.withheld(group.ids)),
+                    sessions=[session_item(line, quoted) for line in sessions],
+                    withheld=context.withheld(lambda: reads.withheld(group.ids)),
                 )
 
             return context.read(graph.reader, ask)

@@ -161,6 +161,8 @@ def show_answer(
     out.print(f"[dim]{escape(_understood(meta, nodes))}[/dim]\n")
     if not nodes:
         out.print("[dim]nothing was found[/dim]")
+    for words in answer_lines(document, has_tree=why is not None):
+        out.print(words)
     if why is not None:
         show_why(out, why)
         out.print("\n[dim]and what else was found[/dim]")
@@ -171,6 +173,29 @@ def show_answer(
         out.print(f"[yellow]without {escape(remark)}[/yellow]")
     withheld = f", {meta['withheld']} of other users withheld" if meta.get("withheld") else ""
     out.print(f"\n[dim]{len(nodes)} found in {meta['query_ms']} ms{withheld}[/dim]")
+
+
+def answer_lines(document: Mapping[str, Any], *, has_tree: bool) -> Iterable[str]:
+    """What answers the question in a few words, or that it is not known.
+
+    Args:
+        document: the answer.
+        has_tree: its causes are shown, which say more than the words would.
+    """
+    answer, nodes = document.get("answer"), document["nodes"]
+    if answer is None or not nodes:
+        return
+    if not document["meta"]["answered"]:
+        yield "[yellow]not known; the nearest that is recorded:[/yellow]"
+        return
+    value = answer["value"]
+    first = nodes[0]["attributes"].get("summary") if nodes else None
+    if has_tree or value is None or value == first:
+        return
+    parts = value if isinstance(value, list) else str(value).splitlines()
+    for part in parts:
+        yield f"[bold green]{escape(str(part))}[/bold green]"
+    yield ""
 
 
 def _understood(meta: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 from urllib.parse import quote
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -209,20 +210,22 @@ def show(
 @command(app, "why", example="recollect why 019cb8a0-4711-7000-8000-000000000016")
 def why(
     invocation: Invocation,
-    event_id: Annotated[str, typer.Argument(metavar="EVENT", help="id of the event")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="id of the event, or a question in words")
+    ],
     tenant: Tenant = DEFAULT_TENANT,
     user: User = EVERYONE,
     as_of: AsOf = None,
     api: Api = None,
     key_file: KeyFile = None,
 ) -> int:
-    """Show why an event happened: its causes as a tree, and what helped.
-
-    To ask in words instead, there is `recollect ask`.
-    """
+    """Show why an event happened: its causes as a tree, and what helped."""
+    try:
+        asked_about = {"query": "why?", "head": str(UUID(event))}
+    except ValueError:
+        asked_about = {"query": event}
     body = {
-        "query": "why?",
-        "head": event_id,
+        **asked_about,
         "session_id": "why",
         "agent_id": "why",
         "user_id": user,

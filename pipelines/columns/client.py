@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pipelines.columns.finding import Finding
 from pipelines.columns.reads import (
     Beside,
     ColumnReads,
@@ -25,9 +24,16 @@ from pipelines.columns.reads import (
     SessionsAsked,
     Wanted,
 )
-from pipelines.columns.standings import Array, Standings
-from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
+from pipelines.columns.records import (
+    Array,
+    Finding,
+    ListAsked,
+    Listed,
+    Standings,
+    Steps,
+    Stories,
+    StoriesAsked,
+)
 from pipelines.columns.wire import (
     ANSWERS,
     FINDING,

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from pipelines.columns.edges import Edge, Edges
 from pipelines.columns.entities import PROPERTIES, Entity, Fact
-from pipelines.columns.finding import Differing, Finding
-from pipelines.columns.tables import NOBODY
+from pipelines.columns.records import Differing, Finding
+from pipelines.columns.tables import NOBODY, Edge, Edges
 from pipelines.columns.tenant import Made, Tenant
 from projections.schema import (
     CAUSED_BY,

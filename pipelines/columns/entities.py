@@ -13,7 +13,7 @@ from sortedcontainers import SortedDict  # type: ignore[import-untyped]  # it ha
 from enrichment.stems import name_words
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.tables import Rows
-from pipelines.columns.vectors import Vectors
+from pipelines.columns.texts import Vectors
 from pipelines.graph.fulltext import MIN_PREFIX_CHARACTERS, folded
 from projections.schema import VECTOR_DIMENSIONS
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from enrichment.stems import said_stems
 from pipelines.columns.tables import NOBODY, Names, Table
-from pipelines.columns.texts import Texts
-from pipelines.columns.vectors import Vectors
+from pipelines.columns.texts import Texts, Vectors
 from pipelines.graph.rows import DEFAULT_IMPORTANCE
 from projections.identity import Position
 from projections.schema import VECTOR_DIMENSIONS

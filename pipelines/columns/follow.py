@@ -13,10 +13,9 @@ from typing import Final, TypeVar
 
 from pipelines.columns.contents import compared
 from pipelines.columns.copy import Copy
-from pipelines.columns.finding import Finding
-from pipelines.columns.load import columns_from, edges_of, nodes_of
 from pipelines.columns.pending import Pending
-from pipelines.columns.readings import Readings, readings_of
+from pipelines.columns.readings import Readings, columns_from, edges_of, nodes_of, readings_of
+from pipelines.columns.records import Finding
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import Change, FeedPlace

@@ -9,7 +9,7 @@ from typing import Final
 import numpy
 
 from enrichment.event_kinds import FAILED, TOOL_USE, EventKind
-from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.tables import NOBODY, Array, Bits
 from pipelines.columns.view import View
 

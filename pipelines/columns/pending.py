@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from enrichment.text import event_text, stored_text
 from pipelines.columns.events import PROPERTIES
-from pipelines.columns.load import tenant_of
-from pipelines.columns.readings import Readings
+from pipelines.columns.readings import Readings, tenant_of
 from pipelines.columns.tenant import Tenant
 from pipelines.graph.rows import Advanced, FoundNode
 from pipelines.ledger.connect import Entry

@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pipelines.columns.standings import Array, Standings
-from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
+from pipelines.columns.records import (
+    Array,
+    ListAsked,
+    Listed,
+    Standings,
+    Steps,
+    Stories,
+    StoriesAsked,
+)
 from pipelines.graph.rows import (
     EntityName,
     EntitySurroundings,

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 from pydantic import SecretStr
 
-from pipelines.columns.finding import Finding
 from pipelines.columns.follow import Columns
+from pipelines.columns.records import Finding
 from pipelines.columns.rounds import IDLE_AFTER_S, Rounds, wait_for_rounds
 from pipelines.columns.tail import Tail
 from pipelines.columns.view import View

@@ -8,7 +8,7 @@ answered by another, so the best events are told together with the rest of their
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import Final
@@ -19,9 +19,7 @@ from enrichment.event_kinds import TOOL_USE, EventKind
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import STOP_WORDS
 from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds, who
-from pipelines.columns.story_causes import causes_elsewhere
-from pipelines.columns.story_facts import facts_named
-from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
+from pipelines.columns.records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.view import View
 
@@ -278,3 +276,74 @@ class _Telling:
 def _apart(text: str) -> str:
     """Words apart by one space: `support-agent` is asked for as "the support agent"."""
     return f" {' '.join(words_in(text))} "
+
+
+MAX_STEPS: Final = 5
+"""From a failure to a cause."""
+MAX_CAUSES: Final = 100
+MAX_FAILURES: Final = 60
+"""That are looked behind, in their order."""
+
+
+def causes_elsewhere(view: View, failures: Iterable[int]) -> dict[int, int]:
+    """Rows of the causes that stand in another session than their failure, and that failure's row.
+
+    Of one that stands behind several failures the first counts.
+    """
+    session, causes = view.tenant.events.table["session"], view.tenant.causes
+    elsewhere: dict[int, int] = {}
+    for failure in islice(failures, MAX_FAILURES):
+        met, level = {failure}, [failure]
+        for _ in range(MAX_STEPS):
+            behind = (edge.target for row in level for edge in causes.out(row))
+            level = [row for row in dict.fromkeys(behind) if row not in met and view.seen[row]]
+            met.update(level)
+            for row in level:
+                if session[row] != session[failure]:
+                    elsewhere.setdefault(row, failure)
+        if len(elsewhere) >= MAX_CAUSES:
+            break
+    return elsewhere
+
+
+MAX_NAMED: Final = 24
+"""Entities whose facts are told, those first that the question names best."""
+MAX_OF_ONE: Final = 100
+"""Facts of an entity, the newest first."""
+
+
+def facts_named(view: View, words: Sequence[str]) -> list[StoryFact]:
+    """Facts about the entities that have one of the words in their names, as a viewer sees them.
+
+    What was found to be the same as a named entity is named, too.
+    """
+    entities = view.tenant.entities
+    scored = entities.with_words(words)
+    named = sorted(scored, key=lambda row: (-scored[row], entities.all[row].entity_id))
+    told: dict[StoryFact, None] = {}
+    for row in islice(filter(view.sees_entity, named), MAX_NAMED):
+        name = entities.all[row].display_name or entities.all[row].canonical_name
+        for same in _same(view, row):
+            told |= dict.fromkeys(_facts(view, same, name))
+    return list(told)
+
+
+def _same(view: View, row: int) -> Iterable[int]:
+    others = view.tenant.entities.all[row].same
+    return [row, *(other for other in others if view.sees_entity(other))]
+
+
+def _facts(view: View, row: int, name: str) -> Iterator[StoryFact]:
+    entities, rows = view.tenant.entities.all, view.tenant.events.rows
+    facts = [fact for fact in entities[row].facts if fact.source == row and view.sees_fact(fact)]
+    for fact in sorted(facts, key=lambda fact: -fact.valid_from)[:MAX_OF_ONE]:
+        event, target = rows.get(fact.event_id), entities[fact.target]
+        if event is not None and view.seen[event] and target.stands:
+            yield StoryFact(
+                fact.event_id,
+                source=name,
+                relation=fact.relation,
+                value=view.name_of(target),
+                from_ms=fact.valid_from,
+                until_ms=fact.until_ms,
+            )

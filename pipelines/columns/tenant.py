@@ -14,9 +14,9 @@ from enrichment.causality import RETRY
 from enrichment.names import Role
 from pipelines.columns import entities as entity_columns
 from pipelines.columns import events as event_columns
-from pipelines.columns.edges import Edge, Edges
 from pipelines.columns.entities import Entities, Fact
 from pipelines.columns.events import Events
+from pipelines.columns.tables import Edge, Edges
 from pipelines.graph.rows import FoundEdge, FoundNode
 from projections.operations import Key
 from projections.schema import (

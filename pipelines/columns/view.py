@@ -16,7 +16,7 @@ import numpy
 
 from pipelines.columns.entities import Entity, Fact
 from pipelines.columns.reads import Mentions
-from pipelines.columns.standings import Standings
+from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY, Array, Bits, Rows, best
 from pipelines.columns.tenant import Made, Tenant
 from pipelines.graph.reads.scope import OVER_FETCH, Scope, Within

@@ -18,11 +18,17 @@ from pipelines.columns.reads import (
     SessionsAsked,
     Wanted,
 )
+from pipelines.columns.records import (
+    Array,
+    ListAsked,
+    Listed,
+    Standings,
+    Steps,
+    Stories,
+    StoriesAsked,
+)
 from pipelines.columns.sessions import session_page, sessions_of
-from pipelines.columns.standings import Array, Standings
-from pipelines.columns.steps import Steps
 from pipelines.columns.stories import stories_of
-from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked
 from pipelines.columns.walk import Walker
 from pipelines.graph.rows import Hits, Least, SessionCandidates, Signalled
 

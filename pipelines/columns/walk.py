@@ -12,7 +12,7 @@ import numpy
 
 from enrichment.names import VALUE
 from pipelines.columns.entities import Entity
-from pipelines.columns.steps import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_of
+from pipelines.columns.records import TYPE_NUMBERS, VIEW_NUMBERS, Steps, steps_of
 from pipelines.columns.tables import NOBODY
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import MAX_SCANNED

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import numpy
 import orjson
 
-from pipelines.columns.finding import Differing, Finding
 from pipelines.columns.reads import (
     Beside,
     Mentions,
@@ -26,9 +25,18 @@ from pipelines.columns.reads import (
     SessionsAsked,
     Wanted,
 )
-from pipelines.columns.standings import Array, Standings
-from pipelines.columns.steps import Steps
-from pipelines.columns.story_records import ListAsked, Listed, Stories, StoriesAsked, StoryFact
+from pipelines.columns.records import (
+    Array,
+    Differing,
+    Finding,
+    ListAsked,
+    Listed,
+    Standings,
+    Steps,
+    Stories,
+    StoriesAsked,
+    StoryFact,
+)
 from pipelines.graph.reads.scope import Scope, Within
 from pipelines.graph.rows import (
     EntityName,

@@ -6,7 +6,7 @@ import time
 from typing import Final, Literal
 
 from pipelines.columns.client import ColumnsClient
-from pipelines.columns.finding import Differing
+from pipelines.columns.records import Differing
 from pipelines.ledger.registry import verified
 from pipelines.proof.compare import Difference
 from pipelines.proof.report import LISTED, ProofReport, StageFinding

@@ -24,7 +24,6 @@ PURE = (
     "ranking",
     "relevance",
     "story_answer",
-    "story_facts",
     "story_features",
     "story_limits",
     "story_lists",
@@ -34,10 +33,8 @@ PURE = (
     "time_windows",
 )
 RECORDS = (
-    "api.retrieval.operators",
-    "pipelines.columns.standings",
-    "pipelines.columns.steps",
-    "pipelines.columns.story_records",
+    "api.retrieval.plan",
+    "pipelines.columns.records",
     "pipelines.graph.rows",
 )
 SHELL = ("asyncio", "concurrent", "logging", "os", "random", "threading", "time")

@@ -33,10 +33,10 @@ import simsimd
 from api.retrieval.query_terms import name_terms, query_terms
 from enrichment.stems import stem
 from pipelines.columns.copy import Copy
-from pipelines.columns.load import LabelledNode, TypedEdge, columns_from
 from pipelines.columns.names import ColumnNames
+from pipelines.columns.readings import LabelledNode, TypedEdge, columns_from
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
-from pipelines.columns.vectors import quantised
+from pipelines.columns.texts import quantised
 from pipelines.columns.view import View
 from pipelines.columns.walk import Walker
 from pipelines.graph.reads.scope import Scope

@@ -15,7 +15,7 @@ import pytest
 from api.retrieval.policy import policy_of
 from consolidation.forgetting_payloads import ACCESSED_EVENT, Accessed, parse_accessed
 from pipelines.columns.client import ColumnsClient, RemoteReads
-from pipelines.columns.steps import Steps
+from pipelines.columns.records import Steps
 from pipelines.graph.reads.scope import operator_scope
 from pipelines.local.servers import ValkeyServer
 from pipelines.work.settings import Settings

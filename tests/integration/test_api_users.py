@@ -111,6 +111,14 @@ def fill(memory: Memory, seed: int) -> dict[str | None, list[str]]:
     return events
 
 
+def pages_of_users(
+    client: httpx.Client, named: dict[str, Any]
+) -> Iterator[tuple[str, httpx.Response]]:
+    for each in ("ann", "bob"):
+        yield "/v1/users/{user_id}", client.get(f"/v1/users/{each}", **named)
+        yield "/v1/users/{user_id}/context", client.get(f"/v1/users/{each}/context", **named)
+
+
 def answers(
     client: httpx.Client, events: dict[str | None, list[str]], user: str | None
 ) -> Iterator[tuple[str, httpx.Response]]:
@@ -155,9 +163,7 @@ def answers(
     yield "/v1/sessions/{session_id}/episodes", client.get("/v1/sessions/s/episodes", **named)
     yield "/v1/sessions/{session_id}/events", client.get("/v1/sessions/s/events", **named)
     yield "/v1/context/{session_id}", client.get("/v1/context/s", **named)
-    for each in ("ann", "bob"):
-        yield "/v1/users/{user_id}", client.get(f"/v1/users/{each}", **named)
-        yield "/v1/users/{user_id}/context", client.get(f"/v1/users/{each}/context", **named)
+    yield from pages_of_users(client, named)
     for mine in events.values():
         for own_id in mine:
             path = f"/v1/nodes/{own_id}/lineage"

@@ -185,6 +185,19 @@ def test_facts_and_entities_come_with_their_pages(memory: Memory, workers: Worke
     assert "otter" in facts.text
 
 
+def test_a_person_is_known_by_wishes_and_facts(memory: Memory, workers: Workers) -> None:
+    session = memory.session(new_session(), agent="ida", user="cust-ida")
+    session.log("user", "I live in Bergen. Please never call me before noon.")
+    settle(memory, workers)
+    known = memory.person("cust-ida", timeout_s=PATIENCE_S)
+    assert [wish.target.name for wish in known.wishes] == ["never call me before noon"]
+    assert [(fact.relation, fact.target.name) for fact in known.facts] == [("lives_in", "Bergen")]
+    assert known.text.splitlines()[1] == "### Do not"
+    assert known.former == []
+    with pytest.raises(NotFound):
+        memory.person("nobody-of-that-name", timeout_s=PATIENCE_S)
+
+
 def test_why_is_answered_as_a_tree(memory: Memory, workers: Workers) -> None:
     session = memory.session(new_session())
     session.log("user", "Charge the pelican")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from api.retrieval.operators import Operator
+from api.retrieval.plan import Operator
 from api.retrieval.story_ranker import Model, read_model, signs_of, story_scores
 from api.retrieval.story_terms import BY_FAILURE, VALUES
 from tests.bench.ranker.world import Asked

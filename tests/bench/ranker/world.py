@@ -22,8 +22,8 @@ from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_terms import stories_asked, story_terms
-from pipelines.columns.load import columns_of
-from pipelines.columns.story_records import Stories
+from pipelines.columns.readings import columns_of
+from pipelines.columns.records import Stories
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
 from pipelines.columns.view_reads import ViewReads

@@ -21,7 +21,7 @@ from api.retrieval.walk import Walk
 from consolidation.decay import DecayWeights
 from pipelines.columns.client import RemoteReads
 from pipelines.columns.reads import ColumnReads, Wanted
-from pipelines.columns.standings import Standings
+from pipelines.columns.records import Standings
 from pipelines.columns.tables import NOBODY
 from pipelines.graph.rows import Hits
 from projections.schema import EDGES, FOLLOWS, INTENT_WEIGHTS

@@ -8,7 +8,7 @@ import numpy
 
 from enrichment.event_kinds import FAILED, TOOL_USE
 from enrichment.stems import said_stems
-from pipelines.columns.story_records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
+from pipelines.columns.records import KINDS, MESSAGE, Stories, StoriesAsked, StoryFact
 from tests.factories import START_MS
 
 MINUTE_MS = 60_000

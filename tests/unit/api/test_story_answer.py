@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from api.retrieval.operators import Operator
-from api.retrieval.plan import plan_of
+from api.retrieval.plan import Operator, plan_of
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_answer import FIRST_EVENTS, StoryAnswer, merged, story_answer
 from api.retrieval.story_features import features_of
 from api.retrieval.story_ranker import explained, model, story_scores
 from api.retrieval.story_terms import stories_asked, story_terms
 from consolidation.decay import DecayWeights
-from pipelines.columns.story_records import StoryFact
+from pipelines.columns.records import StoryFact
 from tests.factories import START_MS, event_id
 from tests.unit.api.story_builder import MINUTE_MS, Told
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from api.retrieval.plan import plan_of
-from api.retrieval.story_facts import facts_asked
 from api.retrieval.story_features import features_of
+from api.retrieval.story_limits import facts_asked
 from api.retrieval.story_terms import stories_asked, story_terms
-from pipelines.columns.story_records import StoryFact
+from pipelines.columns.records import StoryFact
 from tests.factories import START_MS
 from tests.unit.api.story_builder import Told
 

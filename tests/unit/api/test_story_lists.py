@@ -12,7 +12,7 @@ from api.retrieval.story_answer import StoryAnswer
 from api.retrieval.story_lists import list_answer, list_asked
 from api.retrieval.story_terms import story_terms
 from enrichment.event_kinds import EventKind
-from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.records import ListAsked, Listed
 from tests.factories import START_MS
 
 NOW_MS = START_MS + int(timedelta(days=40).total_seconds() * 1_000)

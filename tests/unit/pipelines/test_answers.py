@@ -117,3 +117,24 @@ def test_entities_are_shown_by_name() -> None:
     text = printed(answer([made], intent="what", seed_nodes=["entity:0f"]), 5)
     assert "about Order 4711 (resource)" in text
     assert "what 0.7; about Order 4711" in text
+
+
+def judged(value: Any, *, answered: bool = True) -> dict[str, Any]:
+    document = answer([node("a"), node("b")], intent="what", answered=answered)
+    return {**document, "answer": {"type": "value", "value": value, "evidence": ["a"]}}
+
+
+def test_a_value_stands_above_what_proves_it() -> None:
+    text = printed(judged("30 [s]"), 5)
+    assert text.index("30 [s]") < text.index("said a")
+    lines = printed(judged(["lives in Oslo", "prefers tea"]), 5).splitlines()
+    assert {"lives in Oslo", "prefers tea"} <= set(lines)
+
+
+def test_the_words_of_the_first_event_are_not_said_twice() -> None:
+    assert printed(judged("said a"), 5).count("said a") == 1
+
+
+def test_what_is_not_known_is_said_before_what_is_nearest() -> None:
+    text = printed(judged(None, answered=False), 5)
+    assert text.index("not known") < text.index("said a")

@@ -15,8 +15,7 @@ from pipelines.columns.contents import whole
 from pipelines.columns.events import PROPERTIES
 from pipelines.columns.tables import best
 from pipelines.columns.tenant import EDGE_PROPERTIES, NODE_PROPERTIES, Tenant
-from pipelines.columns.texts import Texts
-from pipelines.columns.vectors import Vectors
+from pipelines.columns.texts import Texts, Vectors
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
 from pipelines.graph.rows import FoundEdge, FoundNode

@@ -8,7 +8,7 @@ import pytest
 
 from enrichment.event_kinds import EventKind
 from pipelines.columns.listing import MAX_LISTED, listed
-from pipelines.columns.story_records import ListAsked, Listed
+from pipelines.columns.records import ListAsked, Listed
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope
 from tests.unit.pipelines.test_columns_stories import MINUTE_MS, TENANT, made, put

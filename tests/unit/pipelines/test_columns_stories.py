@@ -10,11 +10,11 @@ import pytest
 
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem
-from pipelines.columns.edges import Edge
 from pipelines.columns.entities import PROPERTIES as ENTITY_PROPERTIES
 from pipelines.columns.entities import Fact
+from pipelines.columns.records import KINDS, Stories, StoriesAsked, StoryFact
 from pipelines.columns.stories import MAX_EVENTS, MAX_IN_SESSION, PAUSE_MS, stories_of
-from pipelines.columns.story_records import KINDS, Stories, StoriesAsked, StoryFact
+from pipelines.columns.tables import Edge
 from pipelines.columns.tenant import NODE_PROPERTIES, Tenant
 from pipelines.columns.view import View
 from pipelines.graph.reads.scope import Scope, Within

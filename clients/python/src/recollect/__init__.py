@@ -8,7 +8,7 @@ with memory.session("s-1", agent="payments") as session:
 print(memory.ask("why was the card charged twice?").text)
 """
 
-from recollect.answers import Answer, Entities, Facts, Value
+from recollect.answers import Answer, Entities, Facts, Person, Value
 from recollect.async_memory import AsyncMemory
 from recollect.delivery import Counts, Undelivered
 from recollect.errors import (
@@ -53,6 +53,7 @@ __all__ = [
     "NoAnswer",
     "NotFound",
     "Overloaded",
+    "Person",
     "RecollectError",
     "ServerFault",
     "Session",

@@ -23,8 +23,11 @@ from recollect.models import (
     Node,
     PageMeta,
 )
+from recollect.models import Person as PersonResponse
 
-ResponseT = TypeVar("ResponseT", AtlasResponse, FactsResponse, EntityList)
+ResponseT = TypeVar(
+    "ResponseT", bound="AtlasResponse | FactsResponse | EntityList | PersonResponse"
+)
 
 
 class Value(Answered):
@@ -61,7 +64,7 @@ class Page(Generic[ResponseT]):
     @property
     def next_cursor(self) -> str | None:
         """What the next page is asked for with; None: this is the last one."""
-        if isinstance(self.response, EntityList):
+        if isinstance(self.response, (EntityList, PersonResponse)):
             return self.response.next_cursor
         return self.response.meta.next_cursor
 
@@ -147,6 +150,31 @@ class Entities(Page[EntityList]):
     def __len__(self) -> int:
         """How many are on this page."""
         return len(self.response.entities)
+
+    @property
+    def meta(self) -> PageMeta:
+        """How the answer came about."""
+        return self.response.meta
+
+
+@dataclass(frozen=True)
+class Person(Page[PersonResponse]):
+    """What is known of a user; the text says what to do, what not, and what holds."""
+
+    @property
+    def wishes(self) -> Sequence[Fact]:
+        """What the user prefers and avoids, the newest first."""
+        return self.response.wishes
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        """What else holds, the newest first."""
+        return self.response.facts
+
+    @property
+    def former(self) -> Sequence[Fact]:
+        """What ended or was contradicted."""
+        return self.response.former
 
     @property
     def meta(self) -> PageMeta:

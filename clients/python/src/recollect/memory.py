@@ -12,7 +12,7 @@ import httpx
 from typing_extensions import Self, Unpack
 
 from recollect import questions
-from recollect.answers import Answer, Facts, Page
+from recollect.answers import Answer, Facts, Page, Person
 from recollect.calls import Call, Flush, Pause, Plan, Step
 from recollect.changes import NOW, Following
 from recollect.connection import (
@@ -184,6 +184,19 @@ class Memory(Recorder):
         """Facts about what a question names; made of events by the enrichment, soon after them."""
         who = self.asker(session, agent, user, timeout_s=timeout_s, fresh=fresh)
         return self.carry_out(questions.facts(who, question, text, options))
+
+    def person(
+        self,
+        user: str,
+        *,
+        max_tokens: int = 500,
+        text: bool = True,
+        fresh: bool = True,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Person:
+        """What is known of a user: wishes, facts that hold, what ended; NotFound: nothing is."""
+        who = self.asker(None, None, user, timeout_s=timeout_s, fresh=fresh)
+        return self.carry_out(questions.person(who, user, text, max_tokens))
 
     def entities(
         self,

@@ -479,6 +479,46 @@ class FactsResponse(Answered):
     meta: FactsMeta
 
 
+class SessionItem(Answered):
+    """A session of a list, by those of its events that the viewer sees."""
+
+    session_id: str
+    first_at: str
+    """RFC 3339 with zone."""
+    last_at: str
+    """RFC 3339 with zone."""
+    event_count: int
+    failed_count: int
+    agents: list[str]
+    """The first five."""
+    user_ids: list[str]
+    """The first five."""
+    begins: str | None
+    """What the first event says."""
+    failure: str | None
+    """What the last event says that failed."""
+    failed_event_id: str | None
+
+
+class Person(Answered):
+    """What is known of a user; every fact names the events that say so."""
+
+    user_id: str
+    entity_id: str
+    names: list[str]
+    """That the user is known by."""
+    facts: list[Fact]
+    """That hold, the newest first."""
+    wishes: list[Fact]
+    """What the user prefers and avoids, the newest first."""
+    former: list[Fact]
+    """That ended. One that was contradicted has `expired_at`, too."""
+    next_cursor: str | None
+    sessions: list[SessionItem]
+    """The newest five that the viewer sees."""
+    meta: PageMeta
+
+
 class AskOptions(TypedDict, total=False):
     """Beside the question: `SubgraphQuery`."""
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from recollect.answers import Answer, Entities, Facts, Page
+from recollect.answers import Answer, Entities, Facts, Page, Person
 from recollect.calls import GRACE_S, Call, Flush, Plan, exchange, model_reader
 from recollect.delivery import Outbox
 from recollect.errors import ConnectionFailed, NoAnswer, TimeLimit
 from recollect.models import AtlasResponse, EntityList, FactsResponse
+from recollect.models import Person as PersonResponse
 from recollect.sessions import Recorder, Session
 from recollect.why import Why, why_call
 
 LONGEST_MS: Final = 30_000
 """The API takes no longer for one read."""
 SHORTEST_MS: Final = 100
-ResponseT = TypeVar("ResponseT", AtlasResponse, FactsResponse, EntityList)
 PageT = TypeVar("PageT", bound="Page[Any]")
 
 
@@ -139,6 +140,26 @@ def entities(who: Asker, name: str | None, kind: str | None, limit: int) -> Plan
         timeout_s=who.timeout_s + GRACE_S,
     )
     return Entities((yield from exchange(call)), "", call)
+
+
+def person(who: Asker, user: str, text: bool, max_tokens: int) -> Plan[Person]:
+    """What is known of a user, in the view of that user."""
+    yield Flush(who.timeout_s)
+    path = f"/v1/users/{quote(user, safe='')}"
+    fields = {name: value for name, value in who.fields().items() if name != "user_id"}
+    call = Call(
+        "GET",
+        path,
+        model_reader(PersonResponse),
+        query=fields,
+        timeout_s=who.timeout_s + GRACE_S,
+    )
+    response = yield from exchange(call)
+    words = ""
+    if text:
+        block = replace(call.as_text(), path=f"{path}/context")
+        words = yield from exchange(block.with_fields(max_tokens=max_tokens))
+    return Person(response, words.strip(), call)
 
 
 def next_page(page: PageT) -> Plan[PageT | None]:
