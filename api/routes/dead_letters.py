@@ -44,9 +44,9 @@ async def list_dead_letters(
 
     def work() -> DeadLetterList:
         letters = _letters(services, caller, skip=query.skip, limit=query.limit + 1)
-        asked = set(services.connections.holds.retries(_target(services)))
+        waiting = set(services.connections.holds.retries(_target(services)))
         items = [
-            DeadLetterItem(**_shown(letter), retry_asked=_place(letter) in asked)
+            DeadLetterItem(**_shown(letter), retry_asked=_place(letter) in waiting)
             for letter in letters[: query.limit]
         ]
         return DeadLetterList(dead_letters=items, more=len(letters) > query.limit)
@@ -80,8 +80,8 @@ async def retry_dead_letters(
         services.connections.holds.ask_retries(_target(services), places)
         return RetriesAsked(asked=len(places))
 
-    asked = await services.read(work, timeout_ms=STATUS_TIMEOUT_MS)
-    return JsonResponse(asked, status_code=202)
+    retries = await services.read(work, timeout_ms=STATUS_TIMEOUT_MS)
+    return JsonResponse(retries, status_code=202)
 
 
 def _require_unbound(caller: Caller) -> None:
