@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,7 @@ from projections.events import timestamp_ms
 from projections.schema import EDGES
 
 MAX_LETTERS_PASSED = 100_000
+MOST_RETRIED = 500
 
 
 class PastPageQuery(PageQuery):
@@ -156,6 +157,21 @@ class DeadLetterItem(Wire):
     kind: str | None
     reason: str | None
     attempts: int | None
+    retry_asked: bool = Field(description="It is to be tried again, and was not yet.")
+
+
+class DeadLettersRetried(Wire):
+    """Which dead letters of the tenant are to be tried again; none named: all, 500 at once."""
+
+    stage: Literal["projection", "enrichment", "consolidation"] | None = None
+    partition: int | None = Field(default=None, ge=0)
+    seq: int | None = Field(default=None, ge=0)
+
+
+class RetriesAsked(Wire):
+    """What became of asking for it."""
+
+    asked: int = Field(description="Dead letters that a worker will try again.")
 
 
 class DeadLetterList(Wire):

@@ -100,7 +100,39 @@ export const facts = (name, query) => send("GET", `v1/facts/${part(name)}`, { qu
 export const ask = (question) =>
   send("POST", "v1/query/subgraph", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
 export const why = (question) => send("POST", "v1/query/why", { body: filled({ ...ASKER, ...question, ...view(), ...past() }) });
+export const user = (name) => send("GET", `v1/users/${part(name)}`, { query: { ...past(), ...view(), limit: 500 } });
+/** Ask for an erasure, go on with it, or see how far it is; `confirm` begins it. */
+export const erase = (name, query = {}) => send("DELETE", `v1/users/${part(name)}`, { query });
+
+/** Withdraw what events said; null: what holds by now ends. The position behind which it is known. */
+export async function retract(fact, sources, reason) {
+  const party = ({ name, type, subtype }) => filled({ name, type, subtype });
+  const events = sources.map((source) => filled({
+    ...ASKER, event_id: uuid(), trace_id: ASKER.session_id, event_type: "memory.fact_retracted",
+    occurred_at: new Date().toISOString(), user_id: fact.user_id,
+    payload: filled({
+      source: party(fact.source), relation: fact.relation, target: party(fact.target), edge_type: fact.edge_type,
+      event_id: source, reason,
+    }),
+  }));
+  const { results } = await send("POST", "v1/events/batch", { body: { events } });
+  const refused = results.find((one) => one.error);
+  if (refused) throw new Problem(refused.status, refused.error);
+  return results.at(-1).global_position;
+}
+
+/** A random UUID; `crypto.randomUUID` is there for pages of https alone. */
+function uuid() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const text = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return text.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 export const deadLetters = (query) => send("GET", "v1/admin/dead-letters", { query });
+/** Have dead letters tried again: one that is named by stage, partition and number, or all. */
+export const retryLetters = (place = {}) => send("POST", "v1/admin/dead-letters/retry", { body: place });
 export const ready = () =>
   send("GET", "health/ready").catch((problem) => {
     if (problem.body && problem.body.checks) return { status: "not ready", ...problem.body };

@@ -14,8 +14,10 @@ const PAGES = {
   session: [null, () => import("./session.js")],
   event: [null, () => import("./event.js")],
   entity: [null, () => import("./entity.js")],
+  user: [null, () => import("./user.js")],
+  days: [null, () => import("./days.js")],
 };
-const WITHIN = { session: "sessions", event: "sessions", entity: "entities" };
+const WITHIN = { session: "sessions", event: "sessions", entity: "entities", user: "entities", days: "sessions" };
 let turn = 0;
 let leave = null;
 

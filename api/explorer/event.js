@@ -25,7 +25,7 @@ export async function show(room, { id: own }) {
     h("p.facts", {}, statusBadge(attributes), h("span", {}, time(provenance.occurred_at, "full")),
       attributes.ended_at ? h("span", {}, duration(ms(attributes.ended_at) - ms(provenance.occurred_at))) : null,
       h("span", {}, "by ", h("b", {}, actor(node))),
-      attributes.user_id ? h("span", {}, "for ", h("b", {}, attributes.user_id)) : null,
+      attributes.user_id ? h("span", {}, "for ", h("a", { href: to("user", attributes.user_id) }, attributes.user_id)) : null,
       h("span", {}, h("code", {}, attributes.event_type))),
     h("p.actions", {},
       h("a.button", { href: to("graph", own) }, "In the graph"),

@@ -1,6 +1,7 @@
 // How the service does: readiness, lag, partitions that are halted, dead letters.
+import { action } from "./act.js";
 import * as api from "./api.js";
-import { badge, h, id } from "./elements.js";
+import { badge, h, id, say } from "./elements.js";
 import { count, duration, time } from "./format.js";
 import { to } from "./past.js";
 
@@ -12,9 +13,13 @@ export async function show(room) {
   room.append(h("h1", {}, "Operations"), state, letters);
   const look = async () => state.replaceChildren(...ready(await api.ready()));
   await look();
-  tellLetters(letters);
+  let waits = false;
+  const again = async () => (waits = await tellLetters(letters, again));
+  await again();
   const timer = setInterval(() => {
-    if (!document.hidden) look().catch((problem) => state.replaceChildren(h("p.error", { role: "alert" }, problem.message)));
+    if (document.hidden) return;
+    look().catch((problem) => state.replaceChildren(h("p.error", { role: "alert" }, problem.message)));
+    if (waits) again();
   }, EVERY_MS);
   return () => clearInterval(timer);
 }
@@ -41,23 +46,38 @@ function ready(told) {
 const figure = (name, value, more) => h("div", {}, h("div.dim.small", {}, name), h("div.figure-of", {}, value), more ? h("div.small", {}, more) : null);
 const command = (text) => h("p", {}, "On the machine of the workers: ", h("code", {}, text));
 
-async function tellLetters(card) {
+/** Show what could not be folded; whether some of it is still to be tried again. */
+async function tellLetters(card, again) {
   const title = card.querySelector("h2");
   try {
     const { dead_letters: letters, more } = await api.deadLetters({ limit: 100 });
-    card.replaceChildren(title, letters.length ? table(letters) : h("p.dim", {}, "None: every stage folded everything."),
+    const waiting = letters.filter((one) => one.retry_asked).length;
+    const before = Number(card.dataset.waiting || 0);
+    card.dataset.waiting = String(waiting);
+    const told = before && !waiting ? "What was asked for has been tried; what is listed here failed again." : "";
+    card.replaceChildren(title, ...letters.length ? table(letters, again) : [h("p.dim", {}, "None: every stage folded everything.")],
+      told && letters.length ? h("p", { role: "status" }, told) : "",
       more ? h("p.dim.small", {}, "There are more; the command lists them all: ", h("code", {}, "recollect dead-letters list")) : "");
+    if (before && !waiting) say(letters.length ? told : "Every stage folded everything");
+    return waiting > 0;
   } catch (problem) {
     card.replaceChildren(title, h("p.dim", {}, problem.status === 403 ? "Only a key with the role admin, bound to no user, sees them." : problem.message));
+    return false;
   }
 }
 
-function table(letters) {
-  return h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Dead letters" }, h("table.list", {},
-    h("thead", {}, h("tr", {}, ["Stage", "Entry", "Why", "Tries", "Event"].map((head) => h("th", { scope: "col" }, head)))),
+function table(letters, again) {
+  const retry = (text, place) => action(text, "admin", async () => {
+    await api.retryLetters(place);
+    await again();
+  });
+  return [h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Dead letters" }, h("table.list", {},
+    h("thead", {}, h("tr", {}, ["Stage", "Entry", "Why", "Tries", "Event", "Again"].map((head) => h("th", { scope: "col" }, head)))),
     h("tbody", {}, letters.map((one) => h("tr", {},
       h("td", {}, one.stage), h("td", {}, h("code", {}, `${one.partition}/${one.seq}`)),
       h("td", {}, badge((one.kind || "").replaceAll("_", " "), "bad"), " ", one.reason || ""), h("td.figure", {}, String(one.attempts ?? "")),
-      h("td", {}, one.event_id ? [h("a", { href: to("event", one.event_id) }, "event"), " ", id(one.event_id)] : ""))))),
-    command(`recollect dead-letters retry ${letters[0].stage}`));
+      h("td", {}, one.event_id ? [h("a", { href: to("event", one.event_id) }, "event"), " ", id(one.event_id)] : ""),
+      h("td", {}, one.retry_asked ? badge("waits for a worker", "warn")
+        : retry("Try again", { stage: one.stage, partition: one.partition, seq: one.seq }))))))),
+  letters.length > 1 ? h("p", {}, retry("Try all again", {})) : null].filter(Boolean);
 }

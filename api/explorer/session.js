@@ -35,7 +35,7 @@ export async function show(room, { id: name }) {
       h("span", {}, duration(ms(last.provenance.occurred_at) - ms(first.provenance.occurred_at))),
       h("span", {}, count(page.event_count, "event")),
       failed.length ? badge(`${failed.length} failed`, "bad") : null,
-      ...users.map((user) => h("span", {}, "for ", h("b", {}, user)))));
+      ...users.map((user) => h("span", {}, "for ", h("a", { href: to("user", user) }, user)))));
   const notes = h("div.notes", {});
   room.append(notes);
   const present = async () => (await api.sessionEvents(name, { limit: PAGE, as_of_position: null })).nodes;

@@ -24,24 +24,16 @@ export async function show(room, { query }) {
   const form = h("form.filters", { role: "search", onsubmit: (event) => { event.preventDefault(); go(); } },
     search, day,
     h("label.check", {}, failed, "with failures"),
-    h("button", { type: "submit" }, "Search"));
+    h("button", { type: "submit" }, "Search"),
+    h("a.button", { href: to("days") }, "Compare two days"));
   day.addEventListener("change", go);
   failed.addEventListener("change", go);
   room.append(h("h1", {}, "Sessions"), form);
 
   const asked = { limit: PAGE, query: query.get("q"), failed: failed.checked ? "true" : null, ...within(query.get("day")) };
-  const list = h("div.days", {});
-  let last = null;
-  const add = (page) => {
-    for (const one of page.sessions) {
-      const name = dayName(one.last_at);
-      if (name !== last) list.append(h("section.day", {}, h("h2", {}, name), h("ul.sessions", {})));
-      last = name;
-      list.lastElementChild.querySelector("ul").append(line(one));
-    }
-  };
+  const { list, add } = byDay();
   let page = await api.sessions(asked);
-  add(page);
+  add(page.sessions);
   room.append(list);
   if (!page.sessions.length) {
     const filtered = asked.query || asked.failed || asked.since;
@@ -52,7 +44,7 @@ export async function show(room, { query }) {
   if (page.next_cursor) {
     room.append(moreButton("Earlier sessions", async () => {
       page = await api.sessions({ ...asked, cursor: page.next_cursor });
-      add(page);
+      add(page.sessions);
       say(count(page.sessions.length, "session"));
       return page.next_cursor;
     }));
@@ -60,12 +52,27 @@ export async function show(room, { query }) {
 }
 
 /** A day of the reader's time zone as a stretch of time. */
-function within(day) {
+export function within(day) {
   if (!day || Number.isNaN(Date.parse(`${day}T00:00:00`))) return {};
   const since = new Date(`${day}T00:00:00`);
   const until = new Date(since);
   until.setDate(until.getDate() + 1);
   return { since: since.toISOString(), until: until.toISOString() };
+}
+
+/** A list of sessions below their days, to be added to; `head`: the tag of a day's heading. */
+export function byDay(head = "h2") {
+  const list = h("div.days", {});
+  let last = null;
+  const add = (sessions) => {
+    for (const one of sessions) {
+      const name = dayName(one.last_at);
+      if (name !== last) list.append(h("section.day", {}, h(head, {}, name), h("ul.sessions", {})));
+      last = name;
+      list.lastElementChild.querySelector("ul").append(line(one));
+    }
+  };
+  return { list, add };
 }
 
 function line(one) {

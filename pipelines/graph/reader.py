@@ -104,6 +104,7 @@ RETURN {node_columns("c", CHECKPOINT)} AS node ORDER BY c.stage, c.partition
 _DEAD_LETTERS = f"""
 MATCH (d:{DEAD_LETTER.label})
 WHERE ($stage IS NULL OR d.stage = $stage) AND ($tenant IS NULL OR d.tenant = $tenant)
+  AND ($partition IS NULL OR d.partition = $partition) AND ($seq IS NULL OR d.seq = $seq)
 RETURN {node_columns("d", DEAD_LETTER)} AS node
 ORDER BY d.stage, d.partition, d.seq SKIP $skip LIMIT $limit
 """
@@ -158,12 +159,15 @@ class GraphRead:
         self,
         stage: str | None = None,
         *,
+        partition: int | None = None,
+        seq: int | None = None,
         skip: int = 0,
         limit: int = 100,
         tenant: str | None = None,
     ) -> list[DeadLetter]:
         """Dead letters sorted by stage, partition and number; `tenant`: of that one alone."""
-        rows = self.rows(_DEAD_LETTERS, stage=stage, tenant=tenant, skip=skip, limit=limit)
+        place = {"stage": stage, "partition": partition, "seq": seq}
+        rows = self.rows(_DEAD_LETTERS, **place, tenant=tenant, skip=skip, limit=limit)
         return [DeadLetter(*(row["node"][name] for name in DeadLetter._fields)) for row in rows]
 
     def dead_letter_counts(self) -> dict[str, int]:

@@ -367,6 +367,10 @@ class LedgerKeys:
         """That an operator let it go on."""
         return f"{self.prefix}:release:{stage}@{target}"
 
+    def retries(self, target: str) -> str:
+        """Dead letters of a target that somebody wants to be tried again."""
+        return f"{self.prefix}:retries:{target}"
+
     def cached(self, cache: str, digest: str) -> str:
         """A value that a model computed, by the digest of what it was computed from."""
         return f"{self.prefix}:cache:{cache}:{digest}"

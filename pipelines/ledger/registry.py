@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -221,6 +221,27 @@ SHOWN_S = 60
 """A hold that its worker has not shown again for so long is over: the worker has ended."""
 
 
+RETRY_S = 86_400
+"""A dead letter that nobody could try again for so long is not waited for any more."""
+
+
+class LetterPlace(NamedTuple):
+    """Which dead letter of a target."""
+
+    stage: str
+    partition: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}/{self.partition}/{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> LetterPlace:
+        """As `str` writes it."""
+        stage, partition, seq = text.split("/")
+        return cls(stage, int(partition), int(seq))
+
+
 class Hold(NamedTuple):
     """A stage that gives no entry up at the moment.
 
@@ -238,7 +259,10 @@ class Hold(NamedTuple):
 
 
 class Holds:
-    """Holds by stage and target. All methods raise LedgerUnavailable."""
+    """Holds by stage and target, and which dead letters are to be tried again.
+
+    All methods raise LedgerUnavailable.
+    """
 
     def __init__(self, redis: redis.Redis, prefix: str = "rc") -> None:
         self._redis: Any = redis  # its types say bytes or str; undecoded replies are bytes
@@ -271,3 +295,19 @@ class Holds:
     def is_released(self, stage: str, target: str) -> bool:
         """Whether an operator has said so, and the time is not over."""
         return bool(call_patiently(lambda: self._redis.exists(self._keys.release(stage, target))))
+
+    def ask_retries(self, target: str, places: Sequence[LetterPlace]) -> None:
+        """Let a worker try dead letters again."""
+        key = self._keys.retries(target)
+        if places:
+            call_patiently(lambda: self._redis.sadd(key, *map(str, places)))
+            call_patiently(lambda: self._redis.expire(key, RETRY_S))
+
+    def retries(self, target: str) -> list[LetterPlace]:
+        """Those that were asked for and have not been tried yet, sorted."""
+        stored = call_patiently(lambda: self._redis.smembers(self._keys.retries(target)))
+        return sorted(LetterPlace.parse(text.decode()) for text in stored)
+
+    def tried(self, target: str, place: LetterPlace) -> None:
+        """A dead letter was tried again, whatever came of it."""
+        call_patiently(lambda: self._redis.srem(self._keys.retries(target), str(place)))

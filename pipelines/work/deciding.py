@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from consolidation.forgetting import EventKey
 from pipelines.ledger.erasing import DONE, erasures
 from pipelines.ledger.vault import CONSENT
 from pipelines.observe import metrics
+from pipelines.operations import dead_letters
 from pipelines.operations.consolidate import consolidate, last_whole_s
 from pipelines.operations.erase import finish
 from pipelines.operations.passes.scopes import PassScope, are_requests, due
@@ -24,7 +26,7 @@ from pipelines.work.app import StageApp
 from pipelines.work.catch_up import bring_back, missing
 from pipelines.work.services import Services
 from pipelines.work.settings import Settings
-from projections.errors import PassUnderWay, RecollectError
+from projections.errors import OperationFailed, PassUnderWay, RecollectError
 
 logger = structlog.get_logger(__name__)
 
@@ -110,6 +112,7 @@ class Decider:
 
     def _run(self) -> metrics.PassOutcome | None:
         self._erase()
+        self._retry()
         self._bring_back()
         due = self.due()
         if due is None or self._stopping.is_set():
@@ -131,6 +134,17 @@ class Decider:
             if erasure["step"] != DONE and (vault.store is not None or CONSENT in erasure):
                 logger.info("erasing", subject=erasure["subject"], step=erasure["step"])
                 finish(self._services, bytes.fromhex(erasure["subject"]))
+
+    def _retry(self) -> None:
+        """Fold dead letters once more that somebody asked for; one that fails again stays."""
+        places = self._services.holds.retries(self._target) if self._is_active() else []
+        for place in places:
+            failed = ["it is gone"]
+            with suppress(OperationFailed):
+                report = dead_letters.retry(self._services, **place._asdict())
+                failed = [str(letter["reason"]) for letter in report.failed]
+            self._services.holds.tried(self._target, place)
+            logger.info("dead letter tried again", letter=str(place), failed=failed)
 
     def _is_active(self) -> bool:
         return self._services.active().name == self._target

@@ -6,19 +6,22 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-import neo4j
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from api.main import warm_up
 from pipelines.local.servers import Neo4jServer, ValkeyServer
 from pipelines.operations.demo import scenario_path
+from pipelines.operations.erase import seal_tenant
 from pipelines.operations.formats.table import event_items
 from pipelines.operations.imports import import_events
 from pipelines.operations.sources import Source
+from pipelines.work.deciding import Decider
 from pipelines.work.settings import ApiKey
 from projections.events import DEFAULT_TENANT, Event
+from projections.identity import Position
 from projections.schema import DEAD_LETTER
 from tests.factories import event, event_id
 from tests.integration.api_support import ADMIN_KEY, OTHER_KEY, READ_KEY, Api, running_api
@@ -38,6 +41,7 @@ FLAGS: Final = (
     *(("--no-sandbox",) if os.geteuid() == 0 else ()),
 )
 ANA: Final = "cust-ana"
+SEALED, ZOE = "private", "zoe"
 ANA_KEY: Final = "read-key-of-ana-0123456789"
 BOUND_ADMIN_KEY: Final = "admin-key-of-ana-0123456789"
 KEYS: Final = (
@@ -59,6 +63,10 @@ def facts() -> list[Event]:
         told.say(checkout, "depends_on", "gateway", day=day, tenant=DEFAULT_TENANT)
     wrong = told.say(checkout, "depends_on", "search", day=30, tenant=DEFAULT_TENANT)
     told.say(checkout, "liked_by", "ben", day=5, tenant=DEFAULT_TENANT, user_id="cust-ben")
+    ana = party(ANA, "user")
+    for city, day in (("Berlin", 1), ("Lisbon", 50)):
+        told.say(ana, "lives_in", city, day=day, tenant=DEFAULT_TENANT, user_id=ANA)
+    told.say(ana, "prefers", "short answers", day=6, tenant=DEFAULT_TENANT, user_id=ANA)
     payload = {
         "source": checkout,
         "relation": "depends_on",
@@ -73,38 +81,65 @@ def facts() -> list[Event]:
         payload=payload,
     )
     elsewhere = event(91, tenant=OTHER, session_id="theirs", payload={"text": "of another tenant"})
-    return [*told.events, retracted, elsewhere]
+    private = {"tenant": SEALED, "user_id": ZOE, "session_id": "quiet"}
+    secret = event(92, payload={"text": "My cat is called Miso."}, **private)
+    return [*told.events, retracted, elsewhere, secret]
 
 
-def add_dead_letters(driver: neo4j.Driver) -> None:
-    """One of each tenant."""
-    for number, tenant in enumerate((DEFAULT_TENANT, OTHER)):
-        driver.execute_query(
-            f"CREATE (d:{DEAD_LETTER.label} {{stage: 'enrichment', partition: 0, seq: $number, "
-            "position: '1-0', tenant: $tenant, event_id: $event_id, kind: 'poison', "
+def add_dead_letters(stack: Stack) -> None:
+    """One of each tenant; the first is of an entry that could be folded by now."""
+    (entry,) = stack.ledger.read(0, Position(0, 0), 1)
+    for tenant, seq, position in (
+        (DEFAULT_TENANT, entry.seq, str(entry.position)),
+        (OTHER, 10_000, "1-0"),
+    ):
+        stack.driver.execute_query(
+            f"CREATE (d:{DEAD_LETTER.label} {{stage: 'enrichment', partition: 0, seq: $seq, "
+            "position: $position, tenant: $tenant, event_id: $event_id, kind: 'poison', "
             "reason: $reason, attempts: 5})",
-            number=number,
+            seq=seq,
+            position=position,
             tenant=tenant,
-            event_id=event_id(number),
+            event_id=event_id(seq),
             reason=f"cannot be read, of {tenant}",
         )
 
 
+class Explored(NamedTuple):
+    """A running API over a memory, and what a worker folds it with."""
+
+    api: Api
+    enriched: Enriched
+
+    def work(self) -> None:
+        """Do what the workers do when something comes."""
+        stack = self.enriched.stack
+        stack.fold()
+        self.enriched.fold()
+        decider = Decider(stack.services.settings, stack.target.name)
+        decider._services = stack.services  # its models are loaded
+        decider._erase()
+        decider._retry()
+
+
 @contextmanager
-def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer) -> Iterator[Api]:
-    """The API over the demonstration, facts and two dead letters, warmed up."""
+def explored(valkey: ValkeyServer, neo4j_server: Neo4jServer, folder: Path) -> Iterator[Explored]:
+    """The demonstration, facts, a sealed tenant and two dead letters, and the API, warmed up."""
     redis_url, neo4j_url = emptied_valkey(valkey), emptied_neo4j(neo4j_server)
-    stack = Stack(redis_url, neo4j_url)
+    keys: dict[str, Any] = {"master_key": "5e" * 32, "data_dir": folder}
+    stack = Stack(redis_url, neo4j_url, **keys)
     source = Source(scenario_path())
     try:
+        seal_tenant(stack.services, SEALED)
         with source.stream:
             import_events(stack.ledger, event_items(source.stream))
-        Enriched(stack).take_in(*facts())
-        add_dead_letters(stack.driver)
-        options: dict[str, Any] = {"partitions": PARTITIONS, "id_buckets": 64, "api_keys": KEYS}
+        enriched = Enriched(stack)
+        enriched.take_in(*facts())
+        add_dead_letters(stack)
+        options = {"partitions": PARTITIONS, "id_buckets": 64, "api_keys": KEYS, **keys}
         with running_api(redis_url, neo4j_url, **options) as api:
             assert warm_up(api.app.state.services)
-            yield api
+            yield Explored(api, enriched)
     finally:
         stack.close()
 

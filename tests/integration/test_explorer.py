@@ -33,6 +33,9 @@ from tests.integration.explorer_support import (
     BOUND_ADMIN_KEY,
     CHROMIUM,
     NO_CHROMIUM,
+    SEALED,
+    ZOE,
+    Explored,
     Explorer,
     chromium,
     explored,
@@ -66,13 +69,22 @@ PLACES = {
     "entity": "entity/entity%3Acheckout",
     "graph": f"graph/{FAILURE}",
     "operations": "operations",
+    "user": f"user/{ANA}",
+    "days": "days?a=2026-03-03&b=2026-03-04",
 }
 
 
 @pytest.fixture(scope="module")
-def api(valkey: ValkeyServer, neo4j: Neo4jServer) -> Iterator[Api]:
-    with explored(valkey, neo4j) as running:
+def memory(
+    valkey: ValkeyServer, neo4j: Neo4jServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Explored]:
+    with explored(valkey, neo4j, tmp_path_factory.mktemp("keys")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def api(memory: Explored) -> Api:
+    return memory.api
 
 
 @pytest.fixture
@@ -277,6 +289,13 @@ def test_dead_letters_are_for_operators_of_the_tenant(api: Api, client: httpx.Cl
     for key in (READ_KEY, ANA_KEY, BOUND_ADMIN_KEY):
         with api.client(key) as refused:
             assert_problem(refused.get("/v1/admin/dead-letters"), 403, "forbidden")
+            retry = refused.post("/v1/admin/dead-letters/retry", json={})
+            assert_problem(retry, 403, "forbidden")
+    with api.client(OTHER_KEY) as stranger:
+        # the number of a letter that another tenant has
+        seq = client.get("/v1/admin/dead-letters").json()["dead_letters"][0]["seq"]
+        asked = stranger.post("/v1/admin/dead-letters/retry", json={"partition": 0, "seq": seq})
+        assert (asked.status_code, asked.json()) == (202, {"asked": 0})
     with api.client(None) as nobody:
         assert_problem(nobody.get("/v1/admin/dead-letters"), 401, "unauthenticated")
 
@@ -630,7 +649,7 @@ def test_operations_tell_readiness_and_dead_letters(operator: Explorer, page: Pa
     letters = page.get_by_role("region", name="Dead letters")
     expect(letters.locator("tbody tr")).to_have_count(1)
     expect(letters).to_contain_text("cannot be read, of default")
-    expect(letters).to_contain_text("recollect dead-letters retry enrichment")
+    expect(letters.get_by_role("button", name="Try again")).to_be_enabled()
 
 
 def test_a_key_of_one_user_shows_that_user_alone(browser: Browser, api: Api) -> None:
@@ -690,4 +709,85 @@ def test_the_first_paint_comes_within_a_second(browser: Browser, api: Api) -> No
         wait_until(lambda: explorer.page.evaluate(paint) is not None, "something is painted")
         paints.append(explorer.page.evaluate(paint))
     assert min(paints) < 1_000, paints
+    explorer.context.close()
+
+
+# -- what is written, last: the memory is another one afterwards -----------------------------------
+
+
+def test_a_fact_is_withdrawn_a_letter_tried_again_and_somebody_erased(
+    operator: Explorer, page: Page, memory: Explored
+) -> None:
+    """As a person would, from the day that was different to the user who wants to be forgotten."""
+    operator.open("sessions")
+    page.get_by_role("link", name="Compare two days").click()
+    wednesday = page.locator(".card").filter(has_text="Only on Wednesday")
+    expect(wednesday).to_contain_text("order.charged_twice")
+    wednesday.get_by_role("link", name=ANA).click()
+
+    expect(page.locator("h1")).to_have_text(ANA)
+    held = page.locator(".card").filter(has_text="What holds")
+    expect(held.locator(".fact .head")).to_have_text([re.compile("^Lisbonholds")])
+    held.get_by_role("button", name=re.compile("^Not true:")).press("Enter")
+    dialog = page.get_by_role("dialog", name="Is this not true?")
+    dialog.get_by_label("Why").fill("she never moved")
+    assert serious_findings(page) == []
+    dialog.get_by_role("button", name="Withdraw it").click()
+    expect(dialog.get_by_text("Working…")).to_be_visible()
+    memory.work()
+    expect(dialog).to_contain_text("It is withdrawn.")
+    page.keyboard.press("Escape")
+    expect(held.locator(".fact .head")).to_have_text([re.compile("^Berlinholds")])
+    former = page.locator(".card").filter(has_text="What held before")
+    expect(former.locator(".fact .head")).to_have_text([re.compile("^Lisbonwithdrawn")])
+
+    page.get_by_role("button", name="Erase…").click()
+    expect(page.get_by_role("alert")).to_contain_text("tenant default is not sealed")
+
+    operator.open("operations")
+    letters = page.locator(".card").filter(has_text="Dead letters")
+    letters.get_by_role("button", name="Try again").click()
+    expect(letters).to_contain_text("waits for a worker")
+    memory.work()
+    expect(letters).to_contain_text("None: every stage folded everything.")
+
+
+def test_somebody_is_erased_after_the_id_was_typed(
+    browser: Browser, api: Api, memory: Explored
+) -> None:
+    explorer = Explorer(browser, api.url)
+    explorer.login(ADMIN_KEY, SEALED)
+    page = explorer.page
+    page.locator(".sessions .row").click()
+    page.get_by_role("link", name=ZOE).click()
+    page.get_by_role("button", name="Erase…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("1 event of the ledger")
+    typed = dialog.get_by_label("Type the id of the user")
+    typed.fill("zo")
+    typed.press("Enter")
+    expect(dialog).to_contain_text("That is not the id of the user")
+    typed.fill(ZOE)
+    dialog.get_by_role("button", name="Erase for good").click()
+    expect(dialog).to_contain_text("The keys are destroyed")
+    memory.work()
+    expect(dialog).to_contain_text(f"{ZOE} is erased.")
+    expect(dialog.locator(".badge.good")).to_have_count(5)
+    assert serious_findings(page) == []
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("h1")).to_have_text("Sessions")
+    assert explorer.wrong == []
+    explorer.context.close()
+
+
+def test_a_key_that_may_only_look_is_told_so(browser: Browser, api: Api) -> None:
+    explorer = Explorer(browser, api.url)
+    explorer.login(ANA_KEY)
+    explorer.open(PLACES["user"])
+    page = explorer.page
+    page.get_by_role("button", name="Erase…").click()
+    expect(page.get_by_role("alert")).to_contain_text("it takes a key with the role admin")
+    page.get_by_role("button", name=re.compile("^Not true: .*short answers")).click()
+    page.get_by_role("button", name="Withdraw it").click()
+    expect(page.get_by_role("dialog")).to_contain_text("it takes a key with the role write")
     explorer.context.close()
