@@ -32,7 +32,7 @@ from recollect import (
     Unauthenticated,
     Undelivered,
 )
-from recollect.local import LocalServices
+from recollect.local import LocalServices, data_folder
 from tests.fakes.proxy import CuttingProxy
 from tests.integration.api_support import READ_KEY, WRITE_KEY, Api, running_api
 from tests.integration.workers import OF_CLIENTS, PATIENCE_S, Workers, working
@@ -422,6 +422,13 @@ async def test_changes_are_awaited(api: Api) -> None:
         assert came == logged
         pages = memory.changes(session=session.id, since="0", wait=False)
         assert [change.event_id async for change in pages] == logged
+
+
+def test_the_local_memory_is_where_the_command_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_DATA_DIR", "/somewhere")
+    assert [data_folder(None), data_folder("here")] == [Path("/somewhere"), Path("here")]
+    monkeypatch.delenv("RECOLLECT_DATA_DIR")
+    assert data_folder(None) == Path(".recollect")
 
 
 def test_without_the_services_it_says_what_to_install(

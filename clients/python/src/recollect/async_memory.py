@@ -30,7 +30,7 @@ from recollect.connection import (
 )
 from recollect.delivery import Outbox, Told
 from recollect.errors import RecollectError
-from recollect.local import DATA, LocalServices
+from recollect.local import LocalServices, data_folder
 from recollect.models import AskOptions, Change, ContextOptions, EntityItem, FactsOptions
 from recollect.sessions import Recorder, Session
 from recollect.why import Why, WhyOptions
@@ -69,20 +69,21 @@ class AsyncMemory(Recorder):
         self._local: LocalServices | None = None
 
     @classmethod
-    async def local(cls, data: str | Path = DATA, **options: Any) -> Self:
+    async def local(cls, data: str | Path | None = None, **options: Any) -> Self:
         """A memory on this machine: starts the embedded services, or joins those that run.
 
         Needs the distribution `recollect`, which holds them. `close` stops what was started
         here; without it, that stays, and `recollect down` stops it.
 
         Args:
-            data: folder of everything; made when it is not there.
+            data: folder of everything; made when it is not there. Default: RECOLLECT_DATA_DIR, or
+                `.recollect` here, as the command has it.
             options: as of `AsyncMemory`.
 
         Raises:
             LocalServicesFailed: `recollect` is not installed, or the services do not start.
         """
-        services = await asyncio.to_thread(LocalServices.start, Path(data))
+        services = await asyncio.to_thread(LocalServices.start, data_folder(data))
         memory = cls(services.url, services.key, **options)
         memory._local = services
         return memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,11 @@ from typing import Any, Final
 from recollect.errors import LocalServicesFailed
 
 DATA: Final = ".recollect"
+
+
+def data_folder(given: str | Path | None) -> Path:
+    """The folder that is given, else the one that `recollect` itself would take."""
+    return Path(given or os.environ.get("RECOLLECT_DATA_DIR") or DATA)
 
 
 @dataclass(frozen=True)
