@@ -231,6 +231,18 @@ class Entry(NamedTuple):
     fault: Fault = SOUND
     keys: Opener | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same entry, whoever opens it."""
+        return isinstance(other, Entry) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        """A tuple's own would compare what opens it, too."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        """As it is compared."""
+        return hash(self[:-1])
+
     @property
     def digest(self) -> str:
         """Hex of the content's digest, as a checkpoint keeps it; empty when it is held out."""
