@@ -31,6 +31,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.browse_schemas import DeadLettersRetried
 from api.connections import Connections
 from api.dependencies import Keyring
 from api.edge import server_config
@@ -313,7 +314,7 @@ def create_app(settings: Settings, share: Share = ALONE) -> FastAPI:
 
 _REFERRED_TO: Final[tuple[type[BaseModel], ...]] = (
     *(EventEnvelope, EventBatch, EntityCorrection, FeedbackBody),
-    *(FactsQuery, SubgraphQuery, WhyQuery, Problem),
+    *(FactsQuery, SubgraphQuery, WhyQuery, DeadLettersRetried, Problem),
 )
 
 

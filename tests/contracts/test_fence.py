@@ -18,7 +18,7 @@ from projections.errors import Fenced, GraphUnavailable
 from projections.identity import Position
 from projections.operations import Checkpoint, EnsureNode, MergeEdge, Operations
 from projections.schema import CAUSED_BY, DIRECT, EVENT, PLACEHOLDER
-from projections.structural import Facts, event_node, project
+from projections.structural import FOLD_VERSION, Facts, event_node, project
 from tests.factories import block, event, event_id
 from tests.fakes.stages import PROJECTING
 from tests.waiting import wait_until
@@ -30,7 +30,7 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def graph(neo4j_graph: Neo4jGraph) -> Neo4jGraph:
-    neo4j_graph.ensure_checkpoints(STAGE, 2, 1)
+    neo4j_graph.ensure_checkpoints(STAGE, 2, FOLD_VERSION)
     return neo4j_graph
 
 
@@ -42,7 +42,9 @@ def other_worker() -> Iterator[ThreadPoolExecutor]:
 
 def at(seq: int, partition: int = 0) -> Checkpoint:
     position = Position(seq, 0)
-    return Checkpoint(STAGE, partition, position, seq, str(seq) if seq else "")
+    return Checkpoint(
+        STAGE, partition, position, seq, digest=str(seq) if seq else "", fold_version=FOLD_VERSION
+    )
 
 
 def is_blocked(driver: neo4j.Driver) -> bool:

@@ -27,6 +27,11 @@ QUESTIONS = {
     "edges": walk_reads.EDGES_BETWEEN,
     "followed then": event_reads.FOLLOWED,
     "nodes": walk_reads.NODES_OF,
+    "story": walk_reads.STORY,
+    "causes": walk_reads.CAUSES,
+    "causes in other sessions": walk_reads.LINKED_CAUSES,
+    "what was learned": walk_reads.GISTS,
+    "sessions that failed alike": walk_reads.ALIKE,
 }
 IDS = (
     "ids",
@@ -43,6 +48,8 @@ IDS = (
 )
 PARAMETERS = {
     **dict.fromkeys(("tenant", "session_id", "id", "user_id", "success", "retry"), "x"),
+    **dict.fromkeys(("reason", "rule", "kind"), "x"),
+    **dict.fromkeys(("first_ms", "last_ms"), 1),
     **dict.fromkeys(("now", "most", "kept", "limit", "default_importance", "least_score"), 1),
     **dict.fromkeys(("least_importance", "least_accesses"), 1),
     **{name: ["x"] for name in IDS},

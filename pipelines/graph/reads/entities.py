@@ -22,7 +22,7 @@ from pipelines.graph.reads.facts import (
     entity_name,
     seen_entity,
 )
-from pipelines.graph.reads.scope import ScopedReads, allowed, stands, visible
+from pipelines.graph.reads.scope import ScopedReads, allowed, stands, summaries_of, visible
 from pipelines.graph.rows import EntityName
 from projections.identity import SEPARATOR
 from projections.schema import (
@@ -90,9 +90,7 @@ WHERE {_WRITTEN}
 RETURN {_SUMMARY_COLUMNS} AS node
 """
 SUMMARIES_IN: Final = f"""
-MATCH (s:{SUMMARY.label})
-USING INDEX SEEK s:{SUMMARY.label}({", ".join(SUMMARY.indexes[0])})
-WHERE s.tenant = $tenant AND s.session_id = $session_id AND s.summary_id IS NOT NULL
+{summaries_of("s", "$session_id")}
   AND s.scope = $kind AND s.scope_id = $scope_id AND {_WRITTEN}
 RETURN {_SUMMARY_COLUMNS} AS node
 ORDER BY size(coalesce(s.user_ids, [])), s.user_ids, s.summary_id LIMIT {MAX_PARTS}

@@ -108,6 +108,24 @@ def operator_scope(tenant: str, now_ms: int) -> Scope:
     return Scope(tenant, None, now_ms, everyone=True)
 
 
+def summaries_of(variable: str, session_id: str) -> str:
+    """Matches the summaries of a session, of whichever scope, by their index.
+
+    Its last property is one that all have: an index of several is of use where all are asked for.
+
+    Args:
+        variable: of a summary.
+        session_id: an expression.
+    """
+    columns = ", ".join(SUMMARY.indexes[0])
+    return (
+        f"MATCH ({variable}:{SUMMARY.label}) "
+        f"USING INDEX SEEK {variable}:{SUMMARY.label}({columns}) "
+        f"WHERE {variable}.tenant = $tenant AND {variable}.session_id = {session_id} "
+        f"AND {variable}.summary_id IS NOT NULL"
+    )
+
+
 def of_viewer(variable: str) -> str:
     """Cypher that is true of an event or a fact that is of the viewer, or of nobody."""
     return f"($everyone OR {variable}.user_id IS NULL OR {variable}.user_id = $user_id)"

@@ -27,6 +27,7 @@ from pipelines.graph.reads.scope import (
     collected,
     fact_visible,
     ids_by_parameter,
+    summaries_of,
     visible,
 )
 from pipelines.graph.rows import PREFIXES, RETRIEVED, ids_by_label, wire_id
@@ -177,7 +178,7 @@ LINKED_CAUSES: Final = f"""
 UNWIND $ids AS id
 MATCH (a:{EVENT.label} {{tenant: $tenant, event_id: id}})
 WHERE {visible(EVENT, "a")}
-MATCH (p:{SUMMARY.label} {{tenant: $tenant, session_id: a.session_id}})
+{summaries_of("p", "a.session_id")}
 MATCH (p)-[r:{LINKED_TO.type}]->(s:{SUMMARY.label})
 WHERE s.tenant = $tenant AND r.reason = '{CAUSE}' AND r.effect_event_id = id
   AND {visible(SUMMARY, "p")} AND {visible(SUMMARY, "s")}
@@ -190,13 +191,13 @@ RETURN id AS effect, confidence, evidence, decided_by, {EVENT_COLUMNS} AS node,
 """
 GISTS: Final = f"""
 UNWIND $session_ids AS session_id
-MATCH (p:{SUMMARY.label} {{tenant: $tenant, session_id: session_id}})
-WHERE p.scope = 'episode' AND p.gist CONTAINS '"lessons":' AND {visible(SUMMARY, "p")}
+{summaries_of("p", "session_id")}
+  AND p.scope = 'episode' AND p.gist CONTAINS '"lessons":' AND {visible(SUMMARY, "p")}
 WITH p ORDER BY p.session_id, p.summary_id LIMIT $limit
 RETURN p.summary_id AS summary_id, p.session_id AS session_id, p.gist AS gist
 """
 ALIKE: Final = f"""
-MATCH (p:{SUMMARY.label} {{tenant: $tenant, session_id: $session_id}})
+{summaries_of("p", "$session_id")}
 MATCH (p)-[r:{LINKED_TO.type}]->(s:{SUMMARY.label})
 WHERE s.tenant = $tenant AND r.reason = '{_ALIKE}'
   AND {visible(SUMMARY, "p")} AND {visible(SUMMARY, "s")}
