@@ -107,7 +107,7 @@ def test_new_rules_are_refused_until_the_rebuild(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.fill()
-    newer = replace(PROJECTION, fold_version=2)
+    newer = replace(PROJECTION, fold_version=PROJECTION.fold_version + 1)
     for place in (stages, module, verify_module):
         monkeypatch.setattr(place, "PROJECTION", newer)
     worker = stack.new_runner(replace(PROJECTING, stage=newer))
@@ -117,7 +117,7 @@ def test_new_rules_are_refused_until_the_rebuild(
     with pytest.raises(FoldVersionMismatch):
         stack.verify()
     assert rebuild(stack.services).verified.ok
-    assert {c.fold_version for c in stack.graph.checkpoints("projection")} == {2}
+    assert {c.fold_version for c in stack.graph.checkpoints("projection")} == {newer.fold_version}
     stack.fold(runner=worker)
     report = stack.verify()
     assert (report.ok, report.events, report.lag_entries) == (True, 21, 0)

@@ -221,11 +221,13 @@ def test_a_stopping_worker_gives_up_and_loses_nothing(stack: MemoryStack) -> Non
 def test_other_rules_refuse_to_write(stack: MemoryStack) -> None:
     stack.append(*session("session-1", range(1, 4)))
     stack.fold()
-    newer = stack.new_runner(replace(PROJECTING, stage=replace(PROJECTION, fold_version=2)))
+    version = PROJECTION.fold_version
+    other = replace(PROJECTION, fold_version=version + 1)
+    newer = stack.new_runner(replace(PROJECTING, stage=other))
     partition = event_partition(event(1), PARTITIONS)
     with pytest.raises(FoldVersionMismatch) as caught:
         newer.checkpoint(partition)
-    assert (caught.value.found, caught.value.expected) == (1, 2)
+    assert (caught.value.found, caught.value.expected) == (version, version + 1)
     entries = next(stack.blocks(partition)).entries
     with pytest.raises(FoldVersionMismatch):
         newer.refold(partition, entries)
@@ -235,7 +237,7 @@ def test_other_rules_refuse_to_write(stack: MemoryStack) -> None:
 
 def test_rules_that_change_under_a_running_worker_are_noticed(stack: MemoryStack) -> None:
     stack.runner.apply(block(event(1)))
-    stack.set_fold_version(2)
+    stack.set_fold_version(PROJECTION.fold_version + 1)
     with pytest.raises(FoldVersionMismatch):
         stack.runner.apply(block(event(2), first_seq=2))
     assert stack.event_ids() == [event_id(1)]

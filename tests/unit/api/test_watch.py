@@ -11,6 +11,7 @@ from pipelines.work.settings import Settings
 from pipelines.work.stages import ENRICHMENT
 from projections.identity import START, Position
 from projections.operations import Checkpoint
+from projections.structural import FOLD_VERSION
 
 SETTINGS = Settings(overload_lag_entries=100, overload_lag_seconds=30, overload_memory_ratio=0.9)
 
@@ -56,7 +57,7 @@ ENRICHED = Checkpoint("enrichment", 0, fold_version=ENRICHMENT.fold_version, mod
         ("enrichment", ENRICHED, "a@2 b@1", True),
         ("enrichment", ENRICHED, None, False),
         ("enrichment", Checkpoint("enrichment", 0, fold_version=99, models="a"), "a", True),
-        ("projection", Checkpoint("projection", 0), "a@1 b@1", False),
+        ("projection", Checkpoint("projection", 0, fold_version=FOLD_VERSION), "a@1 b@1", False),
         ("projection", Checkpoint("projection", 0, fold_version=99), None, True),
     ],
 )
