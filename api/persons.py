@@ -10,7 +10,10 @@ from api.read_schemas import Fact, PageMeta
 from api.retrieval.fact_words import WISHES
 from api.retrieval.narrative import NOTICE, estimated_tokens, one_line
 from enrichment.vocabulary import relation_words
+from projections.events import timestamp_ms
 
+_WISHED: Final = ("### Do", "### Do not")
+"""Headings of `WISHES`."""
 _NOTHING: Final = "Nothing is known of this user.\n"
 
 
@@ -20,6 +23,7 @@ def person_of(
     names: list[str],
     facts: Sequence[Fact],
     *,
+    now_ms: int,
     sessions: list[SessionItem],
     next_cursor: str | None,
     meta: PageMeta,
@@ -31,23 +35,29 @@ def person_of(
         entity_id: on the wire.
         names: that the user is known by.
         facts: of the user, whether they hold or not, the newest first.
+        now_ms: the clock that a fact's end is compared with.
         sessions: the newest ones.
         next_cursor: of the facts behind these.
         meta: of the page.
     """
-    holding = [fact for fact in facts if fact.valid_to is None and fact.expired_at is None]
-    held = {id(fact) for fact in holding}
+    former = [fact for fact in facts if _has_ended(fact, now_ms)]
+    holding = [fact for fact in facts if not _has_ended(fact, now_ms)]
     return Person(
         user_id=user_id,
         entity_id=entity_id,
         names=names,
         facts=[fact for fact in holding if fact.relation not in WISHES],
         wishes=[fact for fact in holding if fact.relation in WISHES],
-        former=[fact for fact in facts if id(fact) not in held],
+        former=former,
         next_cursor=next_cursor,
         sessions=sessions,
         meta=meta,
     )
+
+
+def _has_ended(fact: Fact, now_ms: int) -> bool:
+    ended = fact.valid_to is not None and timestamp_ms(fact.valid_to) <= now_ms
+    return ended or fact.expired_at is not None
 
 
 def person_markdown(person: Person, max_tokens: int) -> str:
@@ -71,10 +81,11 @@ def person_markdown(person: Person, max_tokens: int) -> str:
 
 
 def _lines(person: Person) -> Iterator[tuple[str, str]]:
-    """Lines, each with its heading, what matters most first."""
-    for fact in person.wishes:
-        heading = "### Do" if fact.relation == "prefers" else "### Do not"
-        yield heading, f"- {one_line(fact.target.name)} {_proof(fact)}"
+    """Lines, each with its heading, all of a heading in a row: what matters most first."""
+    for heading, relation in zip(_WISHED, WISHES, strict=True):
+        for fact in person.wishes:
+            if fact.relation == relation:
+                yield heading, f"- {one_line(fact.target.name)} {_proof(fact)}"
     heading = f"### {one_line(person.user_id)}"
     others = [name for name in person.names if name != person.user_id]
     if others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from hmac import compare_digest
 from operator import itemgetter
@@ -25,7 +26,7 @@ from api.routes.facts import fact_history
 from api.routes.sessions import named_events, session_item
 from api.services import Caller, Services, begin_read
 from enrichment.names import canonical_name, entity_id
-from pipelines.columns.reads import SessionsAsked
+from pipelines.columns.reads import SessionLine, SessionsAsked
 from pipelines.graph.reader import GraphRead
 from pipelines.graph.reads.entities import EntityGroup
 from pipelines.graph.reads.events import EventReads
@@ -85,7 +86,7 @@ async def read_user(
     query: Annotated[PersonQuery, Query()],
 ) -> Response:
     """What is known of a user: facts that hold, wishes, what ended, and the newest sessions."""
-    return JsonResponse(await _person(user_id, caller, services, query))
+    return JsonResponse(await _person(user_id, caller, services, query, sessions=_SESSIONS))
 
 
 @router.get(
@@ -103,7 +104,7 @@ async def read_user_context(
     query: Annotated[PersonQuery, Query()],
 ) -> Response:
     """The same for a prompt, of at most `max_tokens`: wishes first, then facts that hold."""
-    person = await _person(user_id, caller, services, query)
+    person = await _person(user_id, caller, services, query, sessions=0)
     return MarkdownResponse(person_markdown(person, query.max_tokens))
 
 
@@ -117,7 +118,10 @@ class _Read(NamedTuple):
     withheld: int | None
 
 
-async def _person(user_id: str, caller: Caller, services: Services, query: PersonQuery) -> Person:
+async def _person(
+    user_id: str, caller: Caller, services: Services, query: PersonQuery, *, sessions: int
+) -> Person:
+    """What is known of a user, with so many of their newest sessions."""
     if query.user_id is None and caller.user_id is None:  # who is named is who may see it
         query = query.model_copy(update={"user_id": user_id})
     context = await begin_read(services, caller, query)
@@ -131,14 +135,13 @@ async def _person(user_id: str, caller: Caller, services: Services, query: Perso
             group = entity_named(columns, own_id)
             if group is None:
                 return None
-            asked_for = SessionsAsked(
-                user_id, None, None, failed=False, before=None, limit=_SESSIONS
-            )
-            sessions = columns.sessions(asked_for).sessions
+            lines: Sequence[SessionLine] = ()
+            if sessions:
+                lines = columns.sessions(SessionsAsked(user_id, limit=sessions)).sessions
 
             def ask(read: GraphRead) -> _Read:
                 reads, events = FactReads(read, context.scope), EventReads(read, context.scope)
-                quoted = events.events(named_events(sessions))
+                quoted = events.events(named_events(lines)) if lines else {}
                 return _Read(
                     group=group,
                     names=sorted({entity.name for entity in reads.found_by_id(group.ids)}),
@@ -149,7 +152,7 @@ async def _person(user_id: str, caller: Caller, services: Services, query: Perso
                         limit=query.limit + 1,
                         now_ms=context.now_ms,
                     ),
-                    sessions=[session_item(line, quoted) for line in sessions],
+                    sessions=[session_item(line, quoted) for line in lines],
                     withheld=context.withheld(lambda: reads.withheld(group.ids)),
                 )
 
@@ -166,6 +169,7 @@ async def _person(user_id: str, caller: Caller, services: Services, query: Perso
         own_id,
         read.names,
         [fact_of(fact) for _, fact in page if fact.source.entity_id in read.group.ids],
+        now_ms=context.now_ms,
         sessions=read.sessions,
         next_cursor=next_cursor,
         meta=page_meta(

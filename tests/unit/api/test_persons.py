@@ -7,6 +7,7 @@ from typing import Any
 from api.browse_schemas import Person
 from api.persons import person_markdown, person_of
 from api.read_schemas import Fact, FactEntity, FactProvenance, PageMeta
+from projections.events import timestamp_ms
 from tests.factories import partly
 
 
@@ -28,6 +29,7 @@ def person(*facts: Fact) -> Person:
         "entity:lena",
         ["cust-lena", "lena"],
         facts,
+        now_ms=timestamp_ms("2026-11-25T09:00:00.000Z"),
         sessions=[],
         next_cursor=None,
         meta=partly(PageMeta),
@@ -61,6 +63,25 @@ def test_the_block_says_what_to_do_what_not_and_what_holds_each_with_its_event()
         "- is lena",
         "- has plan family, since 2026-11-20 [of-family]",
     ]
+
+
+def test_a_wish_stands_under_its_own_heading_in_whatever_order_wishes_came() -> None:
+    later = fact("prefers", "letters by post")
+    lines = person_markdown(person(*FACTS[:2], later), 500).splitlines()
+    assert lines[1:6] == [
+        "### Do",
+        "- invoices as PDF [of-invoices]",
+        "- letters by post [of-letters]",
+        "### Do not",
+        "- calls before noon [of-calls]",
+    ]
+
+
+def test_what_ends_later_holds_until_then() -> None:
+    until_next_year = fact("has_plan", "trial", valid_to="2027-01-01T00:00:00.000Z")
+    known = person(until_next_year, fact("has_plan", "none", expired_at="2026-11-21T00:00:00.000Z"))
+    assert [one.target.name for one in known.facts] == ["trial"]
+    assert [one.target.name for one in known.former] == ["none"]
 
 
 def test_what_does_not_fit_is_left_out_from_the_end() -> None:
