@@ -245,7 +245,10 @@ def why(
         if told:
             show_why(out, document)
         else:
-            out.print("[dim]no such event is in the graph[/dim]")
+            unknown = (
+                "no such event is in the graph" if "head" in body else "nothing is known of it"
+            )
+            out.print(f"[dim]{unknown}[/dim]")
 
     invocation.answer(document, tell)
     return OK if told else FAILED
