@@ -25,6 +25,8 @@ def sends(body: str | bytes, status: int = 200, **headers: str) -> Behaviour:
     data = body.encode() if isinstance(body, str) else body
 
     def behave(handler: Handler) -> None:
+        # Before the first byte: a client asks again while this thread is still on its way out.
+        handler.chat.answered(handler)
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(data)))
         for name, value in headers.items():
@@ -96,7 +98,7 @@ class ChatServer:
     most: int = 0
     url: str = ""
     over: threading.Event = field(default_factory=threading.Event)
-    _now: int = 0
+    _open: set[Handler] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def does(self, *behaviours: Behaviour) -> None:
@@ -111,16 +113,20 @@ class ChatServer:
             self.asked.append(body)
             self.keys.append(handler.headers.get("Authorization"))
             self.paths.append(handler.path)
-            self._now += 1
-            self.most = max(self.most, self._now)
+            self._open.add(handler)
+            self.most = max(self.most, len(self._open))
             behave = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         try:
             behave(handler)
         except OSError:
             pass  # the client did not wait
         finally:
-            with self._lock:
-                self._now -= 1
+            self.answered(handler)
+
+    def answered(self, handler: Handler) -> None:
+        """A request no longer waits."""
+        with self._lock:
+            self._open.discard(handler)
 
 
 class Handler(BaseHTTPRequestHandler):
