@@ -17,7 +17,7 @@ from api.retrieval.channels import Outcome, Subgraph, Work, run_side_by_side
 from api.retrieval.gather import Gathered, Gathering, QueryAnalysis
 from api.retrieval.intent import inferred_intents, path_intents, traversed_intents
 from api.retrieval.pending import pending_nodes
-from api.retrieval.plan import Operator, plan_of
+from api.retrieval.plan import Operator
 from api.retrieval.ranking import (
     BEST_ENTITIES,
     BEST_EVENTS,
@@ -32,9 +32,8 @@ from api.retrieval.ranking import (
     ranking_without_standings,
     with_proactive,
 )
-from api.retrieval.story_answer import StoryAnswer, merged, story_answer
-from api.retrieval.story_lists import list_answer, list_asked
-from api.retrieval.story_terms import stories_asked, story_terms
+from api.retrieval.story_answer import StoryAnswer, merged
+from api.retrieval.telling import Asking, told
 from api.retrieval.walk import Walk
 from api.schemas import Bound
 from api.services import Deadline, ReadContext
@@ -183,26 +182,17 @@ class Retrieval:
 
     def _told(self, analysis: QueryAnalysis, gathered: Gathered, timeout_ms: int) -> StoryAnswer:
         """What the stories say that the best hits are of."""
-        now_ms, query = self._context.now_ms, self._query
-        zone = query.zone()
-        plan = plan_of(query.query, now_ms, zone)
-        if (within := query.within()) is not None:
-            plan = plan.limited(within.since_ms, within.until_ms)
-        terms = story_terms(query.query, plan)
-        reads = self._columns.reads(analysis.scope, timeout_ms)
-        if (wanted := list_asked(query.query, plan, terms, query.session_id)) is not None:
-            listed = reads.listed(wanted)
-            if listed.total:
-                return list_answer(query.query, plan, listed)
-        question = stories_asked(
-            terms,
-            plan,
-            hits=in_turn(gathered.text, gathered.near),
-            vector=gathered.vector,
+        query = self._query
+        asking = Asking(
+            query=query.query,
+            now_ms=self._context.now_ms,
+            zone=query.zone(),
             session_id=query.session_id,
+            within=query.within(),
         )
-        stories = reads.stories(question)
-        return story_answer(stories, terms, plan, now_ms=now_ms, zone=zone)
+        reads = self._columns.reads(analysis.scope, timeout_ms)
+        hits = in_turn(gathered.text, gathered.near)
+        return told(reads, asking, hits=hits, vector=gathered.vector)
 
     def _activated(self, walk: Walk, timeout_ms: int) -> dict[str, float] | None:
         """What spreading activation reaches; None: not in its time, and another method answers."""

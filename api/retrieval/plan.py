@@ -83,6 +83,7 @@ class Plan(NamedTuple):
         session: it asks about the session in which it is asked.
         failed: it asks about something that failed; None: it does not say.
         quoted: the text that it quotes, an error for example; empty: none.
+        needs_day: it names a time of day and no day.
     """
 
     operator: Operator
@@ -92,6 +93,7 @@ class Plan(NamedTuple):
     session: bool = False
     failed: bool | None = None
     quoted: str = ""
+    needs_day: bool = False
 
     def limited(self, since_ms: int | None, until_ms: int | None) -> Plan:
         """The plan with a time that was given, instead of what the question says of it."""
@@ -152,16 +154,19 @@ _SUCCEEDED: Final = re.compile(
 
 
 @lru_cache(maxsize=256)
-def plan_of(query: str, now_ms: int, zone: tzinfo = UTC) -> Plan:
+def plan_of(
+    query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None = None
+) -> Plan:
     """The plan of a question.
 
     Args:
         query: in a person's words; its first MAX_SEARCHED_CHARACTERS count.
         now_ms: the clock that "yesterday" counts from.
         zone: whose midnights days begin at.
+        day_ms: a moment of the day that times of day are of, where it names none; None: of today.
     """
     text = query[:MAX_SEARCHED_CHARACTERS]
-    spans = exact_windows(text, now_ms, zone)
+    spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
     row, confidence = _asked(text, has_time=bool(spans))
     operator = Operator.SEARCH if row is None else row.operator
@@ -175,6 +180,7 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC) -> Plan:
         session=_THIS_SESSION.search(text) is not None,
         failed=_failed(text),
         quoted=quoted,
+        needs_day=not all(span.has_day for span in spans),
     )
 
 
@@ -196,7 +202,8 @@ def _topic(text: str, operator: Operator, spans: tuple[Window, ...]) -> str:
     """The text without what says how it is asked, and without what says when."""
     left = text
     for span in spans:
-        left = left.replace(span.text, " ")
+        for named in filter(None, (span.text, span.beside)):
+            left = left.replace(named, " ")
     for row in _TABLE:
         if row.operator is operator:
             left = row.pattern.sub(_in_gaps, left)

@@ -1,9 +1,11 @@
 """Stretches of time that a question limits its answer to, exactly. Pure.
 
 "Yesterday", "on Sunday", "between 3 and 5 May", "since last week", "in the last 24 hours", "as of
-15 November". A day begins and ends at midnight of a time zone. A date without a year is the last
-one that is not in the future, a weekday the last one before today. (`query_terms.time_spans` finds
-what a question may be about, loosely: people tell of things days later.)
+15 November", "between 9:15 and 9:30", "before noon on Monday". A day begins and ends at midnight of
+a time zone. A date without a year is the last one that is not in the future, a weekday the last one
+before today. A time of day without a day is of the day that is given, else of today; before it is
+from midnight, after it until midnight. (`query_terms.time_spans` finds what a question may be
+about, loosely: people tell of things days later.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
+from api.retrieval.clock_times import Clock, clocks_in
 from api.retrieval.query_terms import DAY, MONTH, MONTH_NUMBERS, MONTHS, YEAR, TimeSpan
 
 MAX_WINDOWS: Final = 8
@@ -29,6 +32,11 @@ _NUMBERS: Final = {
         ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1
     )
 } | {"a": 1, "an": 1, "couple of": 2, "few": 3}
+_HOURS_OF_PART: Final = {
+    "this morning": (0, 12),
+    "this afternoon": (12, 18),
+    "this evening": (18, 24),
+}
 _UNITS: Final = {
     "minute": timedelta(minutes=1),
     "hour": timedelta(hours=1),
@@ -54,18 +62,28 @@ class Window(NamedTuple):
         span: from and up to, milliseconds since the epoch.
         text: as it stands in the question, with "on", "between" and the like.
         is_point: it names a day, a week or the like and not what is before or after it.
+        has_day: it names its day; else that was given.
+        beside: what names its day, where it stands apart.
     """
 
     span: TimeSpan
     text: str
     is_point: bool = True
+    has_day: bool = True
+    beside: str = ""
 
 
 class _Point(NamedTuple):
+    """Attributes: `clock`: a time of that day; `has_day`: that the question names; `beside`: how,
+    where it stands apart."""
+
     first: datetime
     end: datetime
     begin: int
     stop: int
+    clock: Clock | None = None
+    has_day: bool = True
+    beside: str = ""
 
 
 _ISO: Final = _pattern(
@@ -90,22 +108,28 @@ _BETWEEN = re.compile(r"(?:between|from)\s+$", re.IGNORECASE)
 _JOINED = re.compile(r"^\s*(?:and|to|until|till|through|up\s+to|[-–])\s*$", re.IGNORECASE)  # noqa: RUF001
 _SINCE = re.compile(r"(?:since|from|starting(?:\s+on)?)\s+$", re.IGNORECASE)
 _BEFORE = re.compile(r"(?:before|until|till|up\s+to|prior\s+to)\s+$", re.IGNORECASE)
-_AFTER = re.compile(r"after\s+$", re.IGNORECASE)
+_AFTER = re.compile(r"(?:after|past|later\s+than)\s+$", re.IGNORECASE)
+_UNTIL_CLOCK = re.compile(r"(?:by|earlier\s+than)\s+$", re.IGNORECASE)
+_CLOCK_BESIDE = re.compile(r"^,?\s*(?:at|around|about|from|in|on|of|the|\s)*$", re.IGNORECASE)
+"""What may stand between a day and a time of it."""
+_LONGEST_DAY: Final = timedelta(hours=25)
 _ON = re.compile(r"(?:as\s+of|on|in|at|during|within|over|for)\s+(?:the\s+)?$", re.IGNORECASE)
 _ONWARDS = re.compile(r"^\s*(?:on|onwards)(?!\w)", re.IGNORECASE)
 
 
-def exact_windows(text: str, now_ms: int, zone: tzinfo = UTC) -> tuple[Window, ...]:
+def exact_windows(
+    text: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None = None
+) -> tuple[Window, ...]:
     """The windows that a question names, in their order; at most MAX_WINDOWS.
 
     Args:
         text: in English.
         now_ms: the clock.
         zone: whose midnights days begin at.
+        day_ms: a moment of the day that times without one are of; None: of today.
     """
-    now_ms = min(max(now_ms, _FIRST_MS), _LAST_MS)
-    now = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone(zone)
-    points = _points(text, now)
+    now, today = _at(now_ms, zone), _at(now_ms if day_ms is None else day_ms, zone)
+    points = _with_clocks(text, _points(text, now), _midnight(today))
     windows = []
     place = 0
     while place < len(points):
@@ -115,9 +139,22 @@ def exact_windows(text: str, now_ms: int, zone: tzinfo = UTC) -> tuple[Window, .
     return tuple(windows)[:MAX_WINDOWS]
 
 
+def _at(moment_ms: int, zone: tzinfo) -> datetime:
+    moment_ms = min(max(moment_ms, _FIRST_MS), _LAST_MS)
+    return datetime.fromtimestamp(moment_ms / 1_000, UTC).astimezone(zone)
+
+
 def _window(text: str, points: list[_Point], place: int, now: datetime) -> tuple[int, Window]:
     """How many of the points a window takes, and the window that begins with one of them."""
+    taken, window = _taken(text, points, place, now)
     point = points[place]
+    return taken, window._replace(has_day=point.has_day, beside=point.beside)
+
+
+def _taken(text: str, points: list[_Point], place: int, now: datetime) -> tuple[int, Window]:
+    point = points[place]
+    if point.clock is not None and not point.clock.is_part:
+        return _of_clock(text, points, place, now)
     before, behind = text[: point.begin], text[point.stop :]
     if place + 1 < len(points) and (opening := _BETWEEN.search(before)) is not None:
         other = points[place + 1]
@@ -137,6 +174,89 @@ def _window(text: str, points: list[_Point], place: int, now: datetime) -> tuple
     match = _ON.search(before)
     begin = point.begin if match is None else match.start()
     return 1, _made(text, begin, point.stop, first=point.first, end=point.end)
+
+
+def _of_clock(text: str, points: list[_Point], place: int, now: datetime) -> tuple[int, Window]:
+    """The window of a time of day, or of two."""
+    point = points[place]
+    before, day = text[: point.begin], _midnight(point.first)
+    if place + 1 < len(points) and points[place + 1].clock is not None:
+        other = points[place + 1]
+        opening = _BETWEEN.search(before)
+        if _JOINED.match(text[point.stop : other.begin]):
+            begin = point.begin if opening is None else opening.start()
+            end = other.first if _is_hour(other) else other.end
+            if end <= point.first:  # past midnight
+                end += timedelta(days=1)
+            return 2, _made(text, begin, other.stop, first=point.first, end=end)
+    named: dict[str, datetime] = {}
+    match = None
+    if (match := _SINCE.search(before)) is not None:
+        end = now if point.has_day else day + timedelta(days=1)
+        named = {"first": point.first, "end": max(end, point.first)}
+    elif (match := _BEFORE.search(before) or _UNTIL_CLOCK.search(before)) is not None:
+        named = {"first": day, "end": point.first}
+    elif (match := _AFTER.search(before)) is not None:
+        named = {"first": point.first, "end": day + timedelta(days=1)}
+    if match is not None:
+        onwards = _ONWARDS.match(text[point.stop :])
+        stop = point.stop + (onwards.end() if onwards else 0)
+        return 1, _made(text, match.start(), stop, is_point=False, **named)
+    match = _ON.search(before)
+    begin = point.begin if match is None else match.start()
+    return 1, _made(text, begin, point.stop, first=point.first, end=point.end)
+
+
+def _is_hour(point: _Point) -> bool:
+    return point.end - point.first > timedelta(minutes=1)
+
+
+def _with_clocks(text: str, points: list[_Point], today: datetime) -> list[_Point]:
+    """Days with the times that the question names of them; the times alone of `today`."""
+    unread = text
+    for point in points:
+        unread = unread[: point.begin] + "\0" * (point.stop - point.begin) + unread[point.stop :]
+    clocks, days = clocks_in(unread), [point for point in points if _is_day(point)]
+    taken: dict[_Point, None] = {}
+    of_days: list[tuple[Clock, _Point | None]] = []
+    for clock in clocks:
+        day = next((day for day in days if _beside(text, clock, day)), None)
+        of_days.append((clock, day))
+        taken |= {} if day is None else {day: None}
+    alone = days[0] if len(days) == 1 else None
+    timed = [point for point in points if point not in taken]
+    for clock, day in of_days:
+        near = day or next(iter(taken), alone)
+        if near is None and clock.is_part:
+            continue  # "in the morning" of no day may be of every day
+        first = today if near is None else _midnight(near.first)
+        beside = "" if near is None or day is not None else text[near.begin : near.stop]
+        timed.append(
+            _Point(
+                first + clock.first,
+                first + clock.end,
+                min(clock.begin, clock.begin if day is None else day.begin),
+                max(clock.stop, clock.stop if day is None else day.stop),
+                clock=clock,
+                has_day=near is not None,
+                beside=beside if near is alone or near in taken else "",
+            )
+        )
+        if near is not None and near in timed:
+            timed.remove(near)
+    return sorted(timed, key=lambda point: point.begin)
+
+
+def _is_day(point: _Point) -> bool:
+    """Whether a point is a day as a whole, and not an hour or a week."""
+    length = point.end - point.first
+    return timedelta(hours=22) < length <= _LONGEST_DAY and point.first == _midnight(point.first)
+
+
+def _beside(text: str, clock: Clock, day: _Point) -> bool:
+    """Whether a time and a day stand side by side."""
+    first, last = sorted(((clock.begin, clock.stop), (day.begin, day.stop)))
+    return _CLOCK_BESIDE.match(text[first[1] : last[0]]) is not None
 
 
 def _made(
@@ -202,7 +322,8 @@ def _of_name(parts: Mapping[str, str | None], now: datetime) -> Span:
     name = " ".join(str(parts["name"]).lower().split())
     back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(name, 0)
     first = _midnight(now) - timedelta(days=back)
-    return first, first + timedelta(days=1)
+    begins, ends = _HOURS_OF_PART.get(name, (0, 24))
+    return first + timedelta(hours=begins), first + timedelta(hours=ends)
 
 
 def _of_ago(parts: Mapping[str, str | None], now: datetime) -> Span:

@@ -483,6 +483,11 @@ class RemoteReads(ColumnReads):
         answer: Standings = self._ask("standings", wanted)
         return answer
 
+    def last_ms(self, until_ms: int) -> int | None:
+        """When the newest event before a moment occurred."""
+        answer: int | None = self._ask("last_ms", until_ms)
+        return answer
+
     def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""
         answer: Listed = self._ask("listed", question)

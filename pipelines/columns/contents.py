@@ -33,7 +33,7 @@ LISTED: Final = 20
 _MOST_FIELDS: Final = 20
 _MOST_CHARACTERS: Final = 200
 """Of a value that is told."""
-_NAMED: Final = frozenset({"user", "session", "author", "agent", "tool", "status", "kind"})
+_NAMED: Final = frozenset({"user", "session", "author", "agent", "tool", "status", "kind", "type"})
 _STEPS: Final = frozenset({"previous", "following"})
 
 Item = dict[str, Any]

@@ -21,7 +21,7 @@ TEXT_CHARACTERS: Final = 1_000
 """Of an event's text that are compared with a question."""
 PROPERTIES: Final = (
     *("occurred_at", "session_id", "agent_id", "tool_name", "status", "user_id", "kind"),
-    *("importance_hint", "global_position", "text", "speaker", "importance_score", "embedding"),
+    *("event_type", "importance_hint", "global_position", "text", "speaker", "importance_score", "embedding"),
     *("importance_boost", "access_count", "last_accessed_at"),
 )
 """Of an event, that are read from the graph."""
@@ -37,8 +37,8 @@ class Events:
 
     Attributes:
         ids: by row.
-        table: a row each; `user`, `session`, `author`, `agent`, `tool`, `status` and `kind` are
-            numbers of `names`; `score` is the importance that a stage gave, 0 before; `previous`
+        table: a row each; `user`, `session`, `author`, `agent`, `tool`, `status`, `kind` and
+            `type` are numbers of `names`; `score` is the importance that a stage gave, 0 before; `previous`
             and `following` are rows of the session's order; `pending` is whether the graph does
             not have the event yet.
         names: texts that several events share.
@@ -56,7 +56,7 @@ class Events:
                     ("occurred_ms", "position_ms", "position_seq", "accessed_ms"), "i8"
                 ),
                 **dict.fromkeys(("user", "session", "author", "agent", "tool"), "i4"),
-                **dict.fromkeys(("status", "kind"), "i4"),
+                **dict.fromkeys(("status", "kind", "type"), "i4"),
                 **dict.fromkeys(("previous", "following", "accesses", "words"), "i4"),
                 **dict.fromkeys(("importance", "score"), "i2"),
                 "boost": "f4",
@@ -104,6 +104,7 @@ class Events:
             "tool": self.names.number(values["tool_name"]),
             "status": self.names.number(values["status"]),
             "kind": self.names.number(values["kind"]),
+            "type": self.names.number(values["event_type"]),
             "is_enriched": values["text"] is not None,
             "pending": False,
             "stands": True,

@@ -48,6 +48,13 @@ def listed(view: View, question: ListAsked) -> Listed:
     return _told(view, numpy.flatnonzero(chosen), newest_first=question.newest_first)
 
 
+def last_ms(view: View, until_ms: int) -> int | None:
+    """When the newest event that a viewer sees occurred, of those before a moment; None: none."""
+    at_ms = view.tenant.events.table["occurred_ms"]
+    before = at_ms[view.seen & (at_ms < until_ms)]
+    return int(before.max()) if len(before) else None
+
+
 def _saying(view: View, rows: Array, stems: Sequence[str]) -> Bits:
     """Which of the rows say one of the stems, or have it as their status."""
     events = view.tenant.events

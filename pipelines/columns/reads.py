@@ -240,6 +240,13 @@ class ColumnReads(NameReads, Protocol):
         """Events that the viewer sees."""
         ...
 
+    def last_ms(self, until_ms: int) -> int | None:
+        """When the newest event that the viewer sees occurred, of those before a moment.
+
+        Milliseconds since the epoch; None: there is none.
+        """
+        ...
+
     def listed(self, question: ListAsked) -> Listed:
         """All events of a sort, counted, and the first of them."""
         ...

@@ -224,12 +224,12 @@ class Stories(NamedTuple):
     """Events by story and time, an array a column; a place each.
 
     Attributes:
-        authors, tools, users: names by the numbers in the columns.
+        authors, tools, users, types: names by the numbers in the columns.
         facts: about what the question names.
         total: events that the viewer sees.
         holding: how many of those hold each stem.
         story: number of the story.
-        author, tool, user: numbers; -1: none.
+        author, tool, user, type: numbers; -1: none.
         kind: number of KINDS.
         failed: it did not do what it was to do.
         leads_to: place of a failure of another session that it is a cause of; -1: none.
@@ -249,6 +249,7 @@ class Stories(NamedTuple):
     authors: list[str]
     tools: list[str]
     users: list[str]
+    types: list[str]
     facts: list[StoryFact]
     total: int
     holding: Array
@@ -257,6 +258,7 @@ class Stories(NamedTuple):
     author: Array
     tool: Array
     user: Array
+    type: Array
     kind: Array
     failed: Array
     leads_to: Array

@@ -202,7 +202,7 @@ class _Telling:
             None if question.vector is None else numpy.array(question.vector, dtype=numpy.float32)
         )
         unknown = numpy.full(len(rows), numpy.nan)
-        names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user")}
+        names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user", "type")}
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
         spoken = numpy.isin(author, named)
@@ -212,6 +212,7 @@ class _Telling:
             authors=names["author"][0],
             tools=names["tool"][0],
             users=names["user"][0],
+            types=names["type"][0],
             facts=self._facts,
             total=int(self._view.seen.sum()),
             holding=events.texts.holding(question.stems, self._view.seen),
@@ -220,6 +221,7 @@ class _Telling:
             author=names["author"][1],
             tool=names["tool"][1],
             user=names["user"][1],
+            type=names["type"][1],
             kind=kind,
             failed=self._failures[rows],
             leads_to=self._leads(rows),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy
 
 from pipelines.columns.beside import beside
-from pipelines.columns.listing import listed
+from pipelines.columns.listing import last_ms, listed
 from pipelines.columns.names import ColumnNames
 from pipelines.columns.reads import (
     Beside,
@@ -77,6 +77,10 @@ class ViewReads(ColumnNames):
         met = self._view.among(wanted.met, beside=chosen)[: wanted.most_met]
         rows = numpy.union1d(chosen, met).astype(numpy.int32)
         return self._view.standings(rows, stems=wanted.stems, vector=vector)
+
+    def last_ms(self, until_ms: int) -> int | None:
+        """See `ColumnReads`."""
+        return last_ms(self._view, until_ms)
 
     def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""

@@ -351,6 +351,7 @@ ANSWERS: Final[Mapping[str, Form]] = {
     "text_hits": _HITS,
     "vector_hits": _HITS,
     "standings": Form(_pack_standings, _unpack_standings),
+    "last_ms": Form(_plain, _unpack_plain),
     "listed": Form(_plain, _unpack_listed),
     "stories": Form(_pack_stories, _unpack_stories),
     "pending": Form(_plain, _unpack_plain),

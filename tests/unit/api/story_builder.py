@@ -41,6 +41,7 @@ class Told:
         authors, author = _coded([row.get("author", "bot") for row in rows])
         tools, tool = _coded([row.get("tool") for row in rows])
         users, user = _coded([row.get("user") for row in rows])
+        types, type_ = _coded([row.get("type", row["kind"]) for row in rows])
         kind = numpy.array([KINDS.index(row["kind"]) for row in rows])
         acting = {row.get("author", "bot") for row in rows if row["kind"] in TOOL_USE}
         identifiers = [] if self._question is None else self._question.identifiers
@@ -51,6 +52,7 @@ class Told:
             authors=authors,
             tools=tools,
             users=users,
+            types=types,
             facts=self.facts,
             total=len(rows),
             holding=(counts > 0).sum(axis=0),
@@ -64,6 +66,7 @@ class Told:
             author=author,
             tool=tool,
             user=user,
+            type=type_,
             kind=kind,
             failed=numpy.array(
                 [row["kind"] == "failure" or row.get("status") in FAILED for row in rows]
