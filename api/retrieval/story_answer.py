@@ -16,6 +16,7 @@ import numpy
 
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
+from api.retrieval.story_acts import OF_ACTS, is_asked_for
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
@@ -100,6 +101,8 @@ def story_answer(
     confidence = confidence_of(features, scores, plan)
     if plan.operator is Operator.SUMMARY and plan.session and not stories.in_session.any():
         confidence = 0.0  # nothing has happened in it
+    if plan.operator in OF_ACTS and _is_not_done(stories, features, plan, int(order[0])):
+        confidence = 0.0
     evidence = order[:1]
     if plan.operator in _COUNTED:
         evidence = _alike(stories, features, terms, int(order[0]))
@@ -255,11 +258,28 @@ def _value(
     if plan.operator is Operator.TIME:
         at_s = int(stories.occurred_ms[order[0]]) / 1_000
         return datetime.fromtimestamp(at_s, zone).isoformat(timespec="seconds")
-    if plan.operator is Operator.ACTOR and stories.author[order[0]] >= 0:
-        return stories.authors[stories.author[order[0]]]
+    if plan.operator is Operator.ACTOR:
+        return _actor(stories, int(order[0]))
     if plan.operator is Operator.PROFILE and features.profile:
         return [f"{relation_words(one.relation)} {one.value}" for one in features.profile]
     return None
+
+
+def _is_not_done(stories: Stories, features: Features, plan: Plan, best: int) -> bool:
+    """Whether what is asked about was tried, or asked for, and is not known to be done."""
+    if features.acts.done:
+        return False
+    asked_for = stories.type[best] >= 0 and is_asked_for(stories.types[stories.type[best]])
+    return features.acts.not_done or (plan.operator is Operator.TIME and asked_for)
+
+
+def _actor(stories: Stories, best: int) -> str | None:
+    """Who did it: of a call and of what came of it, who called the tool."""
+    if stories.tool[best] >= 0:
+        agent = int(stories.agent[best])
+        return stories.agents[agent] if agent >= 0 else None
+    author = int(stories.author[best])
+    return stories.authors[author] if author >= 0 else None
 
 
 def merged(ranked: Sequence[Ranked], answer: StoryAnswer, weights: DecayWeights) -> list[Ranked]:

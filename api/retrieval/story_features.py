@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import Operator, Plan
+from api.retrieval.story_acts import Acts, acts_asked
 from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
@@ -35,6 +36,7 @@ _FADING_MS: Final = 6 * DAY_MS
 _MARKS_ENOUGH: Final = 2
 _FAR: Final = 99
 _STEPS: Final = 4
+_OF_AN_ACT: Final = (Operator.TIME, Operator.ACTOR)
 
 
 class Features(NamedTuple):
@@ -55,6 +57,7 @@ class Features(NamedTuple):
         facts: that the question asks for without a doubt, the best first.
         profile: facts of somebody of whom all is asked, the newest first.
         within: whether an event can answer at all, by event.
+        acts: that the question asks about.
     """
 
     names: tuple[str, ...]
@@ -71,6 +74,12 @@ class Features(NamedTuple):
     facts: Sequence[StoryFact]
     profile: Sequence[StoryFact]
     within: Array
+    acts: Acts
+
+    @property
+    def is_an_act(self) -> bool:
+        """Whether `within` is the act that the question asks about."""
+        return bool(self.acts.done) and int(self.within.sum()) == 1
 
     def column(self, name: str) -> Array:
         """A feature of all events."""
@@ -133,6 +142,7 @@ class _Making:
         is_bare = self._is_bare()
         at_ms = self._until_ms() - 1
         facts = facts_asked(self._told.facts, self._terms, self._plan, at_ms)
+        acts = acts_asked(self._told, self.roles, self._terms, self._plan)
         return Features(
             names=names,
             matrix=numpy.stack([self._columns[name] for name in names], axis=1),
@@ -147,8 +157,16 @@ class _Making:
             asserting=asserting,
             facts=facts,
             profile=facts_of_named(self._told.facts, self._terms, self._plan, at_ms),
-            within=within_limits(self._told, self.roles, self._plan, facts, is_bare=is_bare),
+            within=self._within(acts, facts, is_bare=is_bare),
+            acts=acts,
         )
+
+    def _within(self, acts: Acts, facts: Sequence[StoryFact], *, is_bare: bool) -> Array:
+        if self._plan.operator in _OF_AN_ACT and (meant := acts.meant(self._terms)) is not None:
+            only = numpy.zeros(self._count, dtype=bool)
+            only[acts.done[meant]] = True
+            return only
+        return within_limits(self._told, self.roles, self._plan, facts, is_bare=is_bare)
 
     def _is_bare(self) -> bool:
         return bool(self._told.named.any()) and not set(self._terms.words) - self._names()

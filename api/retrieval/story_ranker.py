@@ -35,6 +35,10 @@ BEYOND_LIMITS: Final = -4.0
 """Of a score, where an event cannot answer: what is alike stands behind what is asked for."""
 
 
+BEYOND_AN_ACT: Final = -40.0
+"""Likewise where exactly one act has the verb and the object of the question."""
+
+
 class Model(NamedTuple):
     """Weights by feature, and of the judge.
 
@@ -80,7 +84,8 @@ def story_scores(features: Features, plan: Plan, chosen: Model | None = None) ->
     if features.names != chosen.features:
         raise ValueError("the ranker was trained on other features: make train-ranker")
     scores = features.matrix @ _weights(chosen, plan)
-    return numpy.asarray(scores + numpy.where(features.within, 0.0, BEYOND_LIMITS))
+    beyond = BEYOND_AN_ACT if features.is_an_act else BEYOND_LIMITS
+    return numpy.asarray(scores + numpy.where(features.within, 0.0, beyond))
 
 
 def _weights(chosen: Model, plan: Plan) -> Array:

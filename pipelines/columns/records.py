@@ -224,12 +224,12 @@ class Stories(NamedTuple):
     """Events by story and time, an array a column; a place each.
 
     Attributes:
-        authors, tools, users, types: names by the numbers in the columns.
+        authors, agents, tools, users, types: names by the numbers in the columns.
         facts: about what the question names.
         total: events that the viewer sees.
         holding: how many of those hold each stem.
         story: number of the story.
-        author, tool, user, type: numbers; -1: none.
+        author, agent, tool, user, type: numbers; -1: none.
         kind: number of KINDS.
         failed: it did not do what it was to do.
         leads_to: place of a failure of another session that it is a cause of; -1: none.
@@ -247,6 +247,7 @@ class Stories(NamedTuple):
 
     ids: list[str]
     authors: list[str]
+    agents: list[str]
     tools: list[str]
     users: list[str]
     types: list[str]
@@ -256,6 +257,7 @@ class Stories(NamedTuple):
     story: Array
     occurred_ms: Array
     author: Array
+    agent: Array
     tool: Array
     user: Array
     type: Array

@@ -202,7 +202,7 @@ class _Telling:
             None if question.vector is None else numpy.array(question.vector, dtype=numpy.float32)
         )
         unknown = numpy.full(len(rows), numpy.nan)
-        names = {name: self._coded(table[name][rows]) for name in ("author", "tool", "user", "type")}
+        names = {name: self._coded(table[name][rows]) for name in ("author", "agent", "tool", "user", "type")}
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
         spoken = numpy.isin(author, named)
@@ -210,6 +210,7 @@ class _Telling:
         return Stories(
             ids=[events.ids[row] for row in rows.tolist()],
             authors=names["author"][0],
+            agents=names["agent"][0],
             tools=names["tool"][0],
             users=names["user"][0],
             types=names["type"][0],
@@ -219,6 +220,7 @@ class _Telling:
             story=story,
             occurred_ms=table["occurred_ms"][rows],
             author=names["author"][1],
+            agent=names["agent"][1],
             tool=names["tool"][1],
             user=names["user"][1],
             type=names["type"][1],

@@ -39,6 +39,7 @@ class Told:
             said_stems(row.get("author", "bot"), row.get("tool", ""), row["text"]) for row in rows
         ]
         authors, author = _coded([row.get("author", "bot") for row in rows])
+        agents, agent = _coded([row.get("agent", row.get("author", "bot")) for row in rows])
         tools, tool = _coded([row.get("tool") for row in rows])
         users, user = _coded([row.get("user") for row in rows])
         types, type_ = _coded([row.get("type", row["kind"]) for row in rows])
@@ -50,6 +51,7 @@ class Told:
         return Stories(
             ids=[row.get("id", f"{number}") for number, row in enumerate(rows)],
             authors=authors,
+            agents=agents,
             tools=tools,
             users=users,
             types=types,
@@ -64,6 +66,7 @@ class Told:
                 ]
             ),
             author=author,
+            agent=agent,
             tool=tool,
             user=user,
             type=type_,
