@@ -63,6 +63,9 @@ def answer_of(story: StoryAnswer, response: AtlasResponse, summary: str | None) 
         value = summary
     if not story.decides and value is None:
         evidence = list(events)[:1]
+    if value is None and story.type == "list":
+        shown = filter(None, (events.get(one) for one in evidence))
+        value = list(filter(None, map(_summary, shown)))
     if value is None and evidence and (first := events.get(evidence[0])) is not None:
         told = [first]
         if story.plan.operator is Operator.CAUSE:

@@ -68,6 +68,8 @@ class Operator(StrEnum):
     """Earlier cases of an error."""
     PROMISE = "promise"
     """What was promised and is not done yet."""
+    OPEN = "open"
+    """What was opened or asked for, and is not closed."""
     SUMMARY = "summary"
     """A session as a whole."""
 
@@ -204,11 +206,14 @@ def _topic(text: str, operator: Operator, spans: tuple[Window, ...]) -> str:
     for span in spans:
         for named in filter(None, (span.text, span.beside)):
             left = left.replace(named, " ")
+    timeless = left
     for row in _TABLE:
         if row.operator is operator:
             left = row.pattern.sub(_in_gaps, left)
     left = " ".join(left.split()).strip(" ?.!,:;")
-    return left if re.search(r"\w{2}", left) else " ".join(text.split())
+    if re.search(r"\w{2}", left):
+        return left
+    return " ".join((timeless if re.search(r"\w{2}", timeless) else text).split())
 
 
 def _in_gaps(match: re.Match[str]) -> str:

@@ -19,6 +19,10 @@ _NEAR = r"(?:right|just|immediately|directly|shortly|straight|soon)"
 _WORK = r"(?:work(?:ed|s|ing)?|go(?:ne|es)?\s+through|went\s+through|succeed(?:ed)?|pass(?:ed)?|run(?:ning)?|done|finished|completed|sorted|settled)"
 _GO = r"(?:happen(?:ed|s|ing)?|went\s+on|going\s+on|goes\s+on|gone\s+on|t(?:ook|ake|aken)\s+place|occur(?:red|s)?|was\s+up|did\s+we\s+do|did\s+\w+(?:\s+\w+)?\s+do|was\s+done|got\s+done|was\s+worked\s+on)"
 
+_UNFINISHED = r"(?:open|outstanding|pending|unresolved|unfinished|unanswered|incomplete|undone|left\s+(?:open|undone)|in\s+progress|not\s+(?:yet\s+)?(?:done|closed|resolved|finished|completed|settled|answered))"
+_ABOUT = r"(?:for|with|of|on|about|from|by)"
+_YET = r"yet|so\s+far|right\s+now|now|at\s+the\s+moment|today"
+
 ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
     (
         "similar",
@@ -78,6 +82,31 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
             r"what\s+(?:happened|went\s+on|was\s+going\s+on|came\s+out|did\s+we\s+do|was\s+discussed)\s+(?:in|of|during)\s+(?:the\s+|this\s+)?(?:session|conversation|chat|thread|run)",
             r"^\W*what\s+(?:has\s+)?happened(?:\s+(?:here|so\s+far))?\W*$",
             r"tl;?dr|in\s+a\s+nutshell",
+        ),
+    ),
+    (
+        "promise",
+        1.17,
+        (
+            r"what\s+(?:did|have|has|had)\s+(?:we|the\s+agents?|you|i|they|our\s+\w+|somebody|someone)\s+(?:ever\s+)?(?:promise[d]?|commit(?:ted)?(?:\s+to)?|pledge[d]?)(?:\s+(?:to|for))?",
+            r"(?:which|what|any|are\s+there\s+any)\s+(?:open\s+|unkept\s+|outstanding\s+|broken\s+)?(?:commitments?|promises?|pledges?)(?:\s+(?:to|for|is|are|was|were|made|we\s+made|do\s+we\s+have))*",
+        ),
+    ),
+    (
+        "open",
+        1.16,
+        (
+            rf"^\W*(?:is|are|was|were)\s+(?:there\s+)?(?:still\s+)?(?:anything|something|nothing)(?:\s+(?:else|still|currently|yet|left))*\s+{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
+            rf"^\W*(?:is|are)\s+there\s+(?:still\s+)?(?:any|some)\s+(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
+            rf"^\W*(?:is|are)\s+(?:there\s+)?(?:still\s+)?(?:any|some)\s+.*?\s(?:that\s+(?:is|are)\s+)?(?:still\s+)?{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
+            r"^\W*(?:is|are)\s+(?:there\s+)?(?:anything|something)\s+(?:left|remaining|still)\s+to\s+(?:do|be\s+done|finish|settle)\s*\??$",
+            rf"^\W*what(?:\s+(?:all|else))?\s+(?:is|are|remains?|stays?)\s+(?:still\s+|currently\s+|left\s+)*{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
+            rf"^\W*(?:which|what|how\s+many)\s+.*?\s(?:is|are|remains?)\s+(?:still\s+|currently\s+|left\s+)*{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s*$|\s*\?|\s+{_ABOUT})",
+            rf"^\W*(?:list|show(?:\s+me)?|give\s+me|name|what\s+are|any)\s+(?:all\s+)?(?:the\s+|our\s+|my\s+)?(?:still\s+)?{_UNFINISHED}(?=\s+\w)",
+            rf"^\W*(?:is|are)\s+.*?\sstill\s+{_UNFINISHED}(?:\s+(?:{_YET}))?(?:\s+{_ABOUT})?",
+            r"^\W*(?:is|are)\s+.*?\s(?:outstanding|pending|unresolved|unfinished|unanswered|incomplete)\W*$",
+            r"^\W*(?:what|which)\s+.*?(?:has|have)\s+not\s+(?:yet\s+)?been\s+(?:done|finished|closed|resolved|settled|completed|answered)(?:\s+(?:yet|so\s+far))?",
+            r"^\W*(?:what|which)\s+.*?(?:is|are)\s+not\s+(?:done|finished|closed|resolved|settled|completed|answered)\s+(?:yet|so\s+far)",
         ),
     ),
     (

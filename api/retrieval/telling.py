@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from typing import NamedTuple
 
-from api.retrieval.plan import Plan, plan_of
+from api.retrieval.open_answer import open_answer, open_asked, otherwise_meant
+from api.retrieval.plan import Operator, Plan, plan_of
 from api.retrieval.story_answer import StoryAnswer, story_answer
 from api.retrieval.story_lists import list_answer, list_asked
 from api.retrieval.story_terms import stories_asked, story_terms
@@ -48,6 +49,12 @@ def told(
         GraphUnavailable: nobody holds the columns.
     """
     plan = planned(reads, asking)
+    if plan.operator is Operator.OPEN:
+        wished = open_asked(plan)
+        answer = open_answer(asking.query, plan, wished, reads.open_things(wished))
+        if answer is not None:
+            return answer
+        plan = otherwise_meant(plan)
     terms = story_terms(asking.query, plan)
     wanted = list_asked(asking.query, plan, terms, asking.session_id)
     if wanted is not None:

@@ -29,6 +29,8 @@ from pipelines.columns.records import (
     Finding,
     ListAsked,
     Listed,
+    OpenAsked,
+    OpenThings,
     Standings,
     Steps,
     Stories,
@@ -491,6 +493,11 @@ class RemoteReads(ColumnReads):
     def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""
         answer: Listed = self._ask("listed", question)
+        return answer
+
+    def open_things(self, question: OpenAsked) -> OpenThings:
+        """What was opened and is not known to be closed."""
+        answer: OpenThings = self._ask("open_things", question)
         return answer
 
     def stories(self, question: StoriesAsked) -> Stories:

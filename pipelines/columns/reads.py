@@ -12,6 +12,8 @@ from pipelines.columns.records import (
     Array,
     ListAsked,
     Listed,
+    OpenAsked,
+    OpenThings,
     Standings,
     Steps,
     Stories,
@@ -249,6 +251,10 @@ class ColumnReads(NameReads, Protocol):
 
     def listed(self, question: ListAsked) -> Listed:
         """All events of a sort, counted, and the first of them."""
+        ...
+
+    def open_things(self, question: OpenAsked) -> OpenThings:
+        """What was opened and is not known to be closed."""
         ...
 
     def stories(self, question: StoriesAsked) -> Stories:

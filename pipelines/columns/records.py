@@ -185,6 +185,30 @@ class Listed(NamedTuple):
     tools: list[tuple[str, int]]
 
 
+class OpenAsked(NamedTuple):
+    """What is asked for of what is not closed.
+
+    Attributes:
+        stems: of the words that each holds, in its text, its kind or whose it is; empty: any.
+        windows: stretches of time in which it was opened; empty: ever.
+    """
+
+    stems: Sequence[str] = ()
+    windows: Sequence[tuple[int, int]] = ()
+
+
+class OpenThings(NamedTuple):
+    """What was opened.
+
+    Attributes:
+        ids: of the events that opened what is not closed, in order of time.
+        closed: of those that closed the rest.
+    """
+
+    ids: list[str]
+    closed: list[str]
+
+
 class StoriesAsked(NamedTuple):
     """What a question looks for.
 

@@ -9,6 +9,7 @@ import numpy
 from pipelines.columns.beside import beside
 from pipelines.columns.listing import last_ms, listed
 from pipelines.columns.names import ColumnNames
+from pipelines.columns.open_things import open_things
 from pipelines.columns.reads import (
     Beside,
     Mentions,
@@ -22,6 +23,8 @@ from pipelines.columns.records import (
     Array,
     ListAsked,
     Listed,
+    OpenAsked,
+    OpenThings,
     Standings,
     Steps,
     Stories,
@@ -85,6 +88,10 @@ class ViewReads(ColumnNames):
     def listed(self, question: ListAsked) -> Listed:
         """See `ColumnReads`."""
         return listed(self._view, question)
+
+    def open_things(self, question: OpenAsked) -> OpenThings:
+        """See `ColumnReads`."""
+        return open_things(self._view, question)
 
     def stories(self, question: StoriesAsked) -> Stories:
         """The stories that a question may be answered from."""

@@ -31,6 +31,8 @@ from pipelines.columns.records import (
     Finding,
     ListAsked,
     Listed,
+    OpenAsked,
+    OpenThings,
     Standings,
     Steps,
     Stories,
@@ -163,6 +165,7 @@ _RECORDS: Final[Mapping[str, Sequence[Callable[..., Any]]]] = {
     "sessions": (SessionsAsked,),
     "standings": (Wanted,),
     "listed": (ListAsked,),
+    "open_things": (OpenAsked,),
     "stories": (StoriesAsked,),
     "beside": (Beside, Least),
 }
@@ -270,6 +273,10 @@ def _unpack_listed(answer: Any, _: list[Array]) -> Listed:
     return Listed(ids, total, [(tool, count) for tool, count in tools])
 
 
+def _unpack_open_things(answer: Any, _: list[Array]) -> OpenThings:
+    return OpenThings(*answer)
+
+
 def _pack_stories(stories: Stories) -> Packed:
     values: tuple[Any, ...] = stories
     return values[:_NAMES_OF_STORIES], values[_NAMES_OF_STORIES:]
@@ -353,6 +360,7 @@ ANSWERS: Final[Mapping[str, Form]] = {
     "standings": Form(_pack_standings, _unpack_standings),
     "last_ms": Form(_plain, _unpack_plain),
     "listed": Form(_plain, _unpack_listed),
+    "open_things": Form(_plain, _unpack_open_things),
     "stories": Form(_pack_stories, _unpack_stories),
     "pending": Form(_plain, _unpack_plain),
     "vectors": Form(_pack_array, _unpack_array),

@@ -17,6 +17,7 @@ import numpy
 import orjson
 
 from api.retrieval.gather import CHANNEL_HITS, MAX_NAMES
+from api.retrieval.open_answer import otherwise_meant
 from api.retrieval.plan import Plan, plan_of
 from api.retrieval.query_terms import QueryTerms, name_terms, query_terms
 from api.retrieval.ranking import in_turn
@@ -134,7 +135,7 @@ def _found(question: Row, reads: ViewReads, terms: QueryTerms, models: Models) -
     text = reads.text_hits(terms.stems, CHANNEL_HITS).shown
     near = reads.vector_hits(vector, CHANNEL_HITS).shown
     now_ms = timestamp_ms(question["asked_at"])
-    plan = plan_of(question["question"], now_ms)
+    plan = otherwise_meant(plan_of(question["question"], now_ms))
     wanted = story_terms(question["question"], plan)
     stories = reads.stories(
         stories_asked(
