@@ -1,4 +1,4 @@
-"""Times of day that a question names: "9:15", "10am", "half past two", "noon", "in the morning". Pure.
+"""Times of day that a question names: "9:15", "10am", "half past two", "noon", "morning". Pure.
 
 A time of day needs a day: `time_windows` takes the one that the question names, else the one that
 it is given. Hours without minutes are an hour when something is *at* them, and a moment when it is
@@ -40,7 +40,8 @@ _CLOCK: Final = re.compile(
     re.IGNORECASE,
 )
 _BARE_FIRST: Final = re.compile(
-    rf"(?<=between )(?P<bare>{_HOUR})(?=\s+and\s+)|(?<=from )(?P<bare_from>{_HOUR})(?=\s+(?:to|until|till)\s+)"
+    rf"(?<=between )(?P<bare>{_HOUR})(?=\s+and\s+)"
+    rf"|(?<=from )(?P<bare_from>{_HOUR})(?=\s+(?:to|until|till)\s+)"
     rf"|(?<![\w:.-])(?P<bare_dash>\d{{1,2}})(?=\s*[-–]\s*$)",  # noqa: RUF001
     re.IGNORECASE,
 )

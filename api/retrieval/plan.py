@@ -156,9 +156,7 @@ _SUCCEEDED: Final = re.compile(
 
 
 @lru_cache(maxsize=256)
-def plan_of(
-    query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None = None
-) -> Plan:
+def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None = None) -> Plan:
     """The plan of a question.
 
     Args:

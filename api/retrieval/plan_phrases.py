@@ -144,7 +144,7 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         1.11,
         (
             r"(?:as\s+of|back\s+(?:on|in|to)|as\s+it\s+(?:was|stood)\s+on)",
-            r"(?:what|which(?:\s+\w+)?)\s+(?:was|were)\s+(?:the|his|her|their|our|my|its)",
+            r"(?:what|which(?:\s+\w+)?)\s+(?:was|were)\s+(?:the|his|her|their|our|my|its)(?!\s+(?:very\s+)?(?:first|last|latest|earliest|newest)\b)",
             r"(?:what|which)\s+(?:value|setting|state|one)?\s*did\s+.*\bhave(?:\s+(?:on|in|at))?",
             r"what\s+did\s+we\s+have\s+as",
             r"if\s+i\s+look\s+back(?:\s+to)?",
@@ -311,6 +311,11 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         ),
     ),
     (
+        "value",
+        0.99,
+        (r"^\W*who\s+(?:is|are)\s+the(?=\s+\w+(?:\s+\w+)?\s+(?:of|for)\s)",),
+    ),
+    (
         "actor",
         0.98,
         (
@@ -346,6 +351,8 @@ ROWS: Final[tuple[tuple[str, float, tuple[str, ...]], ...]] = (
         "value",
         0.9,
         (
+            r"^\W*(?:what|which)(?=\s+\w+(?:\s+\w+)?\s+(?:has|have)\s+(?:the\s+)?(?!been\b)\S+(?:\s+\S+)?\W*$)",
+            r"^\W*(?:what|which)\s+.*?\s(?:does|do)\s+.*?\shave\W*$",
             r"(?:what|which)\s+(?:value|setting|state|status|one)\s+(?:does|do|has|have|is)\b(?:.*?\bhave)?(?:\s+(?:at\s+present|now|today|currently))?",
             r"(?:what\s+is|what's|what\s+are|where\s+is|which\s+is|how\s+(?:old|big|large|high|much)\s+is)(?:\s+(?:the\s+)?(?:current|present|actual|valid))?",
             r"(?:remind\s+me\s+of|i\s+need|give\s+me|look\s+up)(?=\s+(?:the|his|her|their|our|my))",

@@ -22,7 +22,7 @@ from enrichment.stems import stem, stem_in, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
 from pipelines.columns.records import KINDS, Array, Stories
 
-OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR, Operator.COUNT))
+OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
 """Operators that may ask about what was done."""
 _RESULT: Final = KINDS.index(EventKind.RESULT)
 _COVERED: Final = 0.6
@@ -56,8 +56,8 @@ class Acts(NamedTuple):
 
     Attributes:
         done: places of the acts that fit best, in order of time.
-        not_done: there are none, and a call that fits failed, something that fits was only asked for,
-            or nobody ever named the object.
+        not_done: there are none, and a call that fits failed, something that fits was only asked
+            for, or nobody ever named the object.
     """
 
     done: tuple[int, ...]
@@ -156,8 +156,9 @@ def calls_of(stories: Stories, roles: Roles) -> list[int]:
 
 def _of_tool(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Stems of the verb of a tool, and of its other words."""
-    words = words_in(_SEGMENT.split(_apart(name))[-1].lower()) or [""]
-    return frozenset((stem_in(words[0]),)), frozenset(map(stem_in, words_in(_apart(name).lower())))
+    return frozenset((stem_in(first_word(name)),)), frozenset(
+        map(stem_in, words_in(_apart(name).lower()))
+    )
 
 
 def _of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
@@ -182,9 +183,7 @@ def _is_verb(asked: str, act: _Act) -> bool:
         return True
     least, more = _NOMINAL
     return len(asked) >= least and any(
-        verb.endswith("-")
-        and verb.startswith(asked)
-        and len(verb) - 1 - len(asked) <= more
+        verb.endswith("-") and verb.startswith(asked) and len(verb) - 1 - len(asked) <= more
         for verb in act.verbs
     )
 
@@ -226,7 +225,12 @@ def is_asked_for(event_type: str) -> bool:
     return bool(_of_type(event_type)[2])
 
 
-def is_reader(name: str) -> bool:
+def first_word(tool: str) -> str:
+    """The word of a tool's name that says what it does; empty: it has none."""
+    words = words_in(_SEGMENT.split(_apart(tool))[-1].lower())
+    return words[0] if words else ""
+
+
+def is_reader(tool: str) -> bool:
     """Whether a tool only looks, by its name."""
-    words = words_in(_SEGMENT.split(_apart(name))[-1].lower())
-    return bool(words) and words[0] in READ_VERBS
+    return first_word(tool) in READ_VERBS

@@ -17,10 +17,11 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_acts import OF_ACTS, is_asked_for
+from api.retrieval.story_evidence import asks_for_all, happened, recorded, stating
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
-from api.retrieval.story_terms import StoryTerms
+from api.retrieval.story_terms import VALUES, StoryTerms
 from consolidation.decay import DecayWeights
 from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import relation_words
@@ -41,6 +42,8 @@ _ALIKE: Final = 0.75
 _ALIKE_ATTEMPT: Final = 0.8
 """Likewise of the words that are said by its tool in its story, or, without a tool, by others."""
 _COUNTED: Final = frozenset((Operator.COUNT, Operator.USERS))
+_LISTED: Final = frozenset((Operator.PROFILE, Operator.WINDOW))
+"""What they ask for is all of it."""
 _TYPES: Final[Mapping[Operator, AnswerType]] = {
     Operator.COUNT: "count",
     Operator.USERS: "list",
@@ -101,19 +104,10 @@ def story_answer(
     confidence = confidence_of(features, scores, plan)
     if plan.operator is Operator.SUMMARY and plan.session and not stories.in_session.any():
         confidence = 0.0  # nothing has happened in it
-    if plan.operator in OF_ACTS and _is_not_done(stories, features, plan, int(order[0])):
-        confidence = 0.0
-    evidence = order[:1]
-    if plan.operator in _COUNTED:
-        evidence = _alike(stories, features, terms, int(order[0]))
-        if plan.operator is Operator.USERS:
-            evidence = _first_of_each(stories, evidence)
-        order = _in_front(evidence, order)
-    elif plan.operator is Operator.PROFILE and features.profile:
-        saying = {fact.event_id for fact in features.profile}
-        evidence = numpy.flatnonzero([one in saying for one in stories.ids])
-    elif plan.operator is Operator.CALLS:
-        evidence = _calls_of(stories, features, int(order[0]))
+    proof = _proof(stories, features, terms, plan, order)
+    order, evidence = proof.order, proof.evidence
+    if proof.is_known is not None:
+        confidence = plan.confidence if proof.is_known else 0.0
     gap = numpy.maximum(0.0, scores[order].max() - scores[order]) / SCORE_SPREAD
     worth = numpy.minimum.accumulate(confidence * numpy.exp(-gap))
     ids = [stories.ids[place] for place in order.tolist()]
@@ -124,7 +118,7 @@ def story_answer(
         confidence=confidence,
         order=ids,
         relevance=dict(zip(ids, worth.tolist(), strict=True)),
-        type="list" if features.profile else _type(plan),
+        type="list" if plan.operator in _LISTED else _type(plan),
         value=_value(stories, features, plan, order, evidence=evidence, zone=zone),
         evidence=[stories.ids[place] for place in evidence.tolist()],
         decides=decides,
@@ -133,6 +127,59 @@ def story_answer(
             for place in order[: MAX_EXPLAINED if decides else 0].tolist()
         },
     )
+
+
+class _Proof(NamedTuple):
+    """What proves an answer.
+
+    Attributes:
+        order: of all places, what proves it in front where that decides.
+        evidence: places.
+        is_known: it is for certain, or for certain not; None: the judge says.
+    """
+
+    order: Array
+    evidence: Array
+    is_known: bool | None = None
+
+
+def _proof(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, order: Array
+) -> _Proof:
+    operator, best = plan.operator, int(order[0])
+    if operator in OF_ACTS and _is_not_done(stories, features, plan, best):
+        return _Proof(order, order[:1], is_known=False)
+    if operator in _COUNTED:
+        evidence = _alike(stories, features, terms, best)
+        if operator is Operator.USERS:
+            evidence = _first_of_each(stories, evidence)
+        return _Proof(_in_front(evidence, order), evidence)
+    if operator is Operator.PROFILE and features.profile:
+        saying = {fact.event_id for fact in features.profile}
+        return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
+    if operator is Operator.PROFILE:
+        return _Proof(order, recorded(stories, features, terms, order))
+    if operator is Operator.CALLS:
+        return _Proof(order, _calls_of(stories, features, best))
+    if operator is Operator.WINDOW and plan.spans:
+        return _of_time(stories, features, terms, plan, order)
+    if operator in VALUES and not features.facts:
+        found = stating(stories, features, terms)
+        if found is not None and not found.states[best]:
+            if not found.about[best]:
+                order = _in_front(order[found.states[order]][:1], order)
+            return _Proof(order, order[:1], is_known=None if found.states.any() else False)
+    return _Proof(order, order[:1])
+
+
+def _of_time(
+    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, order: Array
+) -> _Proof:
+    evidence = happened(stories, plan, order)
+    if not len(evidence):
+        return _Proof(order, order[:1], is_known=False)
+    known = True if asks_for_all(features, stories, terms) else None
+    return _Proof(order, evidence, is_known=known)
 
 
 def _empty(plan: Plan) -> StoryAnswer:

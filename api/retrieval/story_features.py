@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy
 
 from api.retrieval.plan import Operator, Plan
-from api.retrieval.story_acts import Acts, acts_asked
+from api.retrieval.story_acts import OF_ACTS, Acts, acts_asked
 from api.retrieval.story_limits import facts_asked, facts_of_named, in_time, within_limits
 from api.retrieval.story_roles import Roles, roles_of
 from api.retrieval.story_terms import StoryTerms
@@ -36,7 +36,6 @@ _FADING_MS: Final = 6 * DAY_MS
 _MARKS_ENOUGH: Final = 2
 _FAR: Final = 99
 _STEPS: Final = 4
-_OF_AN_ACT: Final = (Operator.TIME, Operator.ACTOR)
 
 
 class Features(NamedTuple):
@@ -162,7 +161,7 @@ class _Making:
         )
 
     def _within(self, acts: Acts, facts: Sequence[StoryFact], *, is_bare: bool) -> Array:
-        if self._plan.operator in _OF_AN_ACT and (meant := acts.meant(self._terms)) is not None:
+        if self._plan.operator in OF_ACTS and (meant := acts.meant(self._terms)) is not None:
             only = numpy.zeros(self._count, dtype=bool)
             only[acts.done[meant]] = True
             return only

@@ -74,8 +74,7 @@ class Window(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """Attributes: `clock`: a time of that day; `has_day`: that the question names; `beside`: how,
-    where it stands apart."""
+    """A day or the like, or a time of it (`clock`); `beside` names a day that stands apart."""
 
     first: datetime
     end: datetime

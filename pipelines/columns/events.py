@@ -21,7 +21,15 @@ TEXT_CHARACTERS: Final = 1_000
 """Of an event's text that are compared with a question."""
 PROPERTIES: Final = (
     *("occurred_at", "session_id", "agent_id", "tool_name", "status", "user_id", "kind"),
-    *("event_type", "importance_hint", "global_position", "text", "speaker", "importance_score", "embedding"),
+    *(
+        "event_type",
+        "importance_hint",
+        "global_position",
+        "text",
+        "speaker",
+        "importance_score",
+        "embedding",
+    ),
     *("importance_boost", "access_count", "last_accessed_at"),
 )
 """Of an event, that are read from the graph."""
@@ -38,9 +46,9 @@ class Events:
     Attributes:
         ids: by row.
         table: a row each; `user`, `session`, `author`, `agent`, `tool`, `status`, `kind` and
-            `type` are numbers of `names`; `score` is the importance that a stage gave, 0 before; `previous`
-            and `following` are rows of the session's order; `pending` is whether the graph does
-            not have the event yet.
+            `type` are numbers of `names`; `score` is the importance that a stage gave, 0 before;
+            `previous` and `following` are rows of the session's order; `pending` is whether the
+            graph does not have the event yet.
         names: texts that several events share.
     """
 

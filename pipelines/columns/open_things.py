@@ -1,16 +1,17 @@
 """What was opened and is not known to be closed: tickets, tasks, approvals, whatever is asked for.
 
-1. *Opened* is what an event's type says (`task.created`, `approval.requested`), and what a tool that
-   opens things has made (`open_ticket`), once it succeeded. What only some things need (`created`,
-   `started`) counts for things that are there to be finished (`THINGS`), and for such as are ever
-   closed here.
+1. *Opened* is what an event's type says (`task.created`, `approval.requested`), and what a tool
+   that opens things has made (`open_ticket`), once it succeeded. What only some things need
+   (`created`, `started`) counts for things that are there to be finished (`THINGS`), and for such
+   as are ever closed here.
 2. *Closed* is a thing of the same noun by a later event: one whose type or tool says so
-   (`task.completed`, `close_ticket`), or that says a word of it (`update_ticket`, `state: resolved`).
+   (`task.completed`, `close_ticket`), or that says a word of it (`update_ticket` with
+   `state: resolved`).
 3. A thing that is opened and shares an identifier with an open one of its noun goes on by another
    word: a ticket is opened, then assigned.
-4. Which of several: the one that shares most identifiers with what closed it, rare ones first; where
-   it shares none, the newest of the same session. Identifiers of a call and of its result are one's
-   own. One event closes one thing.
+4. Which of several: the one that shares most identifiers with what closed it, rare ones first;
+   where it shares none, the newest of the same session. Identifiers of a call and of its result are
+   one's own. One event closes one thing.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import numpy
 from enrichment.event_kinds import EventKind
 from enrichment.stems import stem, stem_in, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
-from pipelines.columns.listing import failures, in_windows, numbers_of_kinds
+from pipelines.columns.listing import different, failures, in_windows, numbers_of_kinds
 from pipelines.columns.records import OpenAsked, OpenThings
-from pipelines.columns.tables import NOBODY
+from pipelines.columns.tables import NOBODY, Array, Bits
 from pipelines.columns.view import View
 
 MAX_OPEN: Final = 100
@@ -45,8 +46,8 @@ _MAYBE_OPENS: Final = word_set(
 CLOSED: Final = word_set(
     "closed resolved completed done finished cancelled canceled rejected denied declined granted "
     "given approved answered fulfilled delivered settled withdrawn expired solved fixed ended "
-    "merged accepted confirmed received succeeded failed dropped dismissed arrived returned refused "
-    "stopped shipped paid"
+    "merged accepted confirmed received succeeded failed dropped dismissed arrived returned "
+    "refused stopped shipped paid"
 )
 _CLOSES: Final = word_set(
     "close resolve complete finish cancel reject deny decline grant approve answer fulfil fulfill "
@@ -107,9 +108,10 @@ class _Opening:
                 if best is not None:
                     closed[best] = place
                     del left[best]
-            elif step.phase == 1 or step.nouns & things:
-                if not self._goes_on(place, steps, keys, left):
-                    left[place] = step
+            elif (step.phase == 1 or step.nouns & things) and not self._goes_on(
+                place, steps, keys, left
+            ):
+                left[place] = step
         meant = [place for place, step in enumerate(steps) if self._is_meant(step)]
         still = [place for place in meant if place in left]
         ids = self._events.ids
@@ -125,6 +127,7 @@ class _Opening:
         table, events = self._events.table, self._events
         chosen = self._view.seen & table["stands"] & ~failures(self._view)
         chosen &= numpy.isin(table["kind"], numbers_of_kinds(self._view, _CONSIDERED))
+        chosen &= self._of_things(numpy.flatnonzero(chosen))
         rows = numpy.flatnonzero(chosen)
         rows = rows[numpy.argsort(table["occurred_ms"][rows], kind="stable")]
         says_closed = (events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1)
@@ -141,6 +144,33 @@ class _Opening:
                     yield step
             elif (step := self._by_type(row, says=says)) is not None:
                 yield step
+
+    def _of_things(self, rows: Array) -> Bits:
+        """Of each event whether its tool or type is about what some tool or type opens."""
+        table, names = self._events.table, self._events.names
+        of_tool = table["tool"][rows] != NOBODY
+        words = {
+            column: {
+                number: _words(names.text(number) or "")
+                for number in different(table[column][rows[chosen]])
+            }
+            for column, chosen in (("tool", of_tool), ("type", ~of_tool))
+        }
+        opening = {"tool": _OPENS | _MAYBE_OPENS, "type": OPENED | MAYBE_OPENED}
+        place = {"tool": 0, "type": -1}
+        nouns = {
+            stem_in(noun)
+            for column, of_number in words.items()
+            for of_one in of_number.values()
+            if of_one and of_one[place[column]] in opening[column]
+            for noun in of_one
+        }
+        chosen = numpy.zeros(table.size, dtype=bool)
+        for column, of_number in words.items():
+            meant = [one for one, of_one in of_number.items() if nouns & {*map(stem_in, of_one)}]
+            of_column = of_tool if column == "tool" else ~of_tool
+            chosen[rows[of_column & numpy.isin(table[column][rows], meant)]] = True
+        return chosen
 
     def _by_tool(self, row: int, call: int, *, says: bool) -> _Step | None:
         words = _words(self._events.names.text(int(self._events.table["tool"][row])) or "")

@@ -202,7 +202,10 @@ class _Telling:
             None if question.vector is None else numpy.array(question.vector, dtype=numpy.float32)
         )
         unknown = numpy.full(len(rows), numpy.nan)
-        names = {name: self._coded(table[name][rows]) for name in ("author", "agent", "tool", "user", "type")}
+        names = {
+            name: self._coded(table[name][rows])
+            for name in ("author", "agent", "tool", "user", "type")
+        }
         kind = self._kinds(table["kind"][rows])
         author = table["author"][rows]
         spoken = numpy.isin(author, named)

@@ -1,0 +1,142 @@
+"""What proves an answer: records of somebody, events of a time, what states a value. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy
+
+from api.retrieval.plan import Plan
+from api.retrieval.plan_phrases import ASKING_WORDS
+from api.retrieval.story_acts import calls_of, first_word, is_reader
+from api.retrieval.story_features import Features
+from api.retrieval.story_limits import in_time
+from api.retrieval.story_terms import StoryTerms
+from enrichment.event_kinds import EventKind
+from enrichment.stems import stem_in, words_in
+from enrichment.vocabulary import WRITE_VERBS
+from pipelines.columns.records import KINDS, Array, Stories
+
+MAX_LISTED: Final = 10
+"""Events that an answer lists."""
+_MAX_SAID: Final = 3
+_MAX_ATTRIBUTE: Final = 2
+"""Words of an attribute, as "phone number" has; more tell a story."""
+_THOUGHT: Final = KINDS.index(EventKind.THOUGHT)
+
+
+def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Array) -> Array:
+    """What is recorded of somebody: what was done by them or for them, and what names them.
+
+    What they said is no record of them: it is told, and a little of it, where there is nothing
+    else.
+
+    Args:
+        stories: that were found.
+        features: of their events.
+        terms: of the question.
+        order: places, the best first.
+    """
+    roles = features.roles
+    names = _names(stories, terms)
+    called = [{stem_in(word) for word in words_in(one.lower())} for one in stories.agents]
+    acting = [number for number, parts in enumerate(called) if parts and parts <= names]
+    looking = numpy.array([*map(is_reader, stories.tools), False], dtype=bool)[stories.tool]
+    done = (roles.worked & ~looking) | (roles.other & (stories.kind != _THOUGHT))
+    by_them = (numpy.isin(stories.agent, acting) | stories.acted) & (done | stories.failed)
+    columns = [place for place, one in enumerate(terms.stems) if one in names]
+    naming = roles.other & (stories.counts[:, columns] > 0).any(axis=1) & done
+    for chosen in (by_them | naming, stories.theirs & done):
+        if chosen.any():
+            best = order[chosen[order]][:MAX_LISTED]
+            return in_order(stories, best)
+    said = stories.named & roles.says & ~stories.asks
+    return in_order(stories, order[said[order]][:_MAX_SAID]) if said.any() else order[:1]
+
+
+def _names(stories: Stories, terms: StoryTerms) -> set[str]:
+    """Stems of the words of a question that name somebody."""
+    authors = numpy.unique(stories.author[stories.named]).tolist()
+    parts = {
+        stem_in(word)
+        for number in authors
+        if number >= 0
+        for word in words_in(stories.authors[number].lower())
+    }
+    return parts | {stem_in(word) for word in terms.words if word in terms.capitalised}
+
+
+def in_order(stories: Stories, places: Array) -> Array:
+    """Places in the order of time."""
+    return places[numpy.argsort(stories.occurred_ms[places], kind="stable")]
+
+
+def happened(stories: Stories, plan: Plan, order: Array) -> Array:
+    """The best events of the time that a question limits its answer to, in their order."""
+    inside = in_time(stories, plan)
+    return in_order(stories, order[inside[order]][:MAX_LISTED])
+
+
+def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> bool:
+    """Whether a question about a time names no topic: nothing, or somebody of that time."""
+    names = _names(stories, terms) if features.is_named else set()
+    return all(
+        word in ASKING_WORDS or stem in names
+        for word, stem in zip(terms.words, terms.stems, strict=True)
+    )
+
+
+class Stating(NamedTuple):
+    """Which events can state a value of what a question names, and which are about it at all."""
+
+    states: Array
+    about: Array
+
+
+def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating | None:
+    """Which events can state a value of something that a question names; None: it names nothing.
+
+    A value stands in what somebody said, in a record that was returned or kept, or in what was
+    written with success: about what the question names. In the arguments of other calls it may be
+    anybody's. Where people speak of the value, what they say next to it may be the value alone.
+    """
+    entity = [place for place, word in enumerate(terms.words) if _names_thing(word, terms)]
+    if not (entity or features.is_named or terms.identifiers):
+        entity = [
+            place for place, word in enumerate(terms.words) if f" of the {word} " in terms.text
+        ]
+    attribute = [place for place in range(len(terms.words)) if place not in entity]
+    attribute = [place for place in attribute if not terms.is_asking[place]] or attribute
+    if not 0 < len(attribute) <= _MAX_ATTRIBUTE:
+        return None
+    if not (entity or features.is_named or terms.identifiers):
+        return None
+    roles = features.roles
+    calls = numpy.array(calls_of(stories, roles), dtype=numpy.int64)
+    counts = stories.counts > 0
+    both = counts | numpy.where(calls[:, None] >= 0, counts[calls], False)
+    names = both[:, entity]
+    about = names.all(axis=1) if entity else numpy.zeros(len(names), dtype=bool)
+    if terms.identifiers:
+        held = stories.holds | numpy.where(calls[:, None] >= 0, stories.holds[calls], False)
+        about |= held.any(axis=1)
+    writing = [first_word(name) in WRITE_VERBS for name in stories.tools]
+    writes = numpy.array([*writing, False], dtype=bool)[stories.tool]
+    says = counts[:, attribute].any(axis=1)
+    spoken = _of_stories(stories, roles.says & says) & _of_stories(stories, about | stories.named)
+    statement = roles.says & ~stories.asks
+    saying = statement & (about | stories.named | stories.theirs)
+    returned = roles.worked & (about | stories.theirs)
+    kept = roles.other & (stories.kind != _THOUGHT) & (about | stories.theirs)
+    written = roles.call & writes & about
+    stated = says & (saying | returned | kept | written)
+    return Stating(stated | (statement & spoken), about | stories.named | stories.theirs)
+
+
+def _of_stories(stories: Stories, chosen: Array) -> Array:
+    """Which events are of a story with one of those that were chosen."""
+    return numpy.isin(stories.story, stories.story[chosen])
+
+
+def _names_thing(word: str, terms: StoryTerms) -> bool:
+    return word in terms.capitalised or any(map(str.isdigit, word))
