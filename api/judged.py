@@ -113,7 +113,9 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     words = {_summary(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):
-        value = ", ".join(map(str, answer.value))
+        value = ", ".join(map(str, answer.value)) or None
+        if {_summary(node) for node in response.nodes}.issuperset(answer.value):
+            value = None  # the events are told below
     elif answer.value is not None and answer.value not in words:
         value = str(answer.value)
     return AnswerHead(value, bool(response.meta.answered), first)

@@ -74,8 +74,8 @@ class Clock(NamedTuple):
 
 def clocks_in(text: str) -> list[Clock]:
     """The times of day in a text, in their order; parts of days that stand alone are left out."""
-    found = [clock for match in _CLOCK.finditer(text) if (clock := _of(match, text)) is not None]
-    return _with_bare(text, found)
+    clocks = [clock for match in _CLOCK.finditer(text) if (clock := _of(match, text)) is not None]
+    return _with_bare(text, clocks)
 
 
 def _of(match: re.Match[str], text: str) -> Clock | None:
@@ -105,11 +105,11 @@ def _of(match: re.Match[str], text: str) -> Clock | None:
 def _hour(text: str, half: str | None) -> int:
     """An hour of 24; a larger number is none."""
     hour = _HOURS.get(text.lower()) or int(text if text.isdigit() else 99)
-    said = (half or "").lower().replace(".", "")
-    later = said == "pm" or said.endswith(("afternoon", "evening"))
-    if said in ("am", "pm") and not 1 <= hour <= 12:
+    mark = (half or "").lower().replace(".", "")
+    later = mark == "pm" or mark.endswith(("afternoon", "evening"))
+    if mark in ("am", "pm") and not 1 <= hour <= 12:
         return 99
-    if hour == 12 and said == "am":
+    if hour == 12 and mark == "am":
         return 0
     return hour + 12 if later and hour < 12 else hour
 
@@ -130,26 +130,26 @@ def _moment(match: re.Match[str], text: str, minutes: int, *, is_hour: bool) -> 
     return Clock(max(timedelta(), first - near), first + near, around.start(), match.end())
 
 
-def _with_bare(text: str, found: list[Clock]) -> list[Clock]:
+def _with_bare(text: str, told: list[Clock]) -> list[Clock]:
     """Hours that are told by the other end of their range: "between 9 and 10:30", "2-4 pm"."""
-    clocks = list(found)
-    for clock in found:
+    clocks = list(told)
+    for clock in told:
         if clock.is_part:
             continue
         for match in _BARE_FIRST.finditer(text[: clock.begin]):
             bare = next(one for one in match.groups() if one)
             if _RANGE.match(text[match.end() : clock.begin]):
                 clocks.append(_opening(bare, match, clock))
-        if (match := _BARE_SECOND.match(text[clock.stop :])) is not None:
-            hour = _hour(match["bare"], None)
-            starts = clock.stop + match.start("bare")
-            if hour < 24 and not any(other.begin == starts for other in found):
+        if (second := _BARE_SECOND.match(text[clock.stop :])) is not None:
+            hour = _hour(second["bare"], None)
+            starts = clock.stop + second.start("bare")
+            if hour < 24 and not any(other.begin == starts for other in told):
                 first = timedelta(hours=hour)
                 if first <= clock.first and hour < 12:
                     first += timedelta(hours=12)
-                clocks.append(Clock(first, first, starts, clock.stop + match.end("bare")))
-    kept = [clock for clock in clocks if clock.first < timedelta(hours=24)]
-    return sorted(kept, key=lambda clock: clock.begin)
+                clocks.append(Clock(first, first, starts, clock.stop + second.end("bare")))
+    of_day = [clock for clock in clocks if clock.first < timedelta(hours=24)]
+    return sorted(of_day, key=lambda clock: clock.begin)
 
 
 def _opening(bare: str, match: re.Match[str], closing: Clock) -> Clock:

@@ -28,30 +28,32 @@ def open_asked(plan: Plan) -> OpenAsked:
     return OpenAsked(stems=tuple(stems)[:_MAX_STEMS], windows=plan.spans)
 
 
-def open_answer(query: str, plan: Plan, asked: OpenAsked, things: OpenThings) -> StoryAnswer | None:
+def open_answer(
+    query: str, plan: Plan, wanted: OpenAsked, things: OpenThings
+) -> StoryAnswer | None:
     """The answer; None: what is asked for was never opened, so something else may be meant.
 
     Args:
         query: as it is asked.
         plan: of it.
-        asked: what it asks for.
+        wanted: what it asks for.
         things: that there are of it.
     """
-    if not (things.ids or things.closed) and asked.stems:
+    if not (things.ids or things.closed) and wanted.stems:
         return None
-    known = bool(things.ids or things.closed)
+    is_known = bool(things.ids or things.closed)
     kind: AnswerType = "count" if _COUNTS.match(query) else "list"
     value: Any = len(things.ids) if kind == "count" else (None if things.ids else [])
     order = [*things.ids, *things.closed]
     return StoryAnswer(
         plan=plan,
-        confidence=plan.confidence if known else 0.0,
+        confidence=plan.confidence if is_known else 0.0,
         order=order,
         relevance={one: plan.confidence / (1 + place) for place, one in enumerate(order)},
         type=kind,
         value=value,
         evidence=things.ids or things.closed,
-        decides=known,
+        decides=is_known,
         explained={},
     )
 

@@ -17,14 +17,12 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.story_roles import Roles
 from api.retrieval.story_terms import StoryTerms
-from enrichment.event_kinds import EventKind
 from enrichment.stems import stem, stem_in, words_in
 from enrichment.vocabulary import READ_VERBS, word_set
-from pipelines.columns.records import KINDS, Array, Stories
+from pipelines.columns.records import Array, Stories
 
 OF_ACTS: Final = frozenset((Operator.TIME, Operator.ACTOR))
 """Operators that may ask about what was done."""
-_RESULT: Final = KINDS.index(EventKind.RESULT)
 _COVERED: Final = 0.6
 """Share, by rarity, of the words for the object of an act that it must hold."""
 _ALIKE: Final = 0.05
@@ -104,7 +102,10 @@ def acts_asked(stories: Stories, roles: Roles, terms: StoryTerms, plan: Plan) ->
     for act in _acts(stories, roles):
         verbs = {place for place, one in enumerate(stems) if _is_verb(one, act)}
         unknown = unknown or bool(verbs and _is_unknown(stories, terms, verbs))
-        if verbs and (share := _covered(stories, terms, act, verbs, rarity)) >= _COVERED:
+        if (
+            verbs
+            and (share := _covered(stories, terms, act, verbs=verbs, rarity=rarity)) >= _COVERED
+        ):
             fitting.append((act, share))
     done = [(act, share) for act, share in fitting if not act.tried]
     most = max((share for _, share in done), default=0.0)
@@ -132,10 +133,10 @@ def _acts(stories: Stories, roles: Roles) -> Iterator[_Act]:
         if tool >= 0 and (roles.worked[place] or failed):
             yield _Act(place, calls[place], *tools[tool], failed=failed, tried=failed)
         elif tool < 0 and (roles.other[place] or failed) and stories.type[place] >= 0:
-            verbs, others, asked = types[int(stories.type[place])]
+            verbs, others, asked_for = types[int(stories.type[place])]
             yield _Act(place, -1, verbs, others, failed=failed, tried=False)
-            if asked:
-                yield _Act(place, -1, asked, others, failed=failed, tried=True)
+            if asked_for:
+                yield _Act(place, -1, asked_for, others, failed=failed, tried=True)
 
 
 def calls_of(stories: Stories, roles: Roles) -> list[int]:
@@ -143,7 +144,7 @@ def calls_of(stories: Stories, roles: Roles) -> list[int]:
     calls = [-1] * len(stories.ids)
     last: dict[tuple[int, int], int] = {}
     tool, story = stories.tool.tolist(), stories.story.tolist()
-    outcome = ((stories.kind == _RESULT) | stories.failed).tolist()
+    outcome = (roles.worked | stories.failed).tolist()
     is_call = (roles.call | roles.failed_call).tolist()
     for place in range(len(calls)):
         key = story[place], tool[place]
@@ -169,8 +170,8 @@ def _of_type(name: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]
     nouns = frozenset(f"{stem_in(word)}-" for word in words[:-1])
     if words and words[-1] in _DONE:
         verbs |= nouns
-    asked = nouns if words and words[-1] in _ASKED_FOR else frozenset()
-    return frozenset(verbs), others, asked
+    asked_for = nouns if words and words[-1] in _ASKED_FOR else frozenset()
+    return frozenset(verbs), others, asked_for
 
 
 def _apart(name: str) -> str:
@@ -178,22 +179,24 @@ def _apart(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
 
 
-def _is_verb(asked: str, act: _Act) -> bool:
-    if asked in act.verbs:
+def _is_verb(word: str, act: _Act) -> bool:
+    if word in act.verbs:
         return True
     least, more = _NOMINAL
-    return len(asked) >= least and any(
-        verb.endswith("-") and verb.startswith(asked) and len(verb) - 1 - len(asked) <= more
+    return len(word) >= least and any(
+        verb.endswith("-") and verb.startswith(word) and len(verb) - 1 - len(word) <= more
         for verb in act.verbs
     )
 
 
 def _covered(
-    stories: Stories, terms: StoryTerms, act: _Act, verbs: set[int], rarity: Array
+    stories: Stories, terms: StoryTerms, act: _Act, *, verbs: set[int], rarity: Array
 ) -> float:
     """Share of the object that an act holds; 0: it lacks an identifier."""
     places = [act.place] if act.call < 0 else [act.place, act.call]
-    said = (stories.counts[places] > 0).any(axis=0) | stories.labels[places].any(axis=0)
+    says = numpy.asarray(
+        (stories.counts[places] > 0).any(axis=0) | stories.labels[places].any(axis=0)
+    )
     held = stories.holds[places].any(axis=0)
     if not held.all():
         return 0.0
@@ -201,7 +204,7 @@ def _covered(
     telling = [place for place in objects if not terms.is_asking[place]]
     whole = covered = 0.0
     for place in telling:
-        holds = bool(said[place]) or terms.stems[place] in act.others
+        holds = bool(says[place]) or terms.stems[place] in act.others
         if not holds and any(map(str.isdigit, terms.words[place])):
             return 0.0
         whole += float(rarity[place])
@@ -216,8 +219,8 @@ def _is_unknown(stories: Stories, terms: StoryTerms, verbs: set[int]) -> bool:
         for place in range(len(terms.stems))
         if place not in verbs and not terms.is_asking[place]
     ]
-    said = stories.holding[objects].any() or stories.labels[:, objects].any()
-    return bool(objects) and not said
+    is_said = bool(stories.holding[objects].any()) or bool(stories.labels[:, objects].any())
+    return bool(objects) and not is_said
 
 
 def is_asked_for(event_type: str) -> bool:

@@ -17,7 +17,7 @@ import numpy
 from api.retrieval.plan import Operator, Plan
 from api.retrieval.ranking import Ranked
 from api.retrieval.story_acts import OF_ACTS, is_asked_for
-from api.retrieval.story_evidence import asks_for_all, happened, recorded, stating
+from api.retrieval.story_evidence import MAX_TOLD, asks_for_all, happened, recorded, stating
 from api.retrieval.story_features import Features, features_of
 from api.retrieval.story_limits import ORDER
 from api.retrieval.story_ranker import confidence_of, explained, story_scores
@@ -90,7 +90,7 @@ def story_answer(
     """The answer of stories.
 
     Args:
-        stories: that were found.
+        stories: that were stated.
         terms: of the question.
         plan: of it.
         now_ms: when it is asked.
@@ -104,7 +104,7 @@ def story_answer(
     confidence = confidence_of(features, scores, plan)
     if plan.operator is Operator.SUMMARY and plan.session and not stories.in_session.any():
         confidence = 0.0  # nothing has happened in it
-    proof = _proof(stories, features, terms, plan, order)
+    proof = _proof(stories, features, terms, plan=plan, order=order)
     order, evidence = proof.order, proof.evidence
     if proof.is_known is not None:
         confidence = plan.confidence if proof.is_known else 0.0
@@ -144,42 +144,56 @@ class _Proof(NamedTuple):
 
 
 def _proof(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, order: Array
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     operator, best = plan.operator, int(order[0])
     if operator in OF_ACTS and _is_not_done(stories, features, plan, best):
         return _Proof(order, order[:1], is_known=False)
     if operator in _COUNTED:
-        evidence = _alike(stories, features, terms, best)
-        if operator is Operator.USERS:
-            evidence = _first_of_each(stories, evidence)
-        return _Proof(_in_front(evidence, order), evidence)
+        return _of_alike(stories, features, terms, plan=plan, order=order)
     if operator is Operator.PROFILE and features.profile:
         saying = {fact.event_id for fact in features.profile}
         return _Proof(order, numpy.flatnonzero([one in saying for one in stories.ids]))
     if operator is Operator.PROFILE:
-        return _Proof(order, recorded(stories, features, terms, order))
+        evidence = recorded(stories, features, terms, order)
+        first = order[:MAX_TOLD]  # what they said is asked for as well
+        return _Proof(_in_front(first, _in_front(evidence, order)), evidence)
     if operator is Operator.CALLS:
         return _Proof(order, _calls_of(stories, features, best))
     if operator is Operator.WINDOW and plan.spans:
-        return _of_time(stories, features, terms, plan, order)
+        return _of_time(stories, features, terms, plan=plan, order=order)
     if operator in VALUES and not features.facts:
-        found = stating(stories, features, terms)
-        if found is not None and not found.states[best]:
-            if not found.about[best]:
-                order = _in_front(order[found.states[order]][:1], order)
-            return _Proof(order, order[:1], is_known=None if found.states.any() else False)
+        return _of_value(stories, features, terms, order=order)
     return _Proof(order, order[:1])
 
 
+def _of_alike(
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
+) -> _Proof:
+    evidence = _alike(stories, features, terms, int(order[0]))
+    if plan.operator is Operator.USERS:
+        evidence = _first_of_each(stories, evidence)
+    return _Proof(_in_front(evidence, order), evidence)
+
+
+def _of_value(stories: Stories, features: Features, terms: StoryTerms, *, order: Array) -> _Proof:
+    best = int(order[0])
+    stated = stating(stories, features, terms)
+    if stated is None or stated.states[best]:
+        return _Proof(order, order[:1])
+    if not stated.about[best]:
+        order = _in_front(order[stated.states[order]][:1], order)
+    return _Proof(order, order[:1], is_known=None if stated.states.any() else False)
+
+
 def _of_time(
-    stories: Stories, features: Features, terms: StoryTerms, plan: Plan, order: Array
+    stories: Stories, features: Features, terms: StoryTerms, *, plan: Plan, order: Array
 ) -> _Proof:
     evidence = happened(stories, plan, order)
     if not len(evidence):
         return _Proof(order, order[:1], is_known=False)
-    known = True if asks_for_all(features, stories, terms) else None
-    return _Proof(order, evidence, is_known=known)
+    is_known = True if asks_for_all(features, stories, terms) else None
+    return _Proof(order, evidence, is_known=is_known)
 
 
 def _empty(plan: Plan) -> StoryAnswer:

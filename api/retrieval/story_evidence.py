@@ -17,7 +17,7 @@ from enrichment.stems import stem_in, words_in
 from enrichment.vocabulary import WRITE_VERBS
 from pipelines.columns.records import KINDS, Array, Stories
 
-MAX_LISTED: Final = 10
+MAX_TOLD: Final = 10
 """Events that an answer lists."""
 _MAX_SAID: Final = 3
 _MAX_ATTRIBUTE: Final = 2
@@ -48,10 +48,20 @@ def recorded(stories: Stories, features: Features, terms: StoryTerms, order: Arr
     naming = roles.other & (stories.counts[:, columns] > 0).any(axis=1) & done
     for chosen in (by_them | naming, stories.theirs & done):
         if chosen.any():
-            best = order[chosen[order]][:MAX_LISTED]
-            return in_order(stories, best)
-    said = stories.named & roles.says & ~stories.asks
-    return in_order(stories, order[said[order]][:_MAX_SAID]) if said.any() else order[:1]
+            best = order[chosen[order]][:MAX_TOLD]
+            return in_order(stories, _as_called(stories, features, best))
+    words = stories.named & roles.says & ~stories.asks
+    return in_order(stories, order[words[order]][:_MAX_SAID]) if words.any() else order[:1]
+
+
+def _as_called(stories: Stories, features: Features, places: Array) -> Array:
+    """Outcomes by their calls, which say what was done."""
+    calls = calls_of(stories, features.roles)
+    by_call = (
+        place if calls[place] < 0 or stories.failed[place] else calls[place]
+        for place in places.tolist()
+    )
+    return numpy.array(list(dict.fromkeys(by_call)), dtype=numpy.int64)
 
 
 def _names(stories: Stories, terms: StoryTerms) -> set[str]:
@@ -74,7 +84,7 @@ def in_order(stories: Stories, places: Array) -> Array:
 def happened(stories: Stories, plan: Plan, order: Array) -> Array:
     """The best events of the time that a question limits its answer to, in their order."""
     inside = in_time(stories, plan)
-    return in_order(stories, order[inside[order]][:MAX_LISTED])
+    return in_order(stories, order[inside[order]][:MAX_TOLD])
 
 
 def asks_for_all(features: Features, stories: Stories, terms: StoryTerms) -> bool:
@@ -127,9 +137,9 @@ def stating(stories: Stories, features: Features, terms: StoryTerms) -> Stating 
     statement = roles.says & ~stories.asks
     saying = statement & (about | stories.named | stories.theirs)
     returned = roles.worked & (about | stories.theirs)
-    kept = roles.other & (stories.kind != _THOUGHT) & (about | stories.theirs)
+    record = roles.other & (stories.kind != _THOUGHT) & (about | stories.theirs)
     written = roles.call & writes & about
-    stated = says & (saying | returned | kept | written)
+    stated = says & (saying | returned | record | written)
     return Stating(stated | (statement & spoken), about | stories.named | stories.theirs)
 
 

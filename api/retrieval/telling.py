@@ -1,4 +1,4 @@
-"""What the memory tells to a question: planned, then listed exactly or read from stories. Pure."""
+"""What the memory tells to a question: planned, then listed exactly or read from stories."""
 
 from __future__ import annotations
 

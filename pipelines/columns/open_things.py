@@ -83,7 +83,7 @@ class _Step(NamedTuple):
 
 def open_things(view: View, question: OpenAsked) -> OpenThings:
     """What a viewer sees of what was opened, and is about what the question names."""
-    return _Opening(view, question).found()
+    return _Opening(view, question).things()
 
 
 class _Opening:
@@ -93,7 +93,7 @@ class _Opening:
         self._events = view.tenant.events
         self._keys: Counter[str] = Counter()
 
-    def found(self) -> OpenThings:
+    def things(self) -> OpenThings:
         steps = list(self._steps())
         keys = [self._keys_of(step) for step in steps]
         for held in keys:
@@ -130,7 +130,7 @@ class _Opening:
         chosen &= self._of_things(numpy.flatnonzero(chosen))
         rows = numpy.flatnonzero(chosen)
         rows = rows[numpy.argsort(table["occurred_ms"][rows], kind="stable")]
-        says_closed = (events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1)
+        says_closed = numpy.asarray((events.texts.counts(_SAYS_CLOSED, rows) > 0).any(axis=1))
         calls = set(numbers_of_kinds(self._view, (EventKind.CALL,)))
         last: dict[tuple[int, int], int] = {}
         for row, says in zip(rows.tolist(), says_closed.tolist(), strict=True):
@@ -178,9 +178,9 @@ class _Opening:
             return None
         verb, nouns = words[0], frozenset(map(stem_in, words[1:]))
         if verb in _OPENS or verb in _MAYBE_OPENS:
-            return _Step(call, (row, call), nouns, 1 if verb in _OPENS else 2, verb)
+            return _Step(call, (row, call), nouns, phase=1 if verb in _OPENS else 2, word=verb)
         closes = verb in _CLOSES or (says and verb not in READ_VERBS)
-        return _Step(call, (row, call), nouns, -1, verb) if closes or says else None
+        return _Step(call, (row, call), nouns, phase=-1, word=verb) if closes or says else None
 
     def _by_type(self, row: int, *, says: bool) -> _Step | None:
         words = _words(self._events.names.text(int(self._events.table["type"][row])) or "")
@@ -188,10 +188,14 @@ class _Opening:
             return None
         nouns = frozenset(map(stem_in, words[:-1]))
         if words[-1] in OPENED:
-            return _Step(row, (row,), nouns, 1, words[-1])
+            return _Step(row, (row,), nouns, phase=1, word=words[-1])
         if words[-1] in MAYBE_OPENED:
-            return _Step(row, (row,), nouns, 2, words[-1])
-        return _Step(row, (row,), nouns, -1, words[-1]) if words[-1] in CLOSED or says else None
+            return _Step(row, (row,), nouns, phase=2, word=words[-1])
+        return (
+            _Step(row, (row,), nouns, phase=-1, word=words[-1])
+            if words[-1] in CLOSED or says
+            else None
+        )
 
     # -- which thing -------------------------------------------------------------------------------
 
@@ -253,14 +257,14 @@ class _Opening:
                 return False
         if not question.stems:
             return True
-        rows = numpy.array(step.rows)
-        said = (self._events.texts.counts(question.stems, rows) > 0).any(axis=0)
+        rows = numpy.array(step.rows, dtype=numpy.int32)
+        saying = numpy.asarray((self._events.texts.counts(question.stems, rows) > 0).any(axis=0))
         called = set(step.nouns)
         for column in ("user", "agent"):
             text = names.text(int(table[column][step.row])) or ""
             called |= {stem_in(word) for word in words_in(text.lower())}
         return all(
-            bool(holds) or one in called for holds, one in zip(said, question.stems, strict=True)
+            bool(holds) or one in called for holds, one in zip(saying, question.stems, strict=True)
         )
 
 

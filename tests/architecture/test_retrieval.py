@@ -12,18 +12,22 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RETRIEVAL = ROOT / "api" / "retrieval"
 PURE = (
+    "clock_times",
     "fact_words",
     "graph_scores",
     "intent",
     "met",
     "narrative",
+    "open_answer",
     "plan",
     "plan_phrases",
     "policy",
     "query_terms",
     "ranking",
     "relevance",
+    "story_acts",
     "story_answer",
+    "story_evidence",
     "story_features",
     "story_limits",
     "story_lists",
