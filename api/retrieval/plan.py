@@ -168,14 +168,17 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None =
     text = query[:MAX_SEARCHED_CHARACTERS]
     spans = exact_windows(text, now_ms, zone, day_ms=day_ms)
     quoted = _quoted(text)
-    row, confidence = _asked(text, has_time=bool(spans))
+    timeless = _timeless(text, spans)
+    row, confidence = _asked(text, timeless, has_time=bool(spans))
     operator = Operator.SEARCH if row is None else row.operator
     if row is None and quoted:
         operator, confidence = Operator.SIMILAR, 0.8
     return Plan(
         operator=operator,
         confidence=confidence,
-        topic=quoted if operator is Operator.SIMILAR and quoted else _topic(text, operator, spans),
+        topic=quoted
+        if operator is Operator.SIMILAR and quoted
+        else _topic(text, timeless, operator),
         spans=tuple(span.span for span in spans),
         session=_THIS_SESSION.search(text) is not None,
         failed=_failed(text),
@@ -187,31 +190,38 @@ def plan_of(query: str, now_ms: int, zone: tzinfo = UTC, *, day_ms: int | None =
 _OF_A_TIME: Final = (Operator.WINDOW, Operator.VALUE_AT)
 
 
-def _asked(text: str, *, has_time: bool) -> tuple[_Row | None, float]:
+def _asked(text: str, timeless: str, *, has_time: bool) -> tuple[_Row | None, float]:
     """The strongest row that matches, and how sure it is."""
     best: _Row | None = None
     for row in _TABLE:
         if row.operator in _OF_A_TIME and not has_time:
             continue
-        if (best is None or row.strength > best.strength) and row.pattern.search(text):
+        whole = timeless if row.operator is Operator.OPEN else text
+        if (best is None or row.strength > best.strength) and row.pattern.search(whole):
             best = row
     return best, 0.0 if best is None else min(1.0, best.strength)
 
 
-def _topic(text: str, operator: Operator, spans: tuple[Window, ...]) -> str:
-    """The text without what says how it is asked, and without what says when."""
+def _timeless(text: str, spans: tuple[Window, ...]) -> str:
+    """The text without what says when."""
     left = text
     for span in spans:
         for named in filter(None, (span.text, span.beside)):
             left = left.replace(named, " ")
-    timeless = left
+    return left
+
+
+def _topic(text: str, timeless: str, operator: Operator) -> str:
+    """The text without what says how it is asked, and without what says when."""
+    left = timeless
     for row in _TABLE:
         if row.operator is operator:
             left = row.pattern.sub(_in_gaps, left)
-    left = " ".join(left.split()).strip(" ?.!,:;")
-    if re.search(r"\w{2}", left):
-        return left
-    return " ".join((timeless if re.search(r"\w{2}", timeless) else text).split())
+    for chosen in (left, timeless, text):
+        words = " ".join(chosen.split()).strip(" ?.!,:;")
+        if re.search(r"\w{2}", words):
+            return words
+    return " ".join(text.split())
 
 
 def _in_gaps(match: re.Match[str]) -> str:

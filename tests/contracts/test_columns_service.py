@@ -28,7 +28,7 @@ from pipelines.columns.client import ColumnsClient
 from pipelines.columns.follow import Columns
 from pipelines.columns.readings import columns_of
 from pipelines.columns.reads import Beside, ColumnReads, SessionsAsked, Wanted
-from pipelines.columns.records import ListAsked, Standings, Steps, Stories, StoriesAsked
+from pipelines.columns.records import ListAsked, OpenAsked, Standings, Steps, Stories, StoriesAsked
 from pipelines.columns.service import Follower
 from pipelines.columns.tenant import Tenant
 from pipelines.columns.view import View
@@ -182,6 +182,11 @@ def questions(world: World) -> dict[str, list[Ask]]:
             lambda r: r.listed(ListAsked("s-1")),
             lambda r: r.listed(ListAsked("s-1", failed=True, windows=[(0, 2**50)])),
             lambda r: r.listed(ListAsked("unknown", kinds=(EventKind.CALL,), by_person=False)),
+        ],
+        "last_ms": [lambda r: r.last_ms(2**50), lambda r: r.last_ms(0)],
+        "open_things": [
+            lambda r: r.open_things(OpenAsked()),
+            lambda r: r.open_things(OpenAsked(["ticket"], [(0, 2**50)])),
         ],
         "stories": [
             lambda r: r.stories(looked_for),

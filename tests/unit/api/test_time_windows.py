@@ -61,6 +61,102 @@ def test_what_was_before_a_day_has_no_beginning() -> None:
     assert not window.is_point
 
 
+DAY = "2026-11-20"
+TIMES = [
+    ("Which parcels left between 09:15 and 09:30?", "09:15", "09:31"),
+    ("Which parcels left from 9:15 to 9:30?", "09:15", "09:31"),
+    ("Which parcels left between 9 and 9:30?", "09:00", "09:31"),
+    ("Which parcels left between 9am and 11am?", "09:00", "11:00"),
+    ("Which parcels left between 9 and 11 am?", "09:00", "11:00"),
+    ("Which parcels left 9-11am?", "09:00", "11:00"),
+    ("Which parcels left 9:00-9:45?", "09:00", "09:46"),
+    ("Which parcels left from 2 to 4 pm?", "14:00", "16:00"),
+    ("Which parcels left between 10 and 2 pm?", "10:00", "14:00"),
+    ("Which parcels left between noon and 3 o'clock in the afternoon?", "12:00", "15:00"),
+    ("Which parcels left after 10am?", "10:00", "24:00"),
+    ("Which parcels left after 10:20?", "10:20", "24:00"),
+    ("Since 9 a.m., which parcels left?", "09:00", "24:00"),
+    ("Which parcels left from 9am on?", "09:00", "24:00"),
+    ("Which parcels left before noon?", "00:00", "12:00"),
+    ("Which parcels had left by half past nine?", "00:00", "09:30"),
+    ("Which parcels left until quarter to 5 pm?", "00:00", "16:45"),
+    ("Which parcels left at 9am?", "09:00", "10:00"),
+    ("Which parcels left at 09:21?", "09:21", "09:22"),
+    ("Which parcels left at 09:21:30?", "09:21", "09:22"),
+    ("Which parcels left around 14:30?", "14:20", "14:40"),
+    ("Which parcels left around noon?", "11:30", "12:30"),
+    ("Which parcels left between midnight and 6 o'clock?", "00:00", "06:00"),
+    ("Which parcels left after 12 pm?", "12:00", "24:00"),
+    ("Which parcels left before 12 am?", "00:00", "00:00"),
+]
+
+
+def at(day: str, clock: str) -> int:
+    hours, minutes = map(int, clock.split(":"))
+    return ms(day) + (hours * 60 + minutes) * 60_000
+
+
+@pytest.mark.parametrize(("question", "first", "end"), TIMES)
+def test_a_time_without_a_day_is_of_the_day_that_is_given(
+    question: str, first: str, end: str
+) -> None:
+    (window,) = exact_windows(question, NOW_MS, day_ms=at(DAY, "16:05"))
+    assert (window.span.first_ms, window.span.end_ms) == (at(DAY, first), at(DAY, end))
+    assert not window.has_day
+
+
+def test_a_time_without_a_day_is_of_today_where_none_is_given() -> None:
+    (window,) = exact_windows("What happened before noon?", NOW_MS)
+    assert window.span.end_ms == ms("2026-11-24T12:00")
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "end"),
+    [
+        ("Who left between 9:15 and 9:30 on Monday?", "2026-11-23T09:15", "2026-11-23T09:31"),
+        ("On Monday, who left between 9:15 and 9:30?", "2026-11-23T09:15", "2026-11-23T09:31"),
+        ("Who left on Monday at 9am?", "2026-11-23T09:00", "2026-11-23T10:00"),
+        ("Who left yesterday after 10am?", "2026-11-23T10:00", "2026-11-24"),
+        ("Who left since yesterday 9am?", "2026-11-23T09:00", "2026-11-24T18:00"),
+        ("Who left before noon on March 3?", "2026-03-03", "2026-03-03T12:00"),
+        ("Who left on 3 March before 10:30?", "2026-03-03", "2026-03-03T10:30"),
+        ("Who left on 2026-03-03 from 8 to 9:30?", "2026-03-03T08:00", "2026-03-03T09:31"),
+        ("Who left yesterday morning?", "2026-11-23", "2026-11-23T12:00"),
+        ("Who left in the afternoon of March 3?", "2026-03-03T12:00", "2026-03-03T18:00"),
+        ("Who left on Sunday from 22:00 until 02:00?", "2026-11-22T22:00", "2026-11-23T02:01"),
+        ("Who left this morning?", "2026-11-24", "2026-11-24T12:00"),
+        ("Who left this evening?", "2026-11-24T18:00", "2026-11-25"),
+    ],
+)
+def test_a_time_is_of_the_day_that_the_question_names(question: str, first: str, end: str) -> None:
+    (window,) = exact_windows(question, NOW_MS, day_ms=ms("2026-11-20"))
+    assert (window.span.first_ms, window.span.end_ms) == (ms(first), ms(end))
+    assert window.has_day
+
+
+def test_times_are_those_of_the_zone() -> None:
+    berlin = timezone(timedelta(hours=1))
+    (window,) = exact_windows("Who left after 10am?", NOW_MS, berlin, day_ms=ms("2026-11-20"))
+    assert window.span.first_ms == ms("2026-11-20T09:00")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Good morning, what is my order?",
+        "What is the ratio 10:75?",
+        "Who is on call at night?",
+        "Why did job 12 fail after 3 attempts?",
+        "What is case 2026-1:20?",
+        "What happened at 25:10?",
+        "Between 9 and 11 parcels were late: which?",
+        "I am 13 am I not?",
+    ],
+)
+def test_what_is_no_time_of_day_limits_nothing(question: str) -> None:
+    assert exact_windows(question, NOW_MS) == ()
+
+
 @pytest.mark.parametrize(
     "question",
     [
