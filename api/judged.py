@@ -14,6 +14,8 @@ from enrichment.event_kinds import FAILED, EventKind
 from projections.events import timestamp_text
 from projections.schema import CAUSED_BY, EVENT
 
+NONE_KNOWN: Final = "None is known"
+"""Told of a list of nothing."""
 MAX_EVIDENCE: Final = 200
 """Ids of events that prove an answer."""
 
@@ -113,8 +115,8 @@ def answer_head(response: AtlasResponse) -> AnswerHead | None:
     words = {_summary(node) for node in response.nodes if node.node_id == first}
     value: str | None = None
     if isinstance(answer.value, list):
-        value = ", ".join(map(str, answer.value)) or None
-        if {_summary(node) for node in response.nodes}.issuperset(answer.value):
+        value = ", ".join(map(str, answer.value)) or NONE_KNOWN
+        if answer.value and {_summary(node) for node in response.nodes}.issuperset(answer.value):
             value = None  # the events are told below
     elif answer.value is not None and answer.value not in words:
         value = str(answer.value)

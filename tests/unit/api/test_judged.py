@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.judged import answer_head, answer_of
+from api.judged import NONE_KNOWN, answer_head, answer_of
 from api.retrieval.plan import plan_of
 from api.retrieval.story_answer import StoryAnswer
 from api.schemas import Answer, AtlasResponse, Edge, Meta, Node
@@ -94,3 +94,23 @@ def test_a_value_stands_above_the_evidence_unless_that_says_it_in_the_same_words
     assert head("ops-agent") == "ops-agent"
     assert head(["a", "b"]) == "a, b"
     assert head("charged twice") is None
+
+
+def test_a_list_of_events_is_told_by_what_they_say_and_once() -> None:
+    given = story("Which cases are open?", type="list", evidence=["refused", "twice", "gone"])
+    answered = response()
+    known = answer_of(given, answered, None)
+    assert known.value == ["charge refused: limit 3", "charged twice"]
+    head = answer_head(answered.model_copy(update={"answer": known}))
+    assert head is not None
+    assert head.value is None  # the events are told below it
+
+
+def test_that_nothing_is_open_is_told() -> None:
+    given = story("Which cases are open?", type="list", value=[], evidence=["twice"])
+    answered = response()
+    known = answer_of(given, answered, None)
+    assert known.value == []
+    head = answer_head(answered.model_copy(update={"answer": known}))
+    assert head is not None
+    assert head.value == NONE_KNOWN

@@ -1,0 +1,116 @@
+"""When and who: the act with the verb and the object of a question, done and not only tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.retrieval.story_answer import StoryAnswer
+from tests.unit.api.story_builder import Told
+from tests.unit.api.test_story_answer import answer, asked
+
+
+def delivered(stories: Told, story: int, parcel: str, **fields: Any) -> Told:
+    """A parcel is looked for, loaded, refused once, and handed over."""
+    return (
+        stories.add(story, "message", f"where is parcel {parcel}", author="eva", **fields)
+        .add(story, "call", f"parcel {parcel}", tool="find_parcel", agent="desk")
+        .add(story, "result", f"parcel {parcel} delivered when asked", tool="find_parcel")
+        .add(story, "call", f"parcel {parcel}", tool="deliver_parcel", agent="driver")
+        .add(story, "failure", "nobody at home", tool="deliver_parcel", agent="driver")
+        .add(story, "call", f"parcel {parcel}", tool="deliver_parcel", agent="driver")
+        .add(story, "result", "signature", tool="deliver_parcel", agent="driver")
+        .add(story, "call", f"parcel {parcel}", tool="check_route", agent="desk")
+        .add(story, "result", f"parcel {parcel} was delivered on the route", tool="check_route")
+    )
+
+
+def told(question: str, fill: Any) -> StoryAnswer:
+    plan, terms, stories = asked(question)
+    fill(stories)
+    return answer(question, stories, plan, terms)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When was parcel 5521 delivered?",
+        "When did we deliver parcel 5521?",
+        "At what time was parcel 5521 delivered?",
+        "On which day was parcel 5521 delivered?",
+        "Tell me when parcel 5521 was delivered",
+    ],
+)
+def test_when_is_the_time_of_the_call_that_did_it(question: str) -> None:
+    given = told(question, lambda stories: delivered(delivered(stories, 0, "5521"), 1, "5522"))
+    assert given.order[0] == "6"
+    assert given.evidence == ["6"]
+    assert given.type == "value"
+
+
+@pytest.mark.parametrize("question", ["Who delivered parcel 5521?", "Tell me who delivered 5521"])
+def test_who_is_the_agent_that_called_and_no_tool(question: str) -> None:
+    given = told(question, lambda stories: delivered(stories, 0, "5521"))
+    assert given.value == "driver"
+
+
+def test_a_call_that_failed_is_no_act() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "parcel 7001", tool="deliver_parcel")
+        stories.add(0, "failure", "nobody at home", tool="deliver_parcel")
+        delivered(stories, 1, "5521")
+
+    given = told("When was parcel 7001 delivered?", fill)
+    assert given.confidence == 0.0
+
+
+def test_what_nobody_ever_named_was_not_done() -> None:
+    given = told("When was the piano delivered?", lambda stories: delivered(stories, 0, "5521"))
+    assert given.confidence == 0.0
+
+
+def test_what_was_asked_for_is_not_done() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "other", "approval requested discharge bed 12", type="approval.requested")
+        stories.add(1, "other", "approval given transfer bed 14", type="approval.given")
+
+    assert told("When was the discharge of bed 12 approved?", fill).confidence == 0.0
+    assert told("When was the transfer of bed 14 approved?", fill).order[0] == "1"
+
+
+def test_the_last_of_several_is_meant_unless_the_first_is_asked_for() -> None:
+    def fill(stories: Told) -> None:
+        for number in range(3):
+            stories.add(number, "other", "build nightly started", type="build.started")
+            stories.add(number, "other", "build nightly finished", type="build.finished")
+
+    assert told("When was the nightly build finished?", fill).order[0] == "5"
+    assert told("When was the nightly build first finished?", fill).order[0] == "1"
+
+
+def test_a_past_with_another_stem_is_the_same_verb() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "invoice 88", tool="payInvoice").add(
+            0, "result", "ok", tool="payInvoice"
+        )
+        stories.add(1, "call", "invoice 88", tool="get_invoice").add(
+            1, "result", "invoice 88 paid", tool="get_invoice"
+        )
+
+    given = told("When was invoice 88 paid?", fill)
+    assert given.order[0] == "1"
+    assert given.value.startswith("20")
+
+
+def test_a_type_that_says_that_it_went_wrong_is_told_where_nothing_else_is() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "failure", "bed 9 blocked twice", type="bed.blocked", status="failed")
+
+    given = told("When was bed 9 blocked?", fill)
+    assert given.order == ["0"]
+
+
+def test_a_reader_is_meant_where_looking_is_asked_for() -> None:
+    given = told("When was the route checked for 5521?", lambda s: delivered(s, 0, "5521"))
+    assert given.order[0] == "8"

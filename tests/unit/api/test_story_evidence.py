@@ -1,0 +1,140 @@
+"""What proves an answer: acts and not words, a whole time, and what can state a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.retrieval.story_answer import StoryAnswer
+from tests.unit.api.story_builder import Told
+from tests.unit.api.test_story_answer import answer, asked
+
+
+def told(question: str, fill: Any) -> StoryAnswer:
+    plan, terms, stories = asked(question)
+    fill(stories)
+    return answer(question, stories, plan, terms)
+
+
+def of_ward(stories: Told) -> None:
+    """Ruth asks, approves, and is asked; somebody is called back."""
+    (
+        stories.add(0, "message", "go ahead", author="ruth", named=True)
+        .add(0, "other", "approval requested of ruth", author="bot", type="approval.requested")
+        .add(0, "other", "approval given move", author="ruth", agent="ruth", type="approval.given")
+        .add(0, "call", "bed 7", tool="move_bed", agent="bot")
+        .add(0, "result", "ok", tool="move_bed", agent="bot")
+    )
+
+
+def test_a_profile_without_facts_lists_what_was_done_and_no_words() -> None:
+    given = told("What do we know about Ruth?", of_ward)
+    assert given.type == "list"
+    assert given.value is None
+    assert given.evidence == ["1", "2"]
+
+
+def test_what_was_done_for_somebody_is_told_by_its_call() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "my bed please", author="ann", named=True, theirs=True)
+        stories.add(0, "call", "bed 7", tool="move_bed", agent="bot", theirs=True)
+        stories.add(0, "result", "ok", tool="move_bed", agent="bot", theirs=True)
+        stories.add(0, "call", "bed 7", tool="get_bed", agent="bot", theirs=True)
+        stories.add(0, "result", "bed 7", tool="get_bed", agent="bot", theirs=True)
+
+    assert told("Tell me about Ann", fill).evidence == ["1"]
+
+
+def test_of_who_only_spoke_words_are_told() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "is it late?", author="ann", named=True)
+        stories.add(0, "message", "I wait at the gate", author="ann", named=True)
+
+    assert told("Who is Ann?", fill).evidence == ["1"]
+
+
+def test_all_of_a_time_is_listed_in_its_order() -> None:
+    def fill(stories: Told) -> None:
+        for minute in (30, 10, 20):
+            stories.add(0, "other", f"door {minute}", minute=minute)
+        stories.add(1, "other", "door later", minute=5_000)
+
+    _, terms, stories = asked("What happened?")
+    fill(stories)
+    first_ms = int(stories.stories().occurred_ms.min())
+    given = answer(
+        "What happened?",
+        stories,
+        plan_in(first_ms, first_ms + 60 * 60_000),
+        terms,
+    )
+    assert given.evidence == ["1", "2", "0"]
+    assert given.confidence == 1.0
+    nothing = answer("What happened?", stories, plan_in(0, 1), terms)
+    assert nothing.confidence == 0.0
+
+
+def plan_in(first_ms: int, end_ms: int) -> Any:
+    plan, _, _ = asked("What happened yesterday?")
+    return plan.limited(first_ms, end_ms)
+
+
+PHONE = [
+    "Which phone number has Ann?",
+    "What is Ann's phone number?",
+    "What is the phone number of Ann?",
+]
+
+
+@pytest.mark.parametrize("question", PHONE)
+def test_the_arguments_of_a_call_state_no_value(question: str) -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "send my parcel", author="ann", named=True, theirs=True)
+        stories.add(0, "thought", "her account has a phone number", theirs=True)
+        stories.add(0, "call", "phone 555 0100", tool="ship", theirs=True)
+        stories.add(0, "result", "shipped", tool="ship", theirs=True)
+        stories.add(1, "call", "callback phone 700 about ann", tool="call_courier")
+        stories.add(1, "result", "queued", tool="call_courier")
+
+    assert told(question, fill).confidence == 0.0
+
+
+@pytest.mark.parametrize("question", PHONE)
+def test_a_record_about_somebody_else_stands_behind_the_own_one(question: str) -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "call", "ann", tool="find_guest")
+        stories.add(0, "result", "guest ann phone number 555", tool="find_guest")
+        stories.add(1, "call", "ben phone number 700", tool="update_guest", cosine=0.9)
+        stories.add(1, "result", "ok", tool="update_guest")
+
+    assert told(question, fill).order[0] == "1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "fields"),
+    [
+        ("message", "my phone number is 555", {"author": "ann", "named": True}),
+        ("result", "guest ann phone 555", {"tool": "find_guest"}),
+        ("other", "contact changed ann phone 555", {"type": "contact.changed"}),
+        ("call", "guest ann phone 555", {"tool": "update_guest"}),
+    ],
+)
+def test_what_states_a_value_is_left_to_the_judge(
+    kind: str, text: str, fields: dict[str, Any]
+) -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, kind, text, **fields)
+        stories.add(1, "message", "will it rain", author="eve")
+
+    given = told("What is Ann's phone number?", fill)
+    assert given.order[0] == "0"
+    assert given.confidence > 0.0
+
+
+def test_what_is_said_next_to_the_word_may_be_the_value_alone() -> None:
+    def fill(stories: Told) -> None:
+        stories.add(0, "message", "which colour for hall 7?", author="bot")
+        stories.add(0, "message", "take grey", author="eve")
+
+    assert told("What is the colour of hall 7?", fill).confidence > 0.0
