@@ -112,6 +112,8 @@ class World:
                 agent_id=draw.choice(("desk_agent", "Ann")),
                 user_id=draw.choice(USERS),
                 tool_name=draw.choice((None, "pay_order")),
+                event_type="ticket.opened" if number % 2 else "note",
+                kind="other" if number % 2 else None,
                 status=draw.choice(("completed", "failed", "timeout")),
                 global_position=f"{number // 2}-{number % 2}",
                 importance_hint=draw.choice((None, 3, 9)),
