@@ -30,6 +30,9 @@ SIMULATION_PROCESSES ?= 2
 TEST_WORKERS ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+# The code runs from where it lies: without bytecode beside it, each of the hundreds of processes of
+# a test run, and each test process, would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-adapters test-containers test-s3 test-torch audit acceptance lint bench bench-columns bench-peers bench-query bench-retrieval train-ranker chaos soak simulate promtool helm lock clean
@@ -42,7 +45,9 @@ setup: $(STAMP) $(JARS) ## create .venv from the hashed lock and cache the Neo4j
 demo: setup ## start everything, import a scenario, explain a failure, verify, stop
 	$(BIN)/recollect demo
 
-test: lint setup promtool $(ADAPTERS)/.installed ## lint, then the tests, with real Valkey and Neo4j
+# What lint leaves of two processors prepares the rest.
+test: ## lint, then the tests, with real Valkey and Neo4j
+	$(MAKE) --jobs=2 lint setup promtool $(ADAPTERS)/.installed
 	$(BIN)/python -m pytest -m "not acceptance_long" -n $(TEST_WORKERS) --dist loadfile \
 		--no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,16 +37,44 @@ collect_ignore = ["adapters"]
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
-class _OneDeployment(LoadFileScheduling):  # type: ignore[misc]
-    """Tests of a file stay together, and those of whole deployments: there is one at a time."""
+# Modules and tests are objects that stay: looking for cycles among them, again and again, was a
+# quarter of the time to collect them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on cycles are looked for, among what tests make."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+class _ByServers(LoadFileScheduling):  # type: ignore[misc]
+    """Tests of a file stay together, and so do files that need what is dear to have twice.
+
+    Of whole deployments there is one at a time. A second Neo4j costs half a minute of a processor
+    before it has planned the questions of a test: one process has it, and so all files that ask.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        files = (config.rootpath / "tests").rglob("test_*.py")
+        self._with_second = {
+            path.relative_to(config.rootpath).as_posix()
+            for path in files
+            if second_neo4j.__name__ in path.read_text(encoding="utf-8")
+        }
 
     def _split_scope(self, nodeid: str) -> str:
-        return "deployments" if nodeid.startswith("tests/acceptance/") else nodeid.split("::")[0]
+        file = nodeid.split("::")[0]
+        if file.startswith("tests/acceptance/"):
+            return "deployments"
+        return "second Neo4j" if file in self._with_second else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _OneDeployment:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByServers:
     """How tests are shared out among processes, instead of `--dist`."""
-    return _OneDeployment(config, log)
+    return _ByServers(config, log)
 
 
 @pytest.fixture(scope="session")

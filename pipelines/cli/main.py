@@ -7,6 +7,7 @@ its own help, so that `recollect --help` loads none of them and each may import 
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import signal
@@ -201,7 +202,12 @@ def load(name: str) -> Any:
     Raises:
         KeyError: there is none of that name.
     """
-    module = importlib.import_module(f"{__package__}.{COMMANDS[name].module}")
+    gc.disable()  # what is loaded stays: looking for cycles in it was a sixth of a start
+    try:
+        module = importlib.import_module(f"{__package__}.{COMMANDS[name].module}")
+    finally:
+        gc.freeze()
+        gc.enable()
     return typer.main.get_group(module.app).commands[name]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -468,6 +468,18 @@ def decode_entry(
             raise UndecodableEntry(partition=partition, position=position, reason=reason) from error
     # A name or the number is damaged: those around it tell which number it has.
     return Entry(partition, decode_position(entry_id), 0, b"", fault=ALTERED)
+
+
+class Start(Protocol):
+    """Where a partition starts: after this entry. A Checkpoint is one."""
+
+    @property
+    def position(self) -> Position:
+        """Of the last entry applied."""
+
+    @property
+    def seq(self) -> int:
+        """Its number in the partition."""
 
 
 class Block(NamedTuple):

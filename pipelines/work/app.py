@@ -20,7 +20,7 @@ import faust
 from faust.app import BootStrategy
 from faust.types import EventT, StreamT
 
-from pipelines.ledger.connect import Block, Entry
+from pipelines.ledger.connect import Block, Entry, Start
 from pipelines.local.python_process import collect_rarely, step_back
 from pipelines.observe import logs, metrics, progress
 from pipelines.work.live import Decisions, LiveRunner
@@ -28,7 +28,7 @@ from pipelines.work.poison import PoisonPolicy
 from pipelines.work.services import Services, make_fold
 from pipelines.work.settings import Settings, load_settings
 from pipelines.work.stages import STAGES, Stage, group_name, load
-from pipelines.work.transport import LEDGER_TOPIC, LOOPS, BlockSchema, Consumer, Start
+from pipelines.work.transport import LEDGER_TOPIC, LOOPS, BlockSchema, Consumer
 from projections.errors import Fenced, RecollectError, Stopped
 from projections.identity import Position
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipelines.graph.port import Graph
-from pipelines.ledger.connect import Block
+from pipelines.ledger.connect import Block, Start
 from pipelines.ledger.ledger import Appended, Entry, Ledger
 from pipelines.work.folds import StageFold
 from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.transport.group import Start
 from projections.errors import EventConflict, GraphAhead, RecollectError, SubjectErased
 from projections.events import Event
 from projections.identity import Position

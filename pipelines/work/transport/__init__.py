@@ -5,6 +5,6 @@ Read in this order: `lane` (one partition, and its life here), `group` (who read
 """
 
 from pipelines.work.transport.consumer import LEDGER_TOPIC, LOOPS, BlockSchema, Consumer, Transport
-from pipelines.work.transport.group import Positions, Start
+from pipelines.work.transport.group import Positions
 
-__all__ = ["LEDGER_TOPIC", "LOOPS", "BlockSchema", "Consumer", "Positions", "Start", "Transport"]
+__all__ = ["LEDGER_TOPIC", "LOOPS", "BlockSchema", "Consumer", "Positions", "Transport"]

@@ -19,7 +19,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from pipelines.ledger.connect import SENTINEL_SCHEME, Entry, LedgerKeys, sentinel_hosts
+from pipelines.ledger.connect import SENTINEL_SCHEME, Entry, LedgerKeys, Start, sentinel_hosts
 from pipelines.ledger.epoch import ACQUIRE, RELEASE, RENEW
 from pipelines.work.settings import Settings
 from projections.errors import ConfigurationError
@@ -153,18 +153,6 @@ logger = logging.getLogger(__name__)
 
 # asyncio's TimeoutError is an OSError too.
 AWAY = (RedisError, OSError)
-
-
-class Start(Protocol):
-    """Where a partition starts: after this entry. A Checkpoint is one."""
-
-    @property
-    def position(self) -> Position:
-        """Of the last entry applied."""
-
-    @property
-    def seq(self) -> int:
-        """Its number in the partition."""
 
 
 class Positions(Protocol):
