@@ -18,10 +18,9 @@ from pipelines.ledger.connect import before
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back
-from pipelines.local.services import ensure_target
 from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
-from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
+from pipelines.operations.rebuild import REDECIDABLE, NewTarget, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.operations.traces import FEWEST_CHARACTERS, traces
 from pipelines.proof.verify import prove_columns
@@ -215,7 +214,7 @@ def recover(
     return OK if document.get("ok", True) else FAILED
 
 
-def target_named(invocation: Invocation, text: str) -> Target:
+def target_named(invocation: Invocation, text: str) -> Target | NewTarget:
     """The target that `--into` names: NAME=URI, a registered NAME, or a new embedded one.
 
     Raises:
@@ -235,8 +234,7 @@ def target_named(invocation: Invocation, text: str) -> Target:
     state = read_state(data_dir)
     if state is None or state.redis_url != services.settings.redis_url:
         raise UnknownTarget(name=name, known=", ".join(sorted(registered)))
-    uri = ensure_target(data_dir, name)
-    return Target(name, uri, services.settings.neo4j_database, "building")
+    return NewTarget(name)
 
 
 def position(text: str | None, option: str) -> Position | None:
