@@ -50,8 +50,9 @@ _TYPES: Final = {
     Kind.STRINGS: "string[]",
     Kind.INTEGERS: "long[]",
     Kind.TIMES: "datetime[]",
-    Kind.VECTOR: "float[]",
+    Kind.VECTOR: "double[]",
 }
+_FLOATS: Final = "float[]"
 _ARROW: Final = {
     Kind.INTEGER: pyarrow.int64(),
     Kind.FLOAT: pyarrow.float64(),
@@ -177,7 +178,7 @@ class _Writer:
         labels = row.label if node.visible else f"{row.label}:{row.placeholder}"
         path = self._folder / f"{labels.replace(':', '-')}.csv"
         self.files.nodes.append((labels, path))
-        return _Table(path, [":ID"], _typed(row, properties, node.key))
+        return _Table(path, [":ID"], _typed(row, properties, node.key), row.vector)
 
     def write_edges(self, row: EdgeRow) -> None:
         table: _Table | None = None
@@ -210,11 +211,26 @@ def _by_pair(edges: Iterable[FoundEdge]) -> Iterator[list[FoundEdge]]:
 
 
 class _Table:
-    """One file: numbers first, then a column for each property."""
+    """One file: numbers first, then a column for each property.
 
-    def __init__(self, path: Path, ids: Sequence[str], properties: Sequence[Property]) -> None:
+    Args:
+        path: of the file.
+        ids: headers of the numbers.
+        properties: of the columns.
+        searched: the vector of an index, whose numbers have four bytes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        ids: Sequence[str],
+        properties: Sequence[Property],
+        searched: str | None = None,
+    ) -> None:
         self._properties = properties
-        names = [*ids, *(f"{p.name}:{_TYPES[p.kind]}" for p in properties)]
+        self._searched = searched
+        types = {p.name: _FLOATS if p.name == searched else _TYPES[p.kind] for p in properties}
+        names = [*ids, *(f"{name}:{type_}" for name, type_ in types.items())]
         kinds = [pyarrow.int64()] * len(ids)
         kinds += [
             pyarrow.string() if p.kind is Kind.TIME else _ARROW.get(p.kind, pyarrow.string())
@@ -230,7 +246,10 @@ class _Table:
         left: set[int] = set()
         columns = [pyarrow.array(column, pyarrow.int64()) for column in ids]
         for p in self._properties:
-            columns.append(_column(p, [held.get(p.name) for held in values], left))
+            column = [held.get(p.name) for held in values]
+            if p.name == self._searched:
+                column = [None if one is None else _narrow(one) for one in column]
+            columns.append(_column(p, column, left))
         self._writer.write(pyarrow.table(columns, schema=self._schema))
         return left
 
@@ -273,9 +292,14 @@ def _times(milliseconds: Sequence[int | None]) -> pyarrow.Array[Any]:
     return pyarrow.compute.strftime(times, format=_TIME_FORMAT)
 
 
-def _vector(numbers: Sequence[float]) -> str:
-    """The shortest digits that give the same numbers of 4 bytes."""
-    text = orjson.dumps(numpy.asarray(numbers, numpy.float32), option=orjson.OPT_SERIALIZE_NUMPY)
+def _narrow(numbers: Sequence[float]) -> Any:
+    """Numbers of four bytes, whose shortest digits are half as many."""
+    return numpy.asarray(numbers, numpy.float32)
+
+
+def _vector(numbers: Any) -> str:
+    """The shortest digits that give the same numbers."""
+    text = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)
     return text[1:-1].decode().replace(",", BETWEEN_ELEMENTS)
 
 

@@ -40,6 +40,8 @@ from projections.errors import OperationFailed
 NEO4J_VERSION = "2026.08.1"
 LOAD_TIMEOUT_S = 6 * 3_600.0
 """For files of a hundred million events."""
+_SAID = 1_000
+"""Characters of why a command of Neo4j failed that an error repeats."""
 _DOWNLOADS = 12
 _TIMEOUT_S = 60.0
 
@@ -338,7 +340,8 @@ class Neo4jServer(ServerProcess):
             finally:
                 process.kill()
         if process.returncode != 0:
-            raise OperationFailed(reason=f"{what}: {said[-1000:]}")
+            reason = said.rpartition("Command Failed")[2].strip(" \n-")
+            raise OperationFailed(reason=f"{what}: {reason[:_SAID]}")
 
 
 def _class_path() -> str:

@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 from zlib import crc32
 
 import structlog
@@ -47,12 +47,19 @@ from projections.errors import OperationFailed, RecollectError
 from projections.operations import Checkpoint
 from projections.schema import CHECKPOINT, DEAD_LETTER, EDGES, NODES
 
+LOADING: Final = "loading the files"
+FILES_FROM: Final = 5_000
+"""Entries from which on files pay: before, a second start of Java costs more than it saves."""
+MB: Final = 2**20
 BYTES_AN_EVENT: Final = 13_000
 """Of memory, while all stages of an event are folded."""
-DISK_AN_EVENT: Final = 10_000
-"""Bytes of its files and of the store that they are loaded into."""
+PROCESS_MB: Final = 300
+"""A folding process that has folded nothing."""
+DISK_AN_EVENT: Final = 15_000
+"""Bytes of its files, and of the store that they are loaded into."""
 _LAST: Final = (CHECKPOINT.label, DEAD_LETTER.label)
 """What is not of one tenant, and not in the files."""
+Route = Literal["bolt", "files"]
 Result = TypeVar("Result")
 logger = structlog.get_logger(__name__)
 
@@ -119,6 +126,58 @@ class Loaded:
     seconds: dict[str, float]
 
 
+@dataclass(frozen=True)
+class LoadPlan:
+    """How a new target would be filled.
+
+    Attributes:
+        route: through files, or through Bolt, as any other target.
+        entries: that the ledger holds.
+        processes: that fold beside each other.
+        shares: of the tenants, each folded whole by one of them.
+        memory_mb: what all of them take at once, if tenants are alike.
+        disk_mb: of the files and the store.
+    """
+
+    route: Route
+    entries: int
+    processes: int
+    shares: int
+    memory_mb: int
+    disk_mb: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def plan(services: Services, route: Route | None = None) -> LoadPlan:
+    """How a new target would be filled by a route, or by the one that suits the ledger."""
+    entries = sum(tail.seq for tail in services.ledger.tails())
+    settings = services.settings
+    processes = max(1, min(usable_cores(), settings.worker_concurrency))
+    shares = shares_of(entries, processes, settings.rebuild_memory_mb)
+    chosen: Route = route or ("files" if entries >= FILES_FROM else "bolt")
+    if chosen == "bolt":
+        processes = shares = 1
+    folded_at_once = entries * processes // shares if chosen == "files" else 0
+    return LoadPlan(
+        chosen,
+        entries,
+        processes,
+        shares,
+        memory_mb=processes * PROCESS_MB + folded_at_once * BYTES_AN_EVENT // MB,
+        disk_mb=entries * DISK_AN_EVENT // MB,
+    )
+
+
+def shares_of(entries: int, processes: int, memory_mb: int) -> int:
+    """Into how many shares the tenants are split, so that those folded at once fit the memory."""
+    for_events = max(memory_mb - processes * PROCESS_MB, PROCESS_MB)
+    at_once = for_events * MB // BYTES_AN_EVENT
+    return processes * max(1, -(-entries // at_once))
+
+
 def load_target(
     services: Services, stages: Sequence[Stage], name: str, progress: Progress
 ) -> Loaded:
@@ -161,7 +220,7 @@ class _Load:
         shutil.rmtree(self._home, ignore_errors=True)
         folder = private_folder(private_folder(self._home) / "bulk")
         folded = self._timed("fold", lambda: self._fold(folder))
-        self._progress(0, None, "loading the files")
+        self._progress(0, None, LOADING)
         self._timed("load", lambda: Neo4jServer(self._home).load(folded.files.arguments()))
         shutil.rmtree(folder)
         uri = self._timed("start", lambda: ensure_target(data_dir, self._name))
@@ -189,21 +248,20 @@ class _Load:
     def _fold(self, folder: Path) -> Folded:
         until = self._ends()
         entries = sum(one.seq for one in until if one.stage == PROJECTION.name)
-        processes = max(1, min(usable_cores(), self._settings.worker_concurrency))
-        shares = shares_of(entries, processes, self._settings.rebuild_memory_mb)
+        chosen = plan(self._services, "files")
         tasks = [
             FoldTask(
                 self._settings,
                 tuple(stage.name for stage in self._stages),
                 until,
                 share,
-                shares,
+                chosen.shares,
                 private_folder(folder / str(share)),
             )
-            for share in range(shares)
+            for share in range(chosen.shares)
         ]
-        total = shares * sum(one.seq for one in until)
-        parts = _run(tasks, processes, total, self._progress, "folding the ledger")
+        total = chosen.shares * sum(one.seq for one in until)
+        parts = _run(tasks, chosen.processes, total, self._progress, "folding the ledger")
         return _together(parts, entries)
 
     def _ends(self) -> tuple[Checkpoint, ...]:
@@ -247,13 +305,6 @@ class _Load:
         if wrong or schema:
             names = ", ".join([*wrong, *map(str, schema)])
             raise OperationFailed(reason=f"{self._name} does not hold what was folded: {names}")
-
-
-def shares_of(entries: int, processes: int, memory_mb: int) -> int:
-    """Into how many shares the tenants are split, so that those folded at once fit the memory."""
-    at_once = max(1, memory_mb * 2**20 // BYTES_AN_EVENT)
-    rounds = -(-entries // at_once)
-    return processes * max(1, rounds) if entries else 1
 
 
 def _run(
@@ -327,7 +378,8 @@ def _together(parts: Sequence[Folded], entries: int) -> Folded:
         report.stages[str(node.key[0])].dead_letter_count += 1
     passed = report.stages[PROJECTION.name].dead_letter_count
     report.system_events = entries - passed - report.events
-    report.compared = {name: number for name, number in whole.files.counts.items() if number}
+    counts = {**whole.files.counts, DEAD_LETTER.label: len(whole.letters)}
+    report.compared = {name: number for name, number in counts.items() if number}
     return whole
 
 

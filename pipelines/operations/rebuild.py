@@ -17,14 +17,15 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from threading import Event as Flag
 from threading import Lock
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
 from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.registry import Report, Target
+from pipelines.local.services import ensure_target
 from pipelines.operations.consolidate import ConsolidationReport, redecide
-from pipelines.operations.load import Loaded, load_target
+from pipelines.operations.load import Loaded, Route, load_target, plan
 from pipelines.proof.compare import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
@@ -70,7 +71,7 @@ class RebuildReport:
 
     target: str
     in_place: bool
-    route: Literal["bolt", "files"]
+    route: Route
     entries: int
     resumed_at: int
     switched: bool
@@ -176,9 +177,15 @@ def replay(
 
 @dataclass(frozen=True)
 class NewTarget:
-    """An embedded target that is to be made, in the data folder of the settings."""
+    """An embedded target that is to be made, in the data folder of the settings.
+
+    Attributes:
+        name: its name, which no registered target has.
+        route: how it is filled; None: as suits the ledger.
+    """
 
     name: str
+    route: Route | None = None
 
 
 def rebuild(
@@ -205,6 +212,10 @@ def rebuild(
     progress = progress or (lambda done, total, what: None)
     if isinstance(into, Target):
         return _Rebuild(services, into, progress).run(switch)
+    if plan(services, into.route).route == "bolt":
+        uri = ensure_target(services.settings.data_dir, into.name)
+        target = Target(into.name, uri, services.settings.neo4j_database, "building")
+        return _Rebuild(services, target, progress).run(switch)
     loaded = load_target(services, _stages_of(services), into.name, progress)
     services.targets.register(loaded.target)
     return _Rebuild(services, loaded.target, progress).run(switch, loaded)
