@@ -333,14 +333,14 @@ class Neo4jServer(ServerProcess):
         )
         with process:
             try:
-                said, _ = process.communicate(timeout=timeout_s)
+                output, _ = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
                 reason = f"{what}: it took longer than {timeout_s:.0f} s"
                 raise OperationFailed(reason=reason) from None
             finally:
                 process.kill()
         if process.returncode != 0:
-            reason = said.rpartition("Command Failed")[2].strip(" \n-")
+            reason = output.rpartition("Command Failed")[2].strip(" \n-")
             raise OperationFailed(reason=f"{what}: {reason[:_SAID]}")
 
 

@@ -26,6 +26,7 @@ from pipelines.graph.bulk import BulkFiles, write_files
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.port import Graph
 from pipelines.graph.rows import FoundEdge, FoundNode
+from pipelines.ledger.ledger import Tail
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import exclusive_lock, live_servers, run_dir, target_dir
 from pipelines.local.errand import Errand, take
@@ -246,30 +247,31 @@ class _Load:
     # -- folding -----------------------------------------------------------------------------------
 
     def _fold(self, folder: Path) -> Folded:
-        until = self._ends()
-        entries = sum(one.seq for one in until if one.stage == PROJECTION.name)
+        tails = self._services.ledger.tails()
+        until = self._ends(tails)
+        entries = sum(tail.seq for tail in tails)
         chosen = plan(self._services, "files")
         tasks = [
             FoldTask(
-                self._settings,
-                tuple(stage.name for stage in self._stages),
-                until,
-                share,
-                chosen.shares,
-                private_folder(folder / str(share)),
+                settings=self._settings,
+                stages=tuple(stage.name for stage in self._stages),
+                until=until,
+                share=share,
+                shares=chosen.shares,
+                folder=private_folder(folder / str(share)),
             )
             for share in range(chosen.shares)
         ]
         total = chosen.shares * sum(one.seq for one in until)
-        parts = _run(tasks, chosen.processes, total, self._progress, "folding the ledger")
+        parts = _run(tasks, chosen.processes, total, self._progress, what="folding the ledger")
         return _together(parts, entries)
 
-    def _ends(self) -> tuple[Checkpoint, ...]:
-        """Where the ledger ends now, for every stage."""
+    def _ends(self, tails: Sequence[Tail]) -> tuple[Checkpoint, ...]:
+        """Where the ledger ends, for every stage."""
         services = self._services
         ledger, active = services.ledger, services.active()
         ends = []
-        for partition, tail in enumerate(ledger.tails()):
+        for partition, tail in enumerate(tails):
             entry = ledger.entry_at(partition, tail.position, tail.seq) if tail.seq else None
             for stage in self._stages if entry is not None else ():
                 rules = make_fold(stage, services, active)
@@ -298,7 +300,7 @@ class _Load:
         tasks = [SumTask(self._settings, target, names) for names in (nodes, tuple(EDGES))]
         total = sum(folded.files.counts.values())
         held: Counter[str] = Counter()
-        for part in _run(tasks, len(tasks), total, self._progress, "comparing"):
+        for part in _run(tasks, len(tasks), total, self._progress, what="comparing"):
             held.update(part)
         wrong = [name for name in (*nodes, *EDGES) if (held[name] - folded.sums[name]) % MODULUS]
         schema = list(census_differences(graph.census()))
@@ -308,7 +310,7 @@ class _Load:
 
 
 def _run(
-    tasks: Sequence[Any], processes: int, total: int, progress: Progress, what: str
+    tasks: Sequence[Any], processes: int, total: int, progress: Progress, *, what: str
 ) -> list[Any]:
     """What each task came to, so many at a time in children; progress adds up what they send.
 
