@@ -40,7 +40,8 @@ class Errand:
     def __init__(self, module: str, task: Any) -> None:
         self._process = subprocess.Popen(
             command(module),
-            env=python_environment(),
+            # Beside others of its kind, threads for one product of matrices only wait in circles.
+            env=python_environment({"OPENBLAS_NUM_THREADS": "1"}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches this process, which ends it
