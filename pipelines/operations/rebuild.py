@@ -4,13 +4,14 @@
 - `rebuild` in place: the whole ledger again into the same graph, then sweep what it does not
   support.
 - `rebuild` into a fresh target: fold, catch up with what flows in meanwhile, verify, switch. A
-  rebuild that was killed goes on where the target's checkpoints stand.
+  rebuild that was killed goes on where the target's checkpoints stand. A new embedded target is
+  filled from files first (`load`), and proved as it is filled; what is left goes through Bolt.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -22,7 +23,9 @@ import structlog
 
 from pipelines.ledger.ledger import Entry, Tail
 from pipelines.ledger.registry import Report, Target
+from pipelines.local.services import ensure_target
 from pipelines.operations.consolidate import ConsolidationReport, redecide
+from pipelines.operations.load import Loaded, Route, load_target, plan
 from pipelines.proof.compare import census_differences
 from pipelines.proof.report import ProofReport
 from pipelines.proof.verify import verify
@@ -59,10 +62,16 @@ class ReplayReport:
 
 @dataclass
 class RebuildReport:
-    """What a rebuild did."""
+    """What a rebuild did.
+
+    Attributes:
+        route: `files` if the target was filled from files, else `bolt`.
+        seconds: of the steps by which it was filled from files.
+    """
 
     target: str
     in_place: bool
+    route: Route
     entries: int
     resumed_at: int
     switched: bool
@@ -70,6 +79,7 @@ class RebuildReport:
     fold_s: float
     duration_s: float
     verified: ProofReport
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -82,6 +92,8 @@ class RebuildReport:
             "ok": self.ok,
             "target": self.target,
             "in_place": self.in_place,
+            "route": self.route,
+            "seconds": dict(self.seconds),
             "entries": self.entries,
             "resumed_at": self.resumed_at,
             "entries_per_second": round((self.entries - self.resumed_at) / max(self.fold_s, 1e-9)),
@@ -163,10 +175,23 @@ def replay(
     return report
 
 
+@dataclass(frozen=True)
+class NewTarget:
+    """An embedded target that is to be made, in the data folder of the settings.
+
+    Attributes:
+        name: its name, which no registered target has.
+        route: how it is filled; None: as suits the ledger.
+    """
+
+    name: str
+    route: Route | None = None
+
+
 def rebuild(
     services: Services,
     *,
-    into: Target | None = None,
+    into: Target | NewTarget | None = None,
     switch: bool = False,
     progress: Progress | None = None,
 ) -> RebuildReport:
@@ -184,7 +209,16 @@ def rebuild(
     """
     if into is None:
         return _rebuild_in_place(services, progress)
-    return _Rebuild(services, into, progress or (lambda done, total, what: None)).run(switch)
+    progress = progress or (lambda done, total, what: None)
+    if isinstance(into, Target):
+        return _Rebuild(services, into, progress).run(switch)
+    if plan(services, into.route).route == "bolt":
+        uri = ensure_target(services.settings.data_dir, into.name)
+        target = Target(into.name, uri, services.settings.neo4j_database, "building")
+        return _Rebuild(services, target, progress).run(switch)
+    loaded = load_target(services, _stages_of(services), into.name, progress)
+    services.targets.register(loaded.target)
+    return _Rebuild(services, loaded.target, progress).run(switch, loaded)
 
 
 def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildReport:
@@ -213,6 +247,7 @@ def _rebuild_in_place(services: Services, progress: Progress | None) -> RebuildR
     return RebuildReport(
         target=target.name,
         in_place=True,
+        route="bolt",
         entries=entries,
         resumed_at=0,
         switched=False,
@@ -265,7 +300,8 @@ class _Rebuild:
         self.stages = _stages_of(services)
         self._runners: dict[str, Runner] = {}
 
-    def run(self, switch: bool) -> RebuildReport:
+    def run(self, switch: bool, loaded: Loaded | None = None) -> RebuildReport:
+        """Fold what is not folded, prove it unless it was `loaded` and proved, and switch."""
         begun = time.perf_counter()
         resumed_at = self._claim()
         claimed = time.perf_counter()
@@ -273,7 +309,12 @@ class _Rebuild:
         fold_s = time.perf_counter() - claimed
         entries = self._folded()
         # It is "building" until it was found right: killed before, the rebuild goes on from here.
-        verified = verify(self.services, target=self.target.name, progress=self.progress)
+        if loaded is None:
+            verified = verify(self.services, target=self.target.name, progress=self.progress)
+        else:
+            verified, resumed_at = loaded.report, 0
+            fold_s += sum(loaded.seconds.values())
+            begun -= sum(loaded.seconds.values())
         if verified.ok:
             # from here on workers keep it in step; until one does, this process does
             self.services.targets.set_state(self.target.name, "standby")
@@ -295,6 +336,7 @@ class _Rebuild:
         return RebuildReport(
             target=self.target.name,
             in_place=False,
+            route="bolt" if loaded is None else "files",
             entries=entries,
             resumed_at=resumed_at,
             switched=switch,
@@ -302,6 +344,7 @@ class _Rebuild:
             fold_s=fold_s,
             duration_s=time.perf_counter() - begun,
             verified=verified,
+            seconds={} if loaded is None else loaded.seconds,
         )
 
     def _claim(self) -> int:
@@ -517,7 +560,7 @@ class RedecideReport:
 def rebuild_and_redecide(
     services: Services,
     *,
-    into: Target | None = None,
+    into: Target | NewTarget | None = None,
     now_ms: int | None = None,
     progress: Progress | None = None,
 ) -> RedecideReport:

@@ -6,7 +6,7 @@ told twice. A model runs only where its cache has no answer; decisions are the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -105,7 +105,7 @@ class LedgerFold:
         ledger: what is folded.
         rules: of the stages that the other graph holds, in their order.
         policy: when an entry is given up.
-        tenant: fold what it says of this one alone; None: everything.
+        tenants: which of them what it says is folded of; None: everything.
         may_lack: whether the ledger may have lost what the other graph has folded; then what is
             left is folded.
         progress: called with done, total and what is being done.
@@ -121,14 +121,14 @@ class LedgerFold:
         rules: Sequence[StageFold],
         *,
         policy: PoisonPolicy = UNBRAKED,
-        tenant: str | None = None,
+        tenants: Callable[[str], bool] | None = None,
         may_lack: bool = False,
         progress: Progress | None = None,
     ) -> None:
         self._ledger = ledger
-        self._rules = rules if tenant is None else [_within(tenant, one) for one in rules]
+        self._rules = rules if tenants is None else [_within(tenants, one) for one in rules]
         self._policy = policy
-        self._tenant = tenant
+        self._tenants = tenants
         self._may_lack = may_lack
         self._progress = progress or (lambda done, total, what: None)
         self.restart()
@@ -167,7 +167,7 @@ class LedgerFold:
         if any(self._is_behind(key, wanted.get(key)) for key in self._reached):
             self.restart()
         self._total = sum(one.seq for one in to)
-        dead = _dead_letters(shown, self._tenant)
+        dead = _dead_letters(shown, self._tenants)
         self._shown = shown
         for runner in self._runners:
             self._replay(runner, dead.get(runner.stage.name, {}))
@@ -313,11 +313,11 @@ class LedgerFold:
             fold_again(self._ledger, self._makers, keys)
 
 
-def _within(tenant: str, rules: StageFold) -> StageFold:
-    """A stage that heeds the events of one tenant alone."""
+def _within(tenants: Callable[[str], bool], rules: StageFold) -> StageFold:
+    """A stage that heeds the events of some tenants alone."""
 
     def derive(placed: Sequence[Placed]) -> Sequence[Any]:
-        return rules.derive([(at, event) for at, event in placed if event.tenant == tenant])
+        return rules.derive([(at, event) for at, event in placed if tenants(event.tenant)])
 
     return replace(rules, derive=derive)
 
@@ -376,11 +376,13 @@ def _as_read(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _dead_letters(graph: Graph, tenant: str | None) -> dict[str, dict[Place, Mapping[str, Any]]]:
-    """Dead letters that may be true, by stage; of a tenant, if one is given."""
+def _dead_letters(
+    graph: Graph, tenants: Callable[[str], bool] | None
+) -> dict[str, dict[Place, Mapping[str, Any]]]:
+    """Dead letters that may be true, by stage; of some tenants, if it is said which."""
     letters: dict[str, dict[Place, Mapping[str, Any]]] = {}
     for letter in graph.dead_letters():
-        if tenant is not None and letter["tenant"] != tenant:
+        if tenants is not None and not (letter["tenant"] and tenants(letter["tenant"])):
             continue
         letters.setdefault(letter["stage"], {})[letter["partition"], letter["seq"]] = letter
     return letters

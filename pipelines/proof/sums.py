@@ -12,14 +12,11 @@ no error: the work is then done here, and what was wrong shows here, if it still
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -27,7 +24,7 @@ import orjson
 
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
-from pipelines.local.python_process import end_with_standard_input, python_environment
+from pipelines.local.errand import Errand, take
 from projections.errors import RecollectError, UndecodableEntry
 from projections.events import is_system_event
 from projections.identity import Position, SessionKey
@@ -44,8 +41,6 @@ if TYPE_CHECKING:
 BUCKETS = 4_096
 CHILD_FROM_ENTRIES = 20_000
 """A child's start costs as much as reading some 20,000 entries."""
-CHILD = ("-c", f"from {__name__} import main; main()")
-"""Not `-m`: what that module sends would be of a class that this process does not know."""
 _READING = "reading the ledger"
 _POLL_S = 0.2
 
@@ -147,7 +142,7 @@ class LedgerSide:
         self._task = task
         self._progress = progress
         self._settings = settings if task.entries >= CHILD_FROM_ENTRIES else None
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Errand | None = None
         self._listener: threading.Thread | None = None
         self._done = 0
         self._sums: LedgerSums | None = None
@@ -155,12 +150,12 @@ class LedgerSide:
     def __enter__(self) -> LedgerSide:
         if self._settings is not None:
             try:
-                self._start(self._settings)
+                self._child = Errand(__name__, (self._settings, self._task))
             except OSError as error:
                 self._fall_back(str(error))
-            except BaseException:
-                self._end()
-                raise
+            else:
+                self._listener = threading.Thread(target=self._listen, name="sums", daemon=True)
+                self._listener.start()
         return self
 
     def __exit__(
@@ -169,7 +164,8 @@ class LedgerSide:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
+        if self._child is not None:
+            self._child.end()
 
     @property
     def apart(self) -> bool:
@@ -188,50 +184,14 @@ class LedgerSide:
             self._fall_back("it ended without a result")
         return add_up(self._ledger, self._task, self._progress)
 
-    def _start(self, settings: Settings) -> None:
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", *CHILD],
-            env=python_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches this process, which ends it
-        )
-        # The settings hold passwords: through the pipe, not as arguments or variables.
-        assert self._child.stdin is not None
-        sender = Connection(os.dup(self._child.stdin.fileno()), readable=False)
-        try:
-            sender.send((settings, self._task))
-        finally:
-            sender.close()
-        self._listener = threading.Thread(target=self._listen, name="sums", daemon=True)
-        self._listener.start()
-
-    def _end(self) -> None:
-        child = self._child
-        if child is None:
-            return
-        child.kill()
-        child.wait()
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None:
-                pipe.close()
-
     def _listen(self) -> None:
         """Take what the child sends, so that it never waits for this process."""
         assert self._child is not None
-        assert self._child.stdout is not None
-        receiver = Connection(os.dup(self._child.stdout.fileno()), writable=False)
-        try:
-            while self._sums is None:
-                message = receiver.recv()
-                if isinstance(message, LedgerSums):
-                    self._sums = message
-                else:
-                    self._done = message
-        except (EOFError, OSError):
-            pass  # it ended: `sums` sees that there are none
-        finally:
-            receiver.close()
+        for message in self._child.messages():
+            if isinstance(message, LedgerSums):
+                self._sums = message
+            else:
+                self._done = message
 
     def _fall_back(self, reason: str) -> None:
         import structlog  # a tenth of a second that a child's start does not need
@@ -241,11 +201,7 @@ class LedgerSide:
 
 def main() -> None:
     """The child: a task from standard input, progress and sums to standard output."""
-    sender = Connection(os.dup(1), readable=False)
-    os.dup2(2, 1)  # whatever prints must not come between the messages
-    receiver = Connection(os.dup(0), writable=False)
-    settings, task = receiver.recv()
-    end_with_standard_input(lambda: os._exit(1))
+    (settings, task), send = take()
     client = connect_redis(settings)
     try:
         ledger = Ledger(
@@ -256,7 +212,7 @@ def main() -> None:
             checkpoints=dict,  # asked before an append only
             beside=BesideRedis.of(settings, client),
         )
-        sender.send(add_up(ledger, task, lambda done, total, what: sender.send(done)))
+        send(add_up(ledger, task, lambda done, total, what: send(done)))
     except RecollectError as error:
         sys.exit(str(error))  # a line is enough: the parent meets the same, if it is still there
     finally:

@@ -181,11 +181,12 @@ class _Proving:
 
     def _fold(self, stages: list[Stage]) -> LedgerFold:
         attempts = self._services.settings.max_attempts  # as the workers' dead letters say
+        tenant = self._scope.tenant
         return LedgerFold(
             self._services.ledger,
             [make_fold(stage, self._services, self._target) for stage in stages],
             policy=PoisonPolicy(max_attempts=attempts, wait_s=0.0, in_a_row=None, a_minute=None),
-            tenant=self._scope.tenant,
+            tenants=None if tenant is None else tenant.__eq__,
             may_lack=self._may_lack,
             progress=self._progress,
         )

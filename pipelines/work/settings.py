@@ -183,6 +183,12 @@ class Settings(BaseSettings):
     rebuild_batch_size: int = Field(
         default=4_000, ge=1, le=50_000, description="entries a transaction in rebuild and replay"
     )
+    rebuild_memory_mb: int = Field(
+        default=3_000,
+        ge=100,
+        description="what a rebuild from files may take while it folds; tenants that do not fit "
+        "together are folded one share after the other, and one tenant is never split",
+    )
     rebuild_nice: int = Field(
         default=10,
         ge=0,

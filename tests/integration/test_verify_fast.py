@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from pipelines.graph.reads.chains import ChainReader
+from pipelines.local import errand
 from pipelines.proof import sums
-from pipelines.proof.sums import CHILD, Task
+from pipelines.proof.sums import Task
 from pipelines.work.settings import Settings
 from projections.identity import Position
 from projections.schema import CAUSED_BY, EVENT, FOLLOWS
@@ -36,7 +37,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         PIPE = subprocess.PIPE
         Popen = staticmethod(start)
 
-    monkeypatch.setattr(sums, "subprocess", Subprocess)
+    monkeypatch.setattr(errand, "subprocess", Subprocess)
     monkeypatch.setattr(sums, "CHILD_FROM_ENTRIES", 1)
     return started
 
@@ -137,7 +138,7 @@ def test_a_child_ends_when_its_parent_is_gone() -> None:
         )
         task = Task({0: Position(0, 0)}, 1, {}, frozenset())
         child = subprocess.Popen(
-            [sys.executable, *CHILD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            errand.command(sums.__name__), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         )
         try:
             assert child.stdin is not None

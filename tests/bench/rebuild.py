@@ -1,0 +1,209 @@
+"""A new target filled from files, all stages: `python -m tests.bench.rebuild --events 100000`.
+
+The events are those of real conversations again and again, each time as other tenants, so that the
+models run for the first of them only: what is measured is a rebuild whose derivations are kept.
+Prints how long each step took, the processor time of Python, of the loading Java and of the new
+Neo4j, the most memory the folding processes took together, and the same of a bare fold in this
+process as the limit beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from pipelines.graph.memory import MemoryGraph
+from pipelines.local.data_folder import connection_settings, live_servers
+from pipelines.local.python_process import collect_rarely
+from pipelines.local.services import down, drop_target, up
+from pipelines.operations.rebuild import NewTarget, rebuild
+from pipelines.proof.expected import LedgerFold
+from pipelines.work.services import Services, make_fold
+from pipelines.work.settings import Settings
+from pipelines.work.stages import STAGES
+from projections.operations import Checkpoint
+from tests.bench.machine import load, say
+from tests.bench.texts import locomo_events
+
+_AT_ONCE = 500
+_LIMIT_EVENTS = 10_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--events", type=int, default=50_000)
+    parser.add_argument("--memory-mb", type=int, default=3_000)
+    parser.add_argument("--data", type=Path, help="keep the folder, and use what is there")
+    options = parser.parse_args()
+    collect_rarely()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (options.data or Path(temporary)).absolute()
+        up(folder, detach=True)
+        try:
+            document = json.dumps(_measured(folder, options.events, options.memory_mb), indent=2)
+            sys.stdout.write(f"{document}\n")
+        finally:
+            down(folder)
+
+
+def _measured(folder: Path, events: int, memory_mb: int) -> dict[str, Any]:
+    settings = Settings(
+        **cast(Any, connection_settings(folder)),
+        data_dir=folder,
+        log_level="warning",
+        rebuild_memory_mb=memory_mb,
+        rebuild_nice=0,
+    )
+    with Services(settings) as services:
+        _fill(services, events)
+        blue = services.graph(services.active())
+        blue.ensure_schema()
+        for stage in STAGES.values():
+            rules = make_fold(stage, services, services.active())
+            blue.ensure_checkpoints(
+                stage.name, services.ledger.partitions, stage.fold_version, rules.models
+            )
+        say("limit")
+        limit = _limit(services)
+        say("rebuild")
+        with _Watched() as watched:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            own = time.process_time()
+            report = rebuild(services, into=NewTarget("green"))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            own = time.process_time() - own
+        server = _processor_s(live_servers(folder)["green"].pid)
+        children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        entries = report.entries
+        disk = sum(
+            file.stat().st_size
+            for file in (folder / "neo4j-green" / "data").rglob("*")
+            if file.is_file()
+        )
+        services.targets.drop("green")
+        drop_target(folder, "green")
+        return {
+            "events": entries,
+            "ok": report.ok,
+            "seconds": report.seconds,
+            "duration_s": round(report.duration_s, 1),
+            "events_per_s": round(entries / report.duration_s),
+            "processor_ms_an_event": {
+                "folding and loading": round(children / entries * 1e3, 3),
+                "this process": round(own / entries * 1e3, 3),
+                "new Neo4j": round(server / entries * 1e3, 3),
+                "limit: one fold in memory": limit,
+            },
+            "folding_peak_mb": watched.peak_mb,
+            "store_bytes_an_event": round(disk / entries),
+            "load": load(),
+        }
+
+
+def _fill(services: Services, events: int) -> None:
+    """Append conversations as ever other tenants until there are enough."""
+    services.active()
+    services.ledger.admit()
+    turns = locomo_events()
+    held = sum(tail.seq for tail in services.ledger.tails())
+    number = held // len(turns)
+    while held < events:
+        for first in range(0, len(turns), _AT_ONCE):
+            some = turns[first : first + _AT_ONCE]
+            services.ledger.append([one._replace(tenant=f"{one.tenant}-{number}") for one in some])
+        number += 1
+        held += len(turns)
+    say(f"{held:,} events in the ledger")
+
+
+def _limit(services: Services) -> float:
+    """Processor milliseconds an event of one fold of the first events, models asked before."""
+    ends = []
+    for number, tail in enumerate(services.ledger.tails()):
+        share = max(1, tail.seq * _LIMIT_EVENTS // max(_LIMIT_EVENTS, _entries(services)))
+        entry = services.ledger.read(number, Checkpoint("", number).position, share)[-1]
+        for stage in STAGES.values():
+            rules = make_fold(stage, services, services.active())
+            ends.append(
+                Checkpoint(
+                    stage.name,
+                    number,
+                    position=entry.position,
+                    seq=entry.seq,
+                    digest=entry.digest,
+                    fold_version=stage.fold_version,
+                    models=rules.models,
+                )
+            )
+    took = 0.0
+    for _ in range(2):  # the models run in the first
+        rules_of = [make_fold(one, services, services.active()) for one in STAGES.values()]
+        fold = LedgerFold(services.ledger, rules_of)
+        begun = time.process_time()
+        fold.advance(MemoryGraph(), ends)
+        took = time.process_time() - begun
+    return round(took / sum(end.seq for end in ends) * len(STAGES) * 1e3, 3)
+
+
+def _entries(services: Services) -> int:
+    return sum(tail.seq for tail in services.ledger.tails())
+
+
+class _Watched:
+    """Looks at the memory of this process's children; a context manager."""
+
+    def __init__(self) -> None:
+        self.peak_mb = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.2):
+            self.peak_mb = max(self.peak_mb, sum(map(_memory_mb, _folding())))
+
+    def __enter__(self) -> _Watched:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def _folding() -> list[int]:
+    own = f"/proc/{os.getpid()}/task"
+    pids = [int(n) for file in Path(own).glob("*/children") for n in file.read_text().split()]
+    return [pid for pid in pids if b"operations.load" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _memory_mb(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    line = next((line for line in text.splitlines() if line.startswith("VmRSS")), "VmRSS 0")
+    return int(line.split()[1]) // 1_024
+
+
+def _processor_s(pid: int) -> float:
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
