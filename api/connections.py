@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipelines.columns.client import ColumnsClient
 from pipelines.graph.client import connect_neo4j
-from pipelines.graph.reader import GraphReader
+from pipelines.graph.reader import GraphReader, Neo4jReader
 from pipelines.ledger.connect import connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -40,7 +40,7 @@ class _Graph:
     def __init__(self, target: Target, driver: GraphDriver, columns: ColumnsClient) -> None:
         self.target = target
         self.driver = driver
-        self.open = OpenGraph(GraphReader(driver, target.database), columns)
+        self.open = OpenGraph(Neo4jReader(driver, target.database), columns)
         self.users = 0
         self.retired = False
 
@@ -229,7 +229,7 @@ class Connections:
         checkpoints = {}
         for target in targets.values():
             with connect_neo4j(target.uri, self._settings) as driver:
-                checkpoints[target.name] = GraphReader(driver, target.database).checkpoints()
+                checkpoints[target.name] = Neo4jReader(driver, target.database).checkpoints()
         return checkpoints
 
     def close(self) -> None:

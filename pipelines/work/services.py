@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pipelines.graph.client import connect_neo4j
 from pipelines.graph.neo4j import Neo4jGraph
 from pipelines.graph.port import Graph
-from pipelines.graph.reader import GraphReader
+from pipelines.graph.reader import GraphReader, Neo4jReader
 from pipelines.ledger.connect import RedisClient, connect_redis
 from pipelines.ledger.ledger import BesideRedis, Ledger
 from pipelines.ledger.registry import Holds, Reports, Target, Targets
@@ -173,7 +173,7 @@ class Services:
 
     def reader(self, target: Target) -> GraphReader:
         """What reads a target's graph."""
-        return GraphReader(self.driver(target), target.database)
+        return Neo4jReader(self.driver(target), target.database)
 
     def checkpoints(self) -> Mapping[str, Sequence[Checkpoint]]:
         """Checkpoints of all stages in all registered targets, by target name.
