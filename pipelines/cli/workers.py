@@ -18,6 +18,7 @@ from pydantic import SecretStr, ValidationError
 
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
+from pipelines.graph.held import is_in_memory
 from pipelines.local.python_process import (
     at_first_priority,
     end_with_standard_input,
@@ -140,6 +141,23 @@ def serve(
     except OSError as error:
         reason = f"{settings.api_host}:{settings.api_port}: {error.strerror or error}"
         raise ConfigurationError(reason=f"cannot listen on {reason}") from None
+    return OK
+
+
+@command(app, "hold-graph", machine=False, example="recollect up --small")
+def hold_graph(
+    invocation: Invocation,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="of the API; 0 takes a free one")],
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--api-key-file", help="file that holds one admin key, for all tenants"),
+    ] = None,
+) -> int:
+    """Hold the graph in memory, fold into it and serve the API; `up --small` starts this."""
+    changes: dict[str, Any] = {"api_port": port}
+    if key_file is not None:
+        changes["api_keys"] = (admin_key(key_file),)
+    load("pipelines.operations.small:run_small")(invocation.settings.model_copy(update=changes))
     return OK
 
 
@@ -269,7 +287,13 @@ def workers_of_other_targets(
         if targets and served not in {target.name for target in targets} and not dropped.is_set():
             dropped.set()
             os.kill(os.getpid(), signal.SIGTERM)
-        return {t.name for t in targets if t.name != served and t.state != "building"}
+        return {
+            target.name
+            for target in targets
+            if target.name != served
+            and target.state != "building"
+            and not is_in_memory(target.uri)  # that is the business of who holds it
+        }
 
     def command_of(name: str) -> list[str]:
         options = ["--target", name, "--end-with-parent", *shared_options(invocation)]

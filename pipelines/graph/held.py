@@ -11,6 +11,7 @@ from typing import Final
 from pipelines.graph.port import Graph
 from pipelines.local.shared_process import socket_folder
 from pipelines.work.settings import Settings
+from projections.errors import GraphUnavailable
 
 MEMORY_SCHEME: Final = "memory://"
 SMALL_URI: Final = f"{MEMORY_SCHEME}small"
@@ -18,6 +19,7 @@ SMALL_URI: Final = f"{MEMORY_SCHEME}small"
 Whatever else is at `memory://` is its own in each process."""
 
 _held: dict[str, Graph] = {}
+_folding: dict[str, Callable[[], str]] = {}
 _guard = Lock()
 
 
@@ -38,6 +40,31 @@ def held(uri: str, make: Callable[[], Graph] | None = None) -> Graph | None:
         if uri not in _held and make is not None:
             _held[uri] = make()
         return _held.get(uri)
+
+
+def note_folding(uri: str, why: Callable[[], str] | None) -> None:
+    """Say of a graph that this process holds that it is still folded from the ledger.
+
+    Args:
+        uri: of the target.
+        why: how far it is, for whoever must wait; None: it is all there.
+    """
+    with _guard:
+        _folding.pop(uri, None)
+        if why is not None:
+            _folding[uri] = why
+
+
+def require_whole(uri: str) -> None:
+    """Refuse answers from a graph that is still folded from the ledger.
+
+    Raises:
+        GraphUnavailable: it is.
+    """
+    with _guard:
+        why = _folding.get(uri)
+    if why is not None:
+        raise GraphUnavailable(reason=why())
 
 
 def graph_socket(settings: Settings) -> Path:

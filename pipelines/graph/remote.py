@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
+from pipelines.graph.held import SMALL_URI, graph_socket, held
 from pipelines.graph.port import Graph, Transaction
 from pipelines.graph.served import (
     ANSWER,
@@ -24,6 +25,7 @@ from pipelines.graph.served import (
 from pipelines.graph.wire import decoded, encoded, error_of
 from pipelines.local.python_process import ChildGone
 from pipelines.local.shared_process import Connection
+from pipelines.work.settings import Settings
 from projections.errors import GraphUnavailable
 
 NOT_THERE: Final = "no process holds the graph of the small edition: `recollect up --small`"
@@ -199,3 +201,16 @@ def remote_graph(path: Path, timeout_s: float) -> Graph:
         timeout_s: of one answer.
     """
     return cast(Graph, _RemoteGraph(path, timeout_s))
+
+
+def memory_graph(uri: str, settings: Settings) -> Graph:
+    """The graph of a target in memory, here or in the process of the small edition.
+
+    Raises:
+        GraphUnavailable: it is another process' own.
+    """
+    if (here := held(uri)) is not None:
+        return here
+    if uri != SMALL_URI:
+        raise GraphUnavailable(reason=f"{uri} is in the memory of another process")
+    return remote_graph(graph_socket(settings), settings.transaction_timeout_s)

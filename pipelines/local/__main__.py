@@ -27,7 +27,7 @@ def main() -> int:
     hold = commands.add_parser("supervise", help="hold services until SIGTERM")
     hold.add_argument("--data", type=Path, required=True, help="folder of everything")
     hold.add_argument("--name", default="main", help="of this supervisor; main runs Valkey too")
-    hold.add_argument("--target", action="append", required=True, help="target to run")
+    hold.add_argument("--target", action="append", default=[], help="target to run")
     given = parser.parse_args()
     try:
         if given.command == "fetch":

@@ -209,7 +209,7 @@ class Told(World):
             cast(dict[str, Any], node.values).update(values)
         for _ in range(40):
             ends = draw.choice(self.summaries), draw.choice(self.summaries)
-            told = {
+            told: dict[str, Any] = {
                 "reason": draw.choice((CAUSE, ALIKE_REASON)),
                 "score": draw.random(),
                 "evidence": ("order-17",),

@@ -72,7 +72,7 @@ class PortRead(GraphRead):
         """See `GraphRead`."""
         self._deadline.remaining_s()
         letters = (
-            DeadLetter(*(values.get(name) for name in DeadLetter._fields))
+            DeadLetter._make(values.get(name) for name in DeadLetter._fields)
             for values in self._graph.dead_letters(stage, partition)
         )
         found = [one for one in letters if seq in (None, one.seq) and tenant in (None, one.tenant)]
