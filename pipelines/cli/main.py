@@ -75,13 +75,13 @@ COMMANDS: dict[str, Listed] = {
         "Stop what `recollect up --detach` started on this data folder. The data stays.",
     ),
     "hold-processes": Listed(
-        "services",
+        "holding",
         RUNNING,
         "Hold workers and the API; `up --detach` with --all or --small starts this.",
         True,
     ),
     "hold-graph": Listed(
-        "workers",
+        "holding",
         RUNNING,
         "Hold the graph in memory, fold into it and serve the API; `up --small` starts this.",
         True,

@@ -171,16 +171,6 @@ def require_embedded(invocation: Invocation) -> None:
         raise typer.BadParameter("this starts services of its own", param_hint="--redis, --neo4j")
 
 
-@command(app, "hold-processes", example="recollect up --detach --all")
-def hold_processes(
-    invocation: Invocation,
-    small: Annotated[bool, typer.Option("--small", help="as one process")] = False,
-) -> int:
-    """Hold workers and the API; `up --detach` with --all or --small starts this."""
-    workers.hold(invocation.settings, small=small)
-    return OK
-
-
 @command(app, "down", example="recollect down --data ./memory")
 def down(invocation: Invocation) -> int:
     """Stop what `recollect up --detach` started on this data folder. The data stays."""

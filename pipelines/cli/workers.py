@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr, ValidationError
 
+from pipelines.cli.holding import admin_key
 from pipelines.cli.invocation import STAGE_NAMES, Invocation, command, stage_named
 from pipelines.cli.outcome import OK
 from pipelines.graph.held import is_in_memory
@@ -27,7 +27,6 @@ from pipelines.local.python_process import (
 from pipelines.local.supervision import Backoff
 from pipelines.local.workers import ARCHIVE, RECOLLECT
 from pipelines.operations.api import serve_api
-from pipelines.work.settings import ALL_TENANTS, ApiKey
 from pipelines.work.stages import load
 from projections.errors import ConfigurationError, LedgerUnavailable
 
@@ -144,23 +143,6 @@ def serve(
     return OK
 
 
-@command(app, "hold-graph", machine=False, example="recollect up --small")
-def hold_graph(
-    invocation: Invocation,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="of the API; 0 takes a free one")],
-    key_file: Annotated[
-        Path | None,
-        typer.Option("--api-key-file", help="file that holds one admin key, for all tenants"),
-    ] = None,
-) -> int:
-    """Hold the graph in memory, fold into it and serve the API; `up --small` starts this."""
-    changes: dict[str, Any] = {"api_port": port}
-    if key_file is not None:
-        changes["api_keys"] = (admin_key(key_file),)
-    load("pipelines.operations.small:run_small")(invocation.settings.model_copy(update=changes))
-    return OK
-
-
 def active_target(invocation: Invocation) -> str:
     """The target to serve; waits for a ledger that is away, as workers do."""
     pause = threading.Event()
@@ -173,19 +155,6 @@ def active_target(invocation: Invocation) -> str:
                 invocation.note(f"waiting: {error}")
                 told = True
             pause.wait(1.0)
-
-
-def admin_key(path: Path) -> ApiKey:
-    """The key in a file.
-
-    Raises:
-        ConfigurationError: it is too short to be one.
-    """
-    secret = SecretStr(path.read_text(encoding="utf-8").strip())
-    try:
-        return ApiKey(name="file", key=secret, tenant=ALL_TENANTS, role="admin")
-    except ValidationError:
-        raise ConfigurationError(reason=f"{path}: a key of 16 characters or more") from None
 
 
 class TargetWorkers:

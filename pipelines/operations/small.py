@@ -19,6 +19,7 @@ from pipelines.columns.follower import SWITCH_S
 from pipelines.graph.held import SMALL_URI, graph_socket, held
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.served import GraphServer
+from pipelines.observe import logs
 from pipelines.operations.api import serve_api
 from pipelines.work.edition import require_edition
 from pipelines.work.services import Services
@@ -40,6 +41,7 @@ def run_small(settings: Settings) -> None:
     """
     # Questions must not wait 5 ms, as is usual, whenever something is being folded.
     sys.setswitchinterval(SWITCH_S)
+    logs.configure_logging(settings)
     alone = settings.model_copy(update={"api_processes": 1})
     with Services(settings) as services:
         require_edition(services.targets, small=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.graph.port import Graph
 from pipelines.ledger.connect import Block
@@ -18,12 +18,14 @@ from pipelines.work.folds import StageFold
 from pipelines.work.poison import Board, PoisonPolicy
 from pipelines.work.runner import Runner
 from pipelines.work.services import Services
-from pipelines.work.transport.group import Start
 from projections.errors import EventConflict, GraphAhead, RecollectError, SubjectErased
 from projections.events import Event
 from projections.identity import Position
 from projections.operations import Checkpoint
 from projections.schema import HELD_OUT
+
+if TYPE_CHECKING:
+    from pipelines.work.transport.group import Start
 
 GIVE_WAY_ENTRIES = 200
 """Entries that an earlier stage may be behind the ledger before a later one lets it go first."""
