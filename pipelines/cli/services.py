@@ -61,6 +61,8 @@ def up(
     with ExitStack() as stack:
         beside = Beside(invocation, stack, everything=everything, small=small, detach=detach)
         targets: list[str] | None = [] if small else None
+        if ran := read_state(data_dir) is not None:
+            beside.require_edition()
         if not detach:
             supervised.up(
                 data_dir,
@@ -72,7 +74,6 @@ def up(
             )
             return OK
         with invocation.progress() as progress, progress.waiting("starting everything"):
-            ran = read_state(data_dir) is not None
             try:
                 state = supervised.up(data_dir, True, targets, on_ledger=beside.start)
             except OperationFailed:
@@ -117,9 +118,8 @@ class Beside:
             OperationFailed: it is of the other edition.
         """
         follow_ports(self._invocation, state)
+        self.require_edition()
         settings = fresh_settings(self._invocation)
-        with Services(settings) as services:
-            require_edition(services.targets, small=self._small)
         if not self._everything:
             return
         if self._detach:
@@ -129,6 +129,15 @@ class Beside:
             held = workers.Processes(settings, small=self._small)
             self._held = self._stack.enter_context(held)
             workers.stop_before_services(self._held.stop)
+
+    def require_edition(self) -> None:
+        """See that the ledger that runs is of the edition that is asked for.
+
+        Raises:
+            OperationFailed: it is of the other one.
+        """
+        with Services(fresh_settings(self._invocation)) as services:
+            require_edition(services.targets, small=self._small)
 
     def _end_unless_ready(self, kind: object, *_: object) -> None:
         """The services did not start, or Ctrl-C: what was begun here has nothing to work on."""

@@ -19,6 +19,7 @@ from pipelines.columns.follower import SWITCH_S
 from pipelines.graph.held import SMALL_URI, graph_socket, held
 from pipelines.graph.memory import MemoryGraph
 from pipelines.graph.served import GraphServer
+from pipelines.models.loaded import require_models
 from pipelines.observe import logs
 from pipelines.operations.api import serve_api
 from pipelines.work.edition import require_edition
@@ -37,14 +38,18 @@ def run_small(settings: Settings) -> None:
 
     Raises:
         OperationFailed: the ledger is of the other edition.
+        ModelUnavailable: a model is not installed.
         LedgerUnavailable: Redis is away.
     """
+    require_models(settings)
     # Questions must not wait 5 ms, as is usual, whenever something is being folded.
     sys.setswitchinterval(SWITCH_S)
     logs.configure_logging(settings)
     alone = settings.model_copy(update={"api_processes": 1})
-    with Services(settings) as services:
+    with Services(settings, loads_models=False) as services:
         require_edition(services.targets, small=True)
+        # What is folded anew needs none of them, and what comes next should not wait for them.
+        threading.Thread(target=services.models.load, name="load-models", daemon=True).start()
         with _graph_served(settings), _folded(services):
             serve_api(alone)
 

@@ -49,9 +49,12 @@ class Services:
 
     Attributes:
         settings: what to connect to.
+        loads_models: a fold that may need models waits until they are loaded; False: they are when
+            a text comes of which nothing is kept.
     """
 
     settings: Settings
+    loads_models: bool = True
     _drivers: dict[str, GraphDriver] = field(default_factory=dict, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
